@@ -1,0 +1,4 @@
+#ifndef TF_TPU_EXT_CC_ABI_MLIR_IR_ATTRIBUTES_H_
+#define TF_TPU_EXT_CC_ABI_MLIR_IR_ATTRIBUTES_H_
+#include "mlir/IR/BuiltinOps.h"
+#endif  // TF_TPU_EXT_CC_ABI_MLIR_IR_ATTRIBUTES_H_

@@ -1,0 +1,158 @@
+// _TPUCompileMlir and TPUCompileSucceededAssert.
+#include <algorithm>
+#include <atomic>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "cc/compiler/compilation_status.h"
+#include "cc/compiler/lower_module.h"
+#include "cc/compiler/program_cache.h"
+#include "cc/compiler/xla_build.h"
+#include "cc/device/machine.h"
+#include "cc/runtime/program_key.h"
+#include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/platform/fingerprint.h"
+#include "tsl/profiler/lib/traceme.h"
+#include "tensorflow/core/protobuf/tpu/compile_metadata.pb.h"
+
+namespace tf_tpu_ext {
+namespace {
+
+using tensorflow::OpKernel;
+using tensorflow::OpKernelConstruction;
+using tensorflow::OpKernelContext;
+using tensorflow::PartialTensorShape;
+using tensorflow::Tensor;
+using tensorflow::TensorShape;
+using tensorflow::tstring;
+
+int64_t NextLaunchId() {
+  static std::atomic<int64_t> next{1};
+  return next.fetch_add(1, std::memory_order_relaxed);
+}
+
+// Compiles the module of the op, once for every set of argument shapes, and starts a new launch. A
+// failed compilation is told through the compilation_status output, as on a TPU.
+class CompileMlirOp : public OpKernel {
+ public:
+  explicit CompileMlirOp(OpKernelConstruction* construction) : OpKernel(construction) {
+    std::string metadata;
+    OP_REQUIRES_OK(construction, construction->GetAttr("mlir_module", &module_));
+    OP_REQUIRES_OK(construction, construction->GetAttr("metadata", &metadata));
+    OP_REQUIRES_OK(construction, construction->GetAttr("num_computations", &num_computations_));
+    OP_REQUIRES(construction, metadata_.ParseFromString(metadata),
+                absl::InvalidArgumentError(absl::StrCat(
+                    "The metadata attribute of ", name(),
+                    " is not a TPUCompileMetadataProto. The graph was rewritten by a bridge of "
+                    "another TensorFlow version; trace it again.")));
+    const auto fingerprint = tensorflow::Fingerprint128(absl::StrCat(module_, metadata));
+    key_prefix_ = absl::StrCat(fingerprint.low64, ":", fingerprint.high64, ":", module_.size());
+  }
+
+  void Compute(OpKernelContext* context) override {
+    tsl::profiler::TraceMe trace("tf_tpu_ext::Compile");
+    std::vector<TensorShape> shapes;
+    OP_REQUIRES_OK(context, ArgumentShapes(context, &shapes));
+    const std::string shape_text = absl::StrJoin(
+        shapes, ";", [](std::string* out, const TensorShape& shape) {
+          absl::StrAppend(out, shape.DebugString());
+        });
+    absl::StatusOr<std::shared_ptr<Program>> program = ProgramCache::Get().GetOrCompile(
+        absl::StrCat(key_prefix_, "|", shape_text), [&](int64_t id, CompilationRecord* record) {
+          record->argument_shapes = shape_text;
+          return Compile(id, shapes, record);
+        });
+
+    Tensor* status = nullptr;
+    OP_REQUIRES_OK(context, context->allocate_output(0, {}, &status));
+    status->scalar<tstring>()() = SerializeCompilationStatus(program.status());
+    ProgramKey key;
+    key.launch_id = NextLaunchId();
+    if (program.ok()) key.program_id = (*program)->compiled().id;
+    for (int i = 0; i < num_computations_; ++i) {
+      Tensor* output = nullptr;
+      OP_REQUIRES_OK(context,
+                     context->allocate_output(1 + i, TensorShape({kProgramKeySize}), &output));
+      if (program.ok()) {
+        EncodeProgramKey(key, output);
+      } else {
+        EncodeCompilationFailure(program.status(), output);
+      }
+    }
+  }
+
+ private:
+  absl::Status ArgumentShapes(OpKernelContext* context, std::vector<TensorShape>* shapes) const {
+    tensorflow::OpInputList dynamic;
+    absl::Status status = context->input_list("dynamic_shapes", &dynamic);
+    if (!status.ok()) return status;
+    int next_dynamic = 0;
+    for (const auto& argument : metadata_.args()) {
+      TensorShape shape;
+      if (!PartialTensorShape(argument.shape()).AsTensorShape(&shape)) {
+        if (next_dynamic >= dynamic.size()) {
+          return absl::InternalError(absl::StrCat(
+              name(), " gets ", dynamic.size(), " dynamic shapes, fewer than its arguments of "
+              "unknown shape; argument '", argument.name(), "' has none."));
+        }
+        status = TensorShape::BuildTensorShape(dynamic[next_dynamic++].flat<int64_t>(), &shape);
+        if (!status.ok()) return status;
+      }
+      shapes->push_back(std::move(shape));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<std::shared_ptr<Program>> Compile(int64_t id,
+                                                   const std::vector<TensorShape>& shapes,
+                                                   CompilationRecord* record) const {
+    record->name = metadata_.module_name().empty() ? name() : metadata_.module_name();
+    record->num_replicas = std::max(1, metadata_.num_replicas());
+    record->num_cores_per_replica = std::max(1, metadata_.num_cores_per_replica());
+    const int wanted = record->num_replicas * record->num_cores_per_replica;
+    const int cores = GetMachineOptions().cores;
+    if (wanted > cores) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "The computation needs ", wanted, " cores (", record->num_replicas, " replicas of ",
+          record->num_cores_per_replica, "); this virtual TPU has ", cores,
+          ". Call tf_tpu_ext.configure(cores=", wanted, ") at the start of the program."));
+    }
+    const absl::Time start = absl::Now();
+    LoweredModule lowered;
+    absl::Status status = LowerModule(module_, metadata_, shapes, &lowered);
+    const absl::Time lowering_end = absl::Now();
+    record->lowering = lowering_end - start;
+    if (!status.ok()) return status;
+    auto program = BuildProgram(lowered, metadata_, record->name, id);
+    record->building = absl::Now() - lowering_end;
+    return program;
+  }
+
+  std::string module_;
+  tensorflow::tpu::TPUCompileMetadataProto metadata_;
+  int num_computations_ = 0;
+  std::string key_prefix_;
+};
+
+class CompileSucceededAssertOp : public OpKernel {
+ public:
+  using OpKernel::OpKernel;
+
+  void Compute(OpKernelContext* context) override {
+    const absl::Status status =
+        ParseCompilationStatus(absl::string_view(context->input(0).scalar<tstring>()()));
+    if (status.ok()) return;
+    context->SetStatus(
+        absl::Status(status.code(), absl::StrCat("Compilation failure: ", status.message())));
+  }
+};
+
+REGISTER_KERNEL_BUILDER(Name("_TPUCompileMlir").Device(tensorflow::DEVICE_CPU), CompileMlirOp);
+REGISTER_KERNEL_BUILDER(Name("TPUCompileSucceededAssert").Device(tensorflow::DEVICE_CPU),
+                        CompileSucceededAssertOp);
+
+}  // namespace
+}  // namespace tf_tpu_ext

@@ -1,0 +1,21 @@
+// From an XLA computation to machine code.
+#ifndef TF_TPU_EXT_CC_COMPILER_XLA_BUILD_H_
+#define TF_TPU_EXT_CC_COMPILER_XLA_BUILD_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "cc/compiler/lower_module.h"
+#include "cc/runtime/program.h"
+
+namespace tf_tpu_ext {
+
+absl::StatusOr<std::shared_ptr<Program>> BuildProgram(
+    const LoweredModule& lowered, const tensorflow::tpu::TPUCompileMetadataProto& metadata,
+    const std::string& name, int64_t id);
+
+}  // namespace tf_tpu_ext
+
+#endif  // TF_TPU_EXT_CC_COMPILER_XLA_BUILD_H_

@@ -1,0 +1,50 @@
+#include "tensorflow/core/framework/op.h"
+#include "tensorflow/core/framework/shape_inference.h"
+
+namespace tf_tpu_ext {
+namespace {
+
+absl::Status ShapesFromAttribute(tensorflow::shape_inference::InferenceContext* context) {
+  std::vector<tensorflow::PartialTensorShape> shapes;
+  absl::Status status = context->GetAttr("shapes", &shapes);
+  if (!status.ok()) return status;
+  for (int i = 0; i < context->num_outputs(); ++i) {
+    tensorflow::shape_inference::ShapeHandle shape = context->UnknownShape();
+    if (i < static_cast<int>(shapes.size())) {
+      status = context->MakeShapeFromPartialTensorShape(shapes[i], &shape);
+      if (!status.ok()) return status;
+    }
+    context->set_output(i, shape);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+REGISTER_OP("TpuExt>HostCompute")
+    .Input("inputs: Tinputs")
+    .Output("outputs: Toutputs")
+    .Attr("Tinputs: list(type) >= 0")
+    .Attr("Toutputs: list(type) >= 0")
+    .Attr("shapes: list(shape) >= 0")
+    .Attr("send_key: string")
+    .Attr("recv_key: string")
+    .Attr("manual_sharding: bool = false")
+    .SetIsStateful()
+    .SetShapeFn(ShapesFromAttribute)
+    .Doc(R"doc(
+Runs a part of a compiled TPU program on the host and waits for its results.
+
+The inputs go out on one channel and the outputs come in on another; the host graph has a
+_XlaRecvAtHost and a _XlaSendFromHost op for the same keys. Exists only in programs that are being
+compiled.
+
+inputs: What the host gets. Strings, resources and variants cannot cross.
+outputs: What the host sends back.
+shapes: Static shapes of the outputs.
+send_key: Channel of the inputs; empty if there are none.
+recv_key: Channel of the outputs; empty if there are none.
+manual_sharding: Whether, in a replica of several cores, each core calls the host for itself.
+)doc");
+
+}  // namespace tf_tpu_ext

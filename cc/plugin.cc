@@ -1,0 +1,93 @@
+// What happens when the library is loaded, and the C interface that Python uses.
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "cc/compiler/program_cache.h"
+#include "cc/device/device_factory.h"
+#include "cc/device/kernel_proxies.h"
+#include "cc/device/machine.h"
+#include "cc/passes/bridge_passes.h"
+
+namespace tf_tpu_ext {
+namespace {
+
+// Devices must be known before TensorFlow's context starts, and proxies made of the kernels that
+// exist now; both hold for a static initializer of a library loaded at import.
+[[maybe_unused]] const bool loaded = [] {
+  RegisterDeviceFactories();
+  RegisterKernelProxies();
+  RegisterBridgePasses();
+  return true;
+}();
+
+// Gives a string to the caller, who frees it with TfTpuExt_Free.
+char* Give(const std::string& text) { return strdup(text.c_str()); }
+
+std::string Quoted(const std::string& text) {
+  std::string quoted = "\"";
+  for (unsigned char c : text) {
+    if (c == '"' || c == '\\') {
+      quoted.push_back('\\');
+      quoted.push_back(c);
+    } else if (c < 0x20) {
+      static constexpr char kHex[] = "0123456789abcdef";
+      absl::StrAppend(&quoted, "\\u00", std::string(1, kHex[c >> 4]), std::string(1, kHex[c & 15]));
+    } else {
+      quoted.push_back(c);
+    }
+  }
+  quoted.push_back('"');
+  return quoted;
+}
+
+}  // namespace
+}  // namespace tf_tpu_ext
+
+extern "C" {
+
+// Changes the machine's settings; returns null, or a message that the caller frees.
+char* TfTpuExt_Configure(int cores, int local_devices, double wait_limit_seconds) {
+  tf_tpu_ext::MachineOptions options;
+  options.cores = cores;
+  options.local_devices = local_devices != 0;
+  options.wait_limit = absl::Seconds(wait_limit_seconds);
+  const absl::Status status = tf_tpu_ext::SetMachineOptions(options);
+  return status.ok() ? nullptr : tf_tpu_ext::Give(std::string(status.message()));
+}
+
+int TfTpuExt_Cores() { return tf_tpu_ext::GetMachineOptions().cores; }
+
+double TfTpuExt_WaitLimitSeconds() {
+  return absl::ToDoubleSeconds(tf_tpu_ext::GetMachineOptions().wait_limit);
+}
+
+// The mesh shape [x, y, z, cores per chip] of the machine.
+void TfTpuExt_MeshShape(int* shape) {
+  const auto mesh = tf_tpu_ext::MeshShape(tf_tpu_ext::GetMachineOptions().cores);
+  for (int i = 0; i < 4; ++i) shape[i] = mesh[i];
+}
+
+// All compilations so far, as a JSON list that the caller frees.
+char* TfTpuExt_CompilationRecords() {
+  std::string json = "[";
+  for (const auto& record : tf_tpu_ext::ProgramCache::Get().Records()) {
+    absl::StrAppend(
+        &json, json.size() > 1 ? "," : "", "{\"program_id\":", record.program_id,
+        ",\"name\":", tf_tpu_ext::Quoted(record.name),
+        ",\"argument_shapes\":", tf_tpu_ext::Quoted(record.argument_shapes),
+        ",\"num_replicas\":", record.num_replicas,
+        ",\"num_cores_per_replica\":", record.num_cores_per_replica,
+        ",\"lowering_seconds\":", absl::ToDoubleSeconds(record.lowering),
+        ",\"building_seconds\":", absl::ToDoubleSeconds(record.building),
+        ",\"hits\":", record.hits, ",\"error\":", tf_tpu_ext::Quoted(record.error), "}");
+  }
+  return tf_tpu_ext::Give(json + "]");
+}
+
+void TfTpuExt_Free(char* text) { std::free(text); }
+
+}  // extern "C"

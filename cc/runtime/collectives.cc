@@ -1,0 +1,272 @@
+#include "cc/runtime/collectives.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "xla/backends/cpu/collectives/cpu_collectives.h"
+#include "xla/core/collectives/communicator.h"
+#include "xla/future.h"
+#include "xla/primitive_util.h"
+#include "xla/service/collective_ops_utils.h"
+
+namespace tf_tpu_ext {
+namespace {
+
+using stream_executor::DeviceAddressBase;
+using xla::PrimitiveType;
+using xla::RankId;
+using xla::ReductionKind;
+using Participants = absl::Span<const CollectiveParticipant>;
+
+// Elements reduced at a time: the partial result stays in the first-level cache, and since it is
+// only then copied out, a participant may use one buffer for both directions.
+constexpr size_t kReductionBlock = 2048;
+
+template <typename T>
+void Combine(ReductionKind kind, const T* input, size_t count, T* accumulator) {
+  switch (kind) {
+    case ReductionKind::SUM:
+      if constexpr (std::is_same_v<T, bool>) {
+        for (size_t i = 0; i < count; ++i) accumulator[i] = accumulator[i] || input[i];
+      } else {
+        for (size_t i = 0; i < count; ++i) accumulator[i] += input[i];
+      }
+      return;
+    case ReductionKind::PRODUCT:
+      if constexpr (std::is_same_v<T, bool>) {
+        for (size_t i = 0; i < count; ++i) accumulator[i] = accumulator[i] && input[i];
+      } else {
+        for (size_t i = 0; i < count; ++i) accumulator[i] *= input[i];
+      }
+      return;
+    case ReductionKind::MIN:
+      if constexpr (!xla::is_complex_v<T>) {
+        for (size_t i = 0; i < count; ++i) accumulator[i] = std::min<T>(accumulator[i], input[i]);
+      }
+      return;
+    case ReductionKind::MAX:
+      if constexpr (!xla::is_complex_v<T>) {
+        for (size_t i = 0; i < count; ++i) accumulator[i] = std::max<T>(accumulator[i], input[i]);
+      }
+      return;
+  }
+}
+
+// Reduces elements [offset, offset + count) of all participants and hands them to `emit`.
+template <typename T, typename Emit>
+void Reduce(ReductionKind kind, Participants participants, size_t offset, size_t count,
+            const Emit& emit) {
+  alignas(64) T block[kReductionBlock];
+  for (size_t done = 0; done < count; done += kReductionBlock) {
+    const size_t size = std::min(kReductionBlock, count - done);
+    const size_t at = offset + done;
+    std::memcpy(static_cast<void*>(block),
+                static_cast<const T*>(participants[0].send[0]) + at, size * sizeof(T));
+    for (size_t i = 1; i < participants.size(); ++i) {
+      Combine<T>(kind, static_cast<const T*>(participants[i].send[0]) + at, size, block);
+    }
+    emit(block, at, size);
+  }
+}
+
+// Calls `body` with a value of the native type of `dtype`.
+template <typename Body>
+absl::Status WithNativeType(PrimitiveType dtype, ReductionKind kind, const Body& body) {
+  const bool ordered = kind == ReductionKind::MIN || kind == ReductionKind::MAX;
+  if (!xla::primitive_util::IsArrayType(dtype) ||
+      (ordered && xla::primitive_util::IsComplexType(dtype)) ||
+      xla::primitive_util::IsSubByteNonPredType(dtype)) {
+    return absl::UnimplementedError(absl::StrCat(
+        "Cores cannot reduce values of type ", xla::primitive_util::LowercasePrimitiveTypeName(dtype),
+        " with this operation; cast to float32 or int32 before the collective."));
+  }
+  return xla::primitive_util::ArrayTypeSwitch(
+      [&](auto type) -> absl::Status {
+        using T = xla::primitive_util::NativeTypeOf<type>;
+        body(T());
+        return absl::OkStatus();
+      },
+      dtype);
+}
+
+class AsyncCommunicator : public xla::Communicator {
+ public:
+  AsyncCommunicator(int rank, int size) : rank_(rank), size_(size) {}
+
+  xla::Future<> AllReduce(DeviceAddressBase send, DeviceAddressBase recv, PrimitiveType dtype,
+                          size_t count, ReductionKind kind, const Executor& executor) override {
+    return Meet("all-reduce", {send}, {recv}, std::nullopt, executor, [=](Participants all) {
+      return WithNativeType(dtype, kind, [&](auto zero) {
+        using T = decltype(zero);
+        Reduce<T>(kind, all, 0, count, [&](const T* block, size_t at, size_t size) {
+          for (const CollectiveParticipant& participant : all) {
+            std::memcpy(static_cast<void*>(static_cast<T*>(participant.recv[0]) + at), block,
+                        size * sizeof(T));
+          }
+        });
+      });
+    });
+  }
+
+  xla::Future<> ReduceScatter(DeviceAddressBase send, DeviceAddressBase recv, PrimitiveType dtype,
+                              size_t count, ReductionKind kind, const Executor& executor) override {
+    return Meet("reduce-scatter", {send}, {recv}, std::nullopt, executor, [=](Participants all) {
+      return WithNativeType(dtype, kind, [&](auto zero) {
+        using T = decltype(zero);
+        for (const CollectiveParticipant& target : all) {
+          const size_t start = target.rank * count;
+          Reduce<T>(kind, all, start, count, [&](const T* block, size_t at, size_t size) {
+            std::memcpy(static_cast<void*>(static_cast<T*>(target.recv[0]) + (at - start)), block,
+                        size * sizeof(T));
+          });
+        }
+      });
+    });
+  }
+
+  xla::Future<> AllGather(DeviceAddressBase send, DeviceAddressBase recv, PrimitiveType dtype,
+                          size_t count, const Executor& executor) override {
+    const size_t bytes = count * xla::primitive_util::ByteWidth(dtype);
+    return Meet("all-gather", {send}, {recv}, std::nullopt, executor, [=](Participants all) {
+      for (const CollectiveParticipant& target : all) {
+        for (const CollectiveParticipant& source : all) {
+          Copy(static_cast<char*>(target.recv[0]) + source.rank * bytes, source.send[0], bytes);
+        }
+      }
+      return absl::OkStatus();
+    });
+  }
+
+  xla::Future<> CollectivePermute(DeviceAddressBase send, DeviceAddressBase recv,
+                                  PrimitiveType dtype, size_t count,
+                                  std::optional<RankId> source_rank,
+                                  absl::Span<const RankId> /*target_ranks*/,
+                                  const Executor& executor) override {
+    const size_t bytes = count * xla::primitive_util::ByteWidth(dtype);
+    std::optional<int> source;
+    if (source_rank.has_value()) source = source_rank->value();
+    return Meet("collective-permute", {send}, {recv}, source, executor, [=](Participants all) {
+      for (const CollectiveParticipant& target : all) {
+        if (target.source_rank.has_value()) {
+          Copy(target.recv[0], all[*target.source_rank].send[0], bytes);
+        } else {
+          std::memset(target.recv[0], 0, bytes);
+        }
+      }
+      return absl::OkStatus();
+    });
+  }
+
+  xla::Future<> AllToAll(absl::InlinedVector<DeviceAddressBase, 4> send,
+                         absl::InlinedVector<DeviceAddressBase, 4> recv, PrimitiveType dtype,
+                         size_t count, const Executor& executor) override {
+    const size_t bytes = count * xla::primitive_util::ByteWidth(dtype);
+    return Meet("all-to-all", send, recv, std::nullopt, executor, [=](Participants all) {
+      for (const CollectiveParticipant& target : all) {
+        for (const CollectiveParticipant& source : all) {
+          Copy(target.recv[source.rank], source.send[target.rank], bytes);
+        }
+      }
+      return absl::OkStatus();
+    });
+  }
+
+  xla::Future<> Broadcast(DeviceAddressBase send, DeviceAddressBase recv, PrimitiveType dtype,
+                          size_t count, RankId root, const Executor& executor) override {
+    const size_t bytes = count * xla::primitive_util::ByteWidth(dtype);
+    return Meet("broadcast", {send}, {recv}, std::nullopt, executor, [=](Participants all) {
+      for (const CollectiveParticipant& target : all) {
+        Copy(target.recv[0], all[root.value()].send[0], bytes);
+      }
+      return absl::OkStatus();
+    });
+  }
+
+  xla::Future<> Send(DeviceAddressBase, PrimitiveType, size_t, RankId, const Executor&) override {
+    return xla::Future<>(Unsupported("send"));
+  }
+  xla::Future<> Recv(DeviceAddressBase, PrimitiveType, size_t, RankId, const Executor&) override {
+    return xla::Future<>(Unsupported("receive"));
+  }
+
+  absl::StatusOr<size_t> NumRanks() const override { return size_; }
+  absl::StatusOr<size_t> CurrentRank() override { return rank_; }
+  std::string ToString() const override {
+    return absl::StrCat("virtual TPU communicator, rank ", rank_, " of ", size_);
+  }
+
+ private:
+  static absl::Status Unsupported(const char* what) {
+    return absl::UnimplementedError(
+        absl::StrCat("Virtual TPU cores have no point-to-point ", what,
+                     "; use collective_permute (tf.raw_ops.CollectivePermute)."));
+  }
+
+  static void Copy(void* to, const void* from, size_t bytes) {
+    if (bytes > 0 && to != from) std::memcpy(to, from, bytes);
+  }
+
+  xla::Future<> Meet(const char* name, absl::Span<const DeviceAddressBase> send,
+                     absl::Span<const DeviceAddressBase> recv, std::optional<int> source_rank,
+                     const Executor& executor, const CollectiveTable::Operation& operation) {
+    absl::StatusOr<const xla::cpu::CpuCollectives::Executor*> cpu_executor =
+        xla::cpu::CpuCollectives::TryCast(&executor);
+    if (!cpu_executor.ok()) return xla::Future<>(cpu_executor.status());
+    const xla::RendezvousKey& rendezvous = (*cpu_executor)->rendezvous_key();
+    CollectiveKey key;
+    key.run_id = rendezvous.run_id.ToInt();
+    key.op_id = rendezvous.op_id;
+    key.cross_module = rendezvous.collective_op_kind == xla::RendezvousKey::kCrossModule;
+    for (const auto& device : rendezvous.global_devices) key.devices.push_back(device.value());
+
+    auto [promise, future] = xla::MakePromise<>();
+    CollectiveParticipant participant;
+    participant.rank = rank_;
+    participant.source_rank = source_rank;
+    for (const DeviceAddressBase& buffer : send) participant.send.push_back(buffer.opaque());
+    for (const DeviceAddressBase& buffer : recv) {
+      participant.recv.push_back(const_cast<void*>(buffer.opaque()));
+    }
+    participant.done = [shared = std::make_shared<xla::Promise<>>(std::move(promise))](
+                           absl::Status status) { shared->Set(std::move(status)); };
+    GetCollectiveTable().Arrive(key, rendezvous.num_local_participants, name,
+                                std::move(participant), operation);
+    return std::move(future);
+  }
+
+  const int rank_;
+  const int size_;
+};
+
+class AsyncCollectives : public xla::cpu::CpuCollectives {
+ public:
+  absl::StatusOr<std::vector<std::unique_ptr<xla::Communicator>>> CreateCommunicators(
+      const xla::CliqueKey& clique_key, const std::optional<xla::CliqueIds>& /*clique_ids*/,
+      absl::Span<const DeviceRank> ranks, const Config& /*config*/) override {
+    std::vector<std::unique_ptr<xla::Communicator>> communicators;
+    for (const DeviceRank& device_rank : ranks) {
+      communicators.push_back(std::make_unique<AsyncCommunicator>(device_rank.rank.value(),
+                                                                  clique_key.num_devices()));
+    }
+    return communicators;
+  }
+};
+
+}  // namespace
+
+CollectiveTable& GetCollectiveTable() {
+  static auto* table = new CollectiveTable;
+  return *table;
+}
+
+xla::cpu::CpuCollectives* GetCollectives() {
+  static auto* collectives = new AsyncCollectives;
+  return collectives;
+}
+
+}  // namespace tf_tpu_ext

@@ -1,0 +1,188 @@
+// TPUExecute and TPUExecuteAndUpdateVariables.
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "cc/compiler/program_cache.h"
+#include "cc/device/virtual_device.h"
+#include "cc/runtime/launch.h"
+#include "cc/runtime/program_key.h"
+#include "tensorflow/core/framework/cancellation.h"
+#include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/framework/resource_mgr.h"
+#include "tensorflow/core/framework/resource_var.h"
+
+namespace tf_tpu_ext {
+namespace {
+
+using tensorflow::AsyncOpKernel;
+using tensorflow::OpKernelConstruction;
+using tensorflow::OpKernelContext;
+using tensorflow::Tensor;
+using tensorflow::Var;
+
+// Lets a cancellation find the launch that the op has joined, whichever comes first.
+class CancelHandle {
+ public:
+  void Join(const std::shared_ptr<Launch>& launch) {
+    absl::MutexLock lock(&mutex_);
+    launch_ = launch;
+  }
+  void Cancel() {
+    {
+      absl::MutexLock lock(&mutex_);
+      cancelled_ = true;
+    }
+    FailIfCancelled();
+  }
+  // To be called once more after Join: the cancellation may have come before it.
+  void FailIfCancelled() {
+    std::shared_ptr<Launch> launch;
+    {
+      absl::MutexLock lock(&mutex_);
+      if (cancelled_) launch = launch_.lock();
+    }
+    if (launch != nullptr) launch->Fail(absl::CancelledError("The step was cancelled."));
+  }
+
+ private:
+  absl::Mutex mutex_;
+  bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
+  std::weak_ptr<Launch> launch_ ABSL_GUARDED_BY(mutex_);
+};
+
+class ExecuteOp : public AsyncOpKernel {
+ public:
+  explicit ExecuteOp(OpKernelConstruction* construction) : AsyncOpKernel(construction) {
+    if (type_string() != "TPUExecuteAndUpdateVariables") return;
+    OP_REQUIRES_OK(construction,
+                   construction->GetAttr("device_var_reads_indices", &variable_arguments_));
+    OP_REQUIRES_OK(construction,
+                   construction->GetAttr("device_var_updates_indices", &variable_outputs_));
+    OP_REQUIRES(construction, variable_arguments_.size() == variable_outputs_.size(),
+                absl::InvalidArgumentError(absl::StrCat(
+                    name(), " reads ", variable_arguments_.size(), " variables and updates ",
+                    variable_outputs_.size(), "; the numbers must be equal.")));
+  }
+
+  void ComputeAsync(OpKernelContext* context, DoneCallback done) override {
+    absl::StatusOr<ProgramKey> key = DecodeProgramKey(context->input(context->num_inputs() - 1));
+    OP_REQUIRES_OK_ASYNC(context, key.status(), done);
+    absl::Status status = Join(context, *key, done);
+    if (status.ok()) return;
+    // The other cores of the step get the cause, not a cancellation.
+    LaunchTable::Get().Reject(key->launch_id, status);
+    context->SetStatus(status);
+    done();
+  }
+
+ private:
+  using Variables = std::vector<tensorflow::core::RefCountPtr<Var>>;
+
+  // After success, `done` is called by the launch.
+  absl::Status Join(OpKernelContext* context, const ProgramKey& key, DoneCallback done) {
+    absl::StatusOr<std::shared_ptr<Program>> program = ProgramCache::Get().Find(key.program_id);
+    if (!program.ok()) return program.status();
+    CoreArrival arrival;
+    arrival.core = context->device()->parsed_name().id;
+    auto variables = std::make_shared<Variables>();
+    absl::Status status = ReadArguments(context, &arrival.arguments, variables.get());
+    if (!status.ok()) return status;
+
+    tensorflow::CancellationManager* cancellation = context->cancellation_manager();
+    auto handle = std::make_shared<CancelHandle>();
+    tensorflow::CancellationToken token = 0;
+    if (cancellation != nullptr) {
+      token = cancellation->get_cancellation_token();
+      if (!cancellation->RegisterCallback(token, [handle] { handle->Cancel(); })) {
+        return absl::CancelledError("The step was cancelled before the TPU program started.");
+      }
+    }
+    arrival.done = [this, context, done, variables, cancellation, token, handle](
+                       absl::Status status, std::vector<Tensor> outputs) {
+      // Not the waiting form: a cancellation that is under way may be what calls this.
+      if (cancellation != nullptr) cancellation->TryDeregisterCallback(token);
+      if (status.ok()) status = WriteResults(context, *variables, std::move(outputs));
+      if (!status.ok()) context->SetStatus(status);
+      done();
+    };
+    auto joined = [&](const std::shared_ptr<Launch>& launch) { handle->Join(launch); };
+    status = LaunchTable::Get().Arrive(key.launch_id, *program, std::move(arrival), joined);
+    if (!status.ok()) {
+      if (cancellation != nullptr) cancellation->TryDeregisterCallback(token);
+      return status;
+    }
+    handle->FailIfCancelled();
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadArguments(OpKernelContext* context, std::vector<Tensor>* arguments,
+                             Variables* variables) const {
+    const int size = context->num_inputs() - 1;
+    arguments->resize(size);
+    variables->resize(size);
+    for (int i = 0; i < size; ++i) {
+      if (context->input_dtype(i) != tensorflow::DT_RESOURCE) {
+        (*arguments)[i] = context->input(i);
+        continue;
+      }
+      const tensorflow::ResourceHandle& handle = HandleFromInput(context, i);
+      absl::Status status = LookupResource(context, handle, &(*variables)[i]);
+      if (!status.ok()) {
+        return absl::FailedPreconditionError(absl::StrCat(
+            "Variable '", handle.name(), "', argument ", i, " of TPU computation ", name(),
+            ", does not exist on ", context->device()->name(),
+            ". Create and initialize it before the step. (", status.message(), ")"));
+      }
+      tensorflow::tf_shared_lock lock(*(*variables)[i]->mu());
+      if (!(*variables)[i]->is_initialized) {
+        return absl::FailedPreconditionError(absl::StrCat(
+            "Variable '", handle.name(), "', argument ", i, " of TPU computation ", name(),
+            ", is not initialized on ", context->device()->name(),
+            ". Run its initializer before the step."));
+      }
+      (*arguments)[i] = *(*variables)[i]->tensor();
+    }
+    return absl::OkStatus();
+  }
+
+  // The program's outputs are the op's, with updated variables between them.
+  absl::Status WriteResults(OpKernelContext* context, const Variables& variables,
+                            std::vector<Tensor> outputs) const {
+    std::vector<int> updated(outputs.size(), -1);
+    for (size_t i = 0; i < variable_outputs_.size(); ++i) {
+      const int output = variable_outputs_[i];
+      if (output >= 0 && output < static_cast<int>(updated.size())) {
+        updated[output] = variable_arguments_[i];
+      }
+    }
+    int next = 0;
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      if (updated[i] >= 0) {
+        Var* variable = variables[updated[i]].get();
+        tensorflow::mutex_lock lock(*variable->mu());
+        *variable->tensor() = std::move(outputs[i]);
+        variable->is_initialized = true;
+        continue;
+      }
+      if (next == context->num_outputs()) break;
+      context->set_output(next++, outputs[i]);
+    }
+    if (next == context->num_outputs()) return absl::OkStatus();
+    return absl::InternalError(absl::StrCat("TPU program of ", name(), " returned ", next,
+                                            " results; the op has ", context->num_outputs(),
+                                            " outputs."));
+  }
+
+  std::vector<int> variable_arguments_;
+  std::vector<int> variable_outputs_;
+};
+
+REGISTER_KERNEL_BUILDER(Name("TPUExecute").Device(kTpuDeviceType).HostMemory("key"), ExecuteOp);
+REGISTER_KERNEL_BUILDER(
+    Name("TPUExecuteAndUpdateVariables").Device(kTpuDeviceType).HostMemory("key"), ExecuteOp);
+
+}  // namespace
+}  // namespace tf_tpu_ext

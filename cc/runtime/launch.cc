@@ -1,0 +1,264 @@
+#include "cc/runtime/launch.h"
+
+#include <atomic>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "cc/runtime/collectives.h"
+#include "cc/runtime/compute_pool.h"
+#include "cc/transfer/channels.h"
+
+namespace tf_tpu_ext {
+namespace {
+
+using tensorflow::Tensor;
+
+int64_t NextRunId() {
+  static std::atomic<int64_t> next{1};
+  return next.fetch_add(1, std::memory_order_relaxed);
+}
+
+}  // namespace
+
+Launch::Launch(std::shared_ptr<Program> program, int64_t launch_id)
+    : program_(std::move(program)),
+      launch_id_(launch_id),
+      run_id_(NextRunId()),
+      arrivals_(program_->num_slots()),
+      outputs_(program_->num_slots()) {}
+
+bool Launch::Awaits(int slot) const {
+  absl::MutexLock lock(&mutex_);
+  return !started_ && !finished_ && arrivals_[slot] == nullptr;
+}
+
+bool Launch::Add(int slot, CoreArrival arrival) {
+  absl::MutexLock lock(&mutex_);
+  arrivals_[slot] = std::make_unique<CoreArrival>(std::move(arrival));
+  return ++arrived_ == program_->num_slots();
+}
+
+void Launch::WatchWait() {
+  const auto id = WaitMonitor::Get().Begin([weak = weak_from_this()](absl::Duration waited) {
+    if (std::shared_ptr<Launch> launch = weak.lock()) launch->WaitExpired(waited);
+  });
+  {
+    absl::MutexLock lock(&mutex_);
+    if (!finished_) {
+      wait_ = id;
+      return;
+    }
+  }
+  WaitMonitor::Get().End(id);
+}
+
+void Launch::WaitExpired(absl::Duration waited) {
+  std::vector<int> here, missing;
+  bool running;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (finished_) return;
+    running = started_;
+    const std::vector<int>& cores = program_->compiled().cores;
+    for (int slot = 0; slot < program_->num_slots(); ++slot) {
+      (arrivals_[slot] != nullptr ? here : missing).push_back(cores.empty() ? 0 : cores[slot]);
+    }
+  }
+  const std::string step = absl::StrCat("TPU program ", program_->compiled().name, ", launch ",
+                                        launch_id_, ", waited longer than the limit of ",
+                                        absl::FormatDuration(waited), ": ");
+  const std::string advice =
+      " Find out why the missing ones do not come, or raise the limit with "
+      "tf_tpu_ext.configure(wait_limit_seconds=...).";
+  if (!running) {
+    Fail(absl::DeadlineExceededError(
+        absl::StrCat(step, "cores [", absl::StrJoin(here, ", "), "] are ready and wait for cores [",
+                     absl::StrJoin(missing, ", "), "].", advice)));
+    return;
+  }
+  // A program may run for longer than the limit; only waiting is an error.
+  const std::string waits = GetCollectiveTable().Describe(run_id_);
+  if (waits.empty()) {
+    WatchWait();
+  } else {
+    Fail(absl::DeadlineExceededError(absl::StrCat(step, waits, advice)));
+  }
+}
+
+CoreContext Launch::ContextOf(int slot, const CoreArrival& arrival) const {
+  const int cores_per_replica = program_->compiled().num_cores_per_replica;
+  CoreContext context;
+  context.launch_id = launch_id_;
+  context.run_id = run_id_;
+  context.core = arrival.core;
+  context.slot = slot;
+  context.replica = slot / cores_per_replica;
+  return context;
+}
+
+void Launch::Start() {
+  const bool merged = !program_->compiled().core_slices.empty();
+  const int runs = merged ? program_->compiled().num_replicas : program_->num_slots();
+  {
+    absl::MutexLock lock(&mutex_);
+    if (!status_.ok()) return;  // Fail came first and finishes the launch
+    started_ = true;
+    running_ = runs;
+  }
+  auto start = [self = shared_from_this(), merged](int run) {
+    if (merged) {
+      self->StartMergedReplica(run);
+    } else {
+      self->StartSlot(run);
+    }
+  };
+  for (int run = 1; run < runs; ++run) ComputePool::Schedule([start, run] { start(run); });
+  start(0);
+}
+
+void Launch::StartSlot(int slot) {
+  CoreArrival& arrival = *arrivals_[slot];
+  program_->Start(ContextOf(slot, arrival), std::move(arrival.arguments),
+                  [self = shared_from_this(), slot](absl::Status status, std::vector<Tensor> outputs) {
+                    self->RunDone({slot}, status, std::move(outputs));
+                  });
+}
+
+void Launch::StartMergedReplica(int replica) {
+  const CompiledProgram& compiled = program_->compiled();
+  std::vector<int> slots;
+  std::vector<Tensor> arguments;
+  for (int core = 0; core < compiled.num_cores_per_replica; ++core) {
+    const int slot = replica * compiled.num_cores_per_replica + core;
+    slots.push_back(slot);
+    const std::vector<int>& numbers = compiled.core_slices[core].arguments;
+    std::vector<Tensor>& given = arrivals_[slot]->arguments;
+    for (size_t i = 0; i < numbers.size() && i < given.size(); ++i) {
+      if (numbers[i] >= static_cast<int>(arguments.size())) arguments.resize(numbers[i] + 1);
+      arguments[numbers[i]] = std::move(given[i]);
+    }
+  }
+  const CoreContext context = ContextOf(slots[0], *arrivals_[slots[0]]);
+  program_->Start(context, std::move(arguments),
+                  [self = shared_from_this(), slots](absl::Status status,
+                                                     std::vector<Tensor> outputs) {
+                    self->RunDone(slots, status, std::move(outputs));
+                  });
+}
+
+void Launch::RunDone(absl::Span<const int> slots, const absl::Status& status,
+                     std::vector<Tensor> outputs) {
+  if (!status.ok()) {
+    const CoreContext context = ContextOf(slots[0], *arrivals_[slots[0]]);
+    Fail(absl::Status(status.code(),
+                      absl::StrCat("Replica ", context.replica, " of TPU program ",
+                                   program_->compiled().name, " failed on core ", context.core,
+                                   ": ", status.message())));
+  } else if (program_->compiled().core_slices.empty()) {
+    outputs_[slots[0]] = std::move(outputs);
+  } else {
+    for (size_t core = 0; core < slots.size(); ++core) {
+      for (int number : program_->compiled().core_slices[core].outputs) {
+        outputs_[slots[core]].push_back(outputs[number]);
+      }
+    }
+  }
+  bool last;
+  {
+    absl::MutexLock lock(&mutex_);
+    last = --running_ == 0;
+  }
+  if (last) Finish();
+}
+
+void Launch::Fail(const absl::Status& status) {
+  bool running;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (finished_ || !status_.ok()) return;
+    status_ = status;
+    running = started_;
+  }
+  if (running) {
+    // The cores that wait for the failed one, or for the host, stop; their runs end with this status.
+    GetCollectiveTable().Abort(run_id_, status);
+    AbortTransfers(launch_id_, status);
+    return;
+  }
+  LaunchTable::Get().Remove(this);
+  Finish();
+}
+
+void Launch::Finish() {
+  absl::Status status;
+  WaitMonitor::WaitId wait;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (finished_) return;
+    finished_ = true;
+    status = status_;
+    wait = wait_;
+  }
+  WaitMonitor::Get().End(wait);
+  GetCollectiveTable().Finish(run_id_);
+  FinishTransfers(launch_id_);
+  for (int slot = 0; slot < program_->num_slots(); ++slot) {
+    if (arrivals_[slot] == nullptr) continue;
+    Program::Done done = std::move(arrivals_[slot]->done);
+    done(status, std::move(outputs_[slot]));
+  }
+}
+
+absl::Status LaunchTable::Arrive(
+    int64_t launch_id, const std::shared_ptr<Program>& program, CoreArrival arrival,
+    const std::function<void(const std::shared_ptr<Launch>&)>& joined) {
+  absl::StatusOr<int> slot = program->SlotOfCore(arrival.core);
+  if (!slot.ok()) return slot.status();
+  std::shared_ptr<Launch> launch;
+  bool created = false, complete;
+  {
+    absl::MutexLock lock(&mutex_);
+    for (const std::shared_ptr<Launch>& waiting : waiting_) {
+      // A core that comes twice has begun the next round of a host loop.
+      if (waiting->launch_id() == launch_id && waiting->Awaits(*slot)) {
+        launch = waiting;
+        break;
+      }
+    }
+    if (launch == nullptr) {
+      created = true;
+      launch = std::make_shared<Launch>(program, launch_id);
+      waiting_.push_back(launch);
+    }
+    joined(launch);
+    complete = launch->Add(*slot, std::move(arrival));
+    if (complete) waiting_.remove(launch);
+  }
+  if (created) launch->WatchWait();
+  if (complete) launch->Start();
+  return absl::OkStatus();
+}
+
+void LaunchTable::Reject(int64_t launch_id, const absl::Status& status) {
+  std::vector<std::shared_ptr<Launch>> rejected;
+  {
+    absl::MutexLock lock(&mutex_);
+    for (const std::shared_ptr<Launch>& launch : waiting_) {
+      if (launch->launch_id() == launch_id) rejected.push_back(launch);
+    }
+  }
+  for (const std::shared_ptr<Launch>& launch : rejected) launch->Fail(status);
+}
+
+void LaunchTable::Remove(const Launch* launch) {
+  absl::MutexLock lock(&mutex_);
+  waiting_.remove_if([launch](const std::shared_ptr<Launch>& other) { return other.get() == launch; });
+}
+
+LaunchTable& LaunchTable::Get() {
+  static auto* table = new LaunchTable;
+  return *table;
+}
+
+}  // namespace tf_tpu_ext

@@ -1,0 +1,102 @@
+// A launch: one step of one program on all its cores.
+//
+// The execute op of every core brings its arguments; when the last has come, all cores start. When
+// the last core is done, all ops finish, with the same error if any core failed. No thread waits.
+#ifndef TF_TPU_EXT_CC_RUNTIME_LAUNCH_H_
+#define TF_TPU_EXT_CC_RUNTIME_LAUNCH_H_
+
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "cc/runtime/program.h"
+#include "cc/runtime/wait_monitor.h"
+#include "tensorflow/core/framework/tensor.h"
+
+namespace tf_tpu_ext {
+
+// What the execute op of one core brings, and how it is told of the end.
+struct CoreArrival {
+  int core = 0;
+  std::vector<tensorflow::Tensor> arguments;
+  Program::Done done;
+};
+
+class Launch : public std::enable_shared_from_this<Launch> {
+ public:
+  Launch(std::shared_ptr<Program> program, int64_t launch_id);
+
+  int64_t launch_id() const { return launch_id_; }
+
+  // Whether the core has a place in the launch and has not come yet.
+  bool Awaits(int slot) const;
+
+  // Takes the arrival, and returns whether it was the last one: then the caller must Start.
+  bool Add(int slot, CoreArrival arrival);
+  void Start();
+
+  // Begins to count the time that the launch waits for its cores.
+  void WatchWait();
+
+  // Fails the launch with `status`: at once if it has not started, else as soon as its cores can
+  // stop. Only the first call counts.
+  void Fail(const absl::Status& status);
+
+ private:
+  CoreContext ContextOf(int slot, const CoreArrival& arrival) const;
+  void StartSlot(int slot);
+  void StartMergedReplica(int replica);
+  // Ends the runs of one executable; `slots` share it.
+  void RunDone(absl::Span<const int> slots, const absl::Status& status,
+               std::vector<tensorflow::Tensor> outputs);
+  void Finish();
+  void WaitExpired(absl::Duration waited);
+
+  const std::shared_ptr<Program> program_;
+  const int64_t launch_id_;
+  const int64_t run_id_;
+
+  mutable absl::Mutex mutex_;
+  WaitMonitor::WaitId wait_ ABSL_GUARDED_BY(mutex_) = 0;
+  // By slot. Not guarded: complete when the launch starts, and then changed by Finish alone.
+  std::vector<std::unique_ptr<CoreArrival>> arrivals_;
+  std::vector<std::vector<tensorflow::Tensor>> outputs_;
+  int arrived_ ABSL_GUARDED_BY(mutex_) = 0;
+  int running_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool started_ ABSL_GUARDED_BY(mutex_) = false;
+  bool finished_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Status status_ ABSL_GUARDED_BY(mutex_);
+};
+
+// The launches that still wait for cores.
+class LaunchTable {
+ public:
+  // Brings a core to the launch, which starts when all its cores have come. Before that, `joined`
+  // gets the launch, so that a cancellation can reach it.
+  absl::Status Arrive(int64_t launch_id, const std::shared_ptr<Program>& program,
+                      CoreArrival arrival,
+                      const std::function<void(const std::shared_ptr<Launch>&)>& joined);
+
+  // Fails the launch if it still waits: one of its cores cannot come.
+  void Reject(int64_t launch_id, const absl::Status& status);
+
+  void Remove(const Launch* launch);
+
+  static LaunchTable& Get();
+
+ private:
+  absl::Mutex mutex_;
+  std::list<std::shared_ptr<Launch>> waiting_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace tf_tpu_ext
+
+#endif  // TF_TPU_EXT_CC_RUNTIME_LAUNCH_H_

@@ -1,0 +1,292 @@
+#define EIGEN_USE_THREADS
+
+#include "cc/runtime/program.h"
+
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "cc/runtime/collectives.h"
+#include "cc/runtime/compute_pool.h"
+#include "cc/runtime/tensor_copy.h"
+#include "tensorflow/core/framework/allocator.h"
+#include "tensorflow/core/framework/tensor_shape.h"
+#include "unsupported/Eigen/CXX11/Tensor"
+#include "xla/backends/cpu/runtime/buffer_allocations.h"
+#include "xla/backends/cpu/runtime/thunk.h"
+#include "xla/backends/cpu/runtime/thunk_executor.h"
+#include "xla/executable_run_options.h"
+#include "xla/ffi/execution_context.h"
+#include "xla/hlo/ir/hlo_module.h"
+#include "xla/service/computation_placer.h"
+#include "xla/service/cpu/cpu_executable.h"
+#include "xla/service/cpu/cpu_executable_run_options.h"
+#include "xla/shape_util.h"
+
+namespace tf_tpu_ext {
+namespace {
+
+using stream_executor::DeviceAddressBase;
+using tensorflow::Tensor;
+using tensorflow::TensorShape;
+
+// XLA:CPU reads its buffers with aligned vector loads.
+constexpr uintptr_t kAlignment = 64;
+
+bool IsAligned(const void* data) { return reinterpret_cast<uintptr_t>(data) % kAlignment == 0; }
+
+Tensor AllocateBytes(int64_t bytes) {
+  return Tensor(tensorflow::cpu_allocator(), tensorflow::DT_UINT8, TensorShape({bytes}));
+}
+
+xla::cpu::CpuExecutable& CpuExecutableOf(const CompiledProgram& compiled) {
+  return static_cast<xla::cpu::CpuExecutable&>(*compiled.executable);
+}
+
+class PoolTaskRunner : public xla::cpu::Thunk::TaskRunner {
+ public:
+  void operator()(xla::cpu::Thunk::Task task) override { ComputePool::Schedule(std::move(task)); }
+};
+
+}  // namespace
+
+// One core's run: owns all that the thunks use until they are done.
+class Program::Run {
+ public:
+  Run(Program* program, CoreContext core, std::vector<Tensor> arguments, Done done)
+      : program_(program),
+        core_(core),
+        arguments_(std::move(arguments)),
+        done_(std::move(done)) {}
+
+  // Starts the run, which keeps itself alive until it has called `done`.
+  static void Start(std::shared_ptr<Run> run) {
+    if (absl::Status status = run->Prepare(); !status.ok()) {
+      run->done_(std::move(status), {});
+      return;
+    }
+    xla::cpu::ThunkExecutor& thunks = CpuExecutableOf(run->program_->compiled_).thunks();
+    auto event = thunks.Execute(run->params_);
+    event.AndThen([run = std::move(run), event = event.AsPtr()] {
+      run->Finish(event.IsError() ? event.GetError() : absl::OkStatus());
+    });
+  }
+
+ private:
+  absl::Status Prepare() {
+    const CompiledProgram& compiled = program_->compiled_;
+    xla::cpu::CpuExecutable& executable = CpuExecutableOf(compiled);
+    if (absl::Status status = BindBuffers(executable); !status.ok()) return status;
+
+    if (compiled.device_assignment != nullptr) {
+      device_assignment_ = *compiled.device_assignment;
+    } else {
+      device_assignment_.emplace(1, 1);
+      (*device_assignment_)(0, 0) = core_.core;
+    }
+    cpu_options_.set_collectives(GetCollectives());
+    options_.set_run_id(xla::RunId(core_.run_id));
+    options_.set_device_ordinal(core_.core);
+    options_.set_device_assignment(&*device_assignment_);
+    options_.set_intra_op_thread_pool(ComputePool::EigenDevice());
+    options_.set_cpu_executable_run_options(&cpu_options_);
+    if (absl::Status status = ffi_context_.Insert(&core_); !status.ok()) return status;
+    options_.set_ffi_execution_context(&ffi_context_);
+
+    auto collective_params = xla::cpu::Thunk::CollectiveExecuteParams::Create(&options_);
+    if (!collective_params.ok()) return collective_params.status();
+    collective_params_.emplace(*std::move(collective_params));
+    auto custom_call_params = xla::cpu::Thunk::CustomCallExecuteParams::Create(&options_);
+    if (!custom_call_params.ok()) return custom_call_params.status();
+    custom_call_params_.emplace(*std::move(custom_call_params));
+
+    params_.function_library = executable.function_library();
+    params_.buffer_allocations = &*buffers_;
+    params_.intra_op_threadpool = ComputePool::EigenDevice();
+    params_.task_runner = &task_runner_;
+    params_.collective_params = &*collective_params_;
+    params_.custom_call_params = &*custom_call_params_;
+    params_.run_id = core_.run_id;
+    params_.device_ordinal = core_.core;
+    return absl::OkStatus();
+  }
+
+  absl::Status BindBuffers(xla::cpu::CpuExecutable& executable) {
+    const auto& allocations = executable.buffer_assignment().Allocations();
+    absl::InlinedVector<DeviceAddressBase, 8> buffers(allocations.size());
+    results_.resize(program_->results_.size());
+    scratch_ = TakeScratch();
+    size_t next_scratch = 0;
+    for (const xla::BufferAllocation& allocation : allocations) {
+      const int64_t index = allocation.index();
+      if (allocation.is_thread_local()) continue;
+      if (allocation.is_constant()) {
+        // The list has an element for every allocation, empty where it is no constant.
+        buffers[index] = executable.constants()[index].AsDeviceAddress();
+      } else if (allocation.is_entry_computation_parameter()) {
+        auto address = BindParameter(allocation);
+        if (!address.ok()) return address.status();
+        buffers[index] = *address;
+      } else if (const int result = program_->result_of_allocation_[index]; result >= 0) {
+        const ResultBuffer& buffer = program_->results_[result];
+        results_[result] = Tensor(tensorflow::cpu_allocator(), buffer.dtype, buffer.shape);
+        buffers[index] = DeviceAddressBase(results_[result].data(), allocation.size());
+      } else {
+        if (next_scratch == scratch_.size()) scratch_.push_back(AllocateBytes(allocation.size()));
+        buffers[index] = DeviceAddressBase(scratch_[next_scratch++].data(), allocation.size());
+      }
+    }
+    buffers_.emplace(std::move(buffers));
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<DeviceAddressBase> BindParameter(const xla::BufferAllocation& allocation) {
+    const int argument = program_->compiled_.parameter_arguments[allocation.parameter_number()];
+    Tensor& tensor = arguments_[argument];
+    const int64_t bytes = tensor.TotalBytes();
+    if (bytes != allocation.size()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "Argument ", argument, " of program ", program_->compiled_.name, " is ",
+          tensorflow::DataTypeString(tensor.dtype()), tensor.shape().DebugString(), " (", bytes,
+          " bytes); the program was compiled for ", allocation.size(), " bytes."));
+    }
+    // An allocation that is not read-only is overwritten by the program: it gets a copy.
+    if (!allocation.is_readonly() || !IsAligned(tensor.data())) {
+      Tensor copy(tensorflow::cpu_allocator(), tensor.dtype(), tensor.shape());
+      if (bytes > 0) std::memcpy(copy.data(), tensor.data(), bytes);
+      tensor = std::move(copy);
+    }
+    return DeviceAddressBase(tensor.data(), bytes);
+  }
+
+  std::vector<Tensor> TakeScratch() {
+    absl::MutexLock lock(&program_->mutex_);
+    if (program_->free_scratch_.empty()) return {};
+    std::vector<Tensor> scratch = std::move(program_->free_scratch_.back());
+    program_->free_scratch_.pop_back();
+    return scratch;
+  }
+
+  void Finish(absl::Status status) {
+    std::vector<Tensor> outputs;
+    if (status.ok()) CollectOutputs(&outputs);
+    if (!scratch_.empty()) {
+      absl::MutexLock lock(&program_->mutex_);
+      program_->free_scratch_.push_back(std::move(scratch_));
+    }
+    arguments_.clear();
+    done_(std::move(status), std::move(outputs));
+  }
+
+  void CollectOutputs(std::vector<Tensor>* outputs) {
+    const CompiledProgram& compiled = program_->compiled_;
+    outputs->reserve(compiled.outputs.size());
+    for (size_t i = 0; i < compiled.outputs.size(); ++i) {
+      const int result = program_->result_of_output_[i];
+      outputs->push_back(result < 0 ? *compiled.outputs[i].constant
+                                    : CutToSize(TakeResult(result), compiled.outputs[i]));
+    }
+  }
+
+  Tensor TakeResult(int result) {
+    const ResultBuffer& buffer = program_->results_[result];
+    if (program_->result_of_allocation_[buffer.allocation] == result) return results_[result];
+    const auto* data = static_cast<const char*>(
+        buffers_->GetDeviceAddressUnchecked(buffer.allocation).opaque());
+    Tensor copy(tensorflow::cpu_allocator(), buffer.dtype, buffer.shape);
+    if (copy.TotalBytes() > 0) std::memcpy(copy.data(), data + buffer.offset, copy.TotalBytes());
+    return copy;
+  }
+
+  Tensor CutToSize(Tensor padded, const CompiledProgram::Output& output) {
+    TensorShape shape = padded.shape();
+    for (const auto& [dimension, result] : output.dynamic_sizes) {
+      shape.set_dim(dimension, TakeResult(result).scalar<int32_t>()());
+    }
+    if (shape == padded.shape()) return padded;
+    Tensor cut(tensorflow::cpu_allocator(), padded.dtype(), shape);
+    CopyLeadingBlock(padded.data(), padded.shape(), &cut);
+    return cut;
+  }
+
+  Program* const program_;
+  CoreContext core_;
+  std::vector<Tensor> arguments_;
+  Done done_;
+
+  std::vector<Tensor> results_;
+  std::vector<Tensor> scratch_;
+  std::optional<xla::cpu::BufferAllocations> buffers_;
+  std::optional<xla::DeviceAssignment> device_assignment_;
+  xla::cpu::CpuExecutableRunOptions cpu_options_;
+  xla::ExecutableRunOptions options_;
+  xla::ffi::ExecutionContext ffi_context_;
+  std::optional<xla::cpu::Thunk::CollectiveExecuteParams> collective_params_;
+  std::optional<xla::cpu::Thunk::CustomCallExecuteParams> custom_call_params_;
+  PoolTaskRunner task_runner_;
+  xla::cpu::Thunk::ExecuteParams params_;
+};
+
+absl::StatusOr<std::shared_ptr<Program>> Program::Create(CompiledProgram compiled) {
+  std::shared_ptr<Program> program(new Program(std::move(compiled)));
+  if (absl::Status status = program->Prepare(); !status.ok()) return status;
+  return program;
+}
+
+absl::Status Program::Prepare() {
+  xla::cpu::CpuExecutable& executable = CpuExecutableOf(compiled_);
+  const xla::BufferAssignment& assignment = executable.buffer_assignment();
+  result_of_allocation_.assign(assignment.Allocations().size(), -1);
+  const xla::HloInstruction* root =
+      executable.module().entry_computation()->root_instruction();
+  std::vector<const CompiledProgram::Output*> computed;
+  for (const CompiledProgram::Output& output : compiled_.outputs) {
+    if (output.constant != nullptr) {
+      result_of_output_.push_back(-1);
+    } else {
+      result_of_output_.push_back(static_cast<int>(computed.size()));
+      computed.push_back(&output);
+    }
+  }
+  // Behind the outputs stand the sizes of dynamic ones.
+  const int num_results = root->shape().tuple_shapes().size();
+  for (int result = 0; result < num_results; ++result) {
+    auto slice = assignment.GetUniqueSlice(root, {result});
+    if (!slice.ok()) return slice.status();
+    const xla::Shape& shape = root->shape().tuple_shapes(result);
+    ResultBuffer buffer;
+    buffer.dtype = result < static_cast<int>(computed.size()) ? computed[result]->dtype
+                                                              : tensorflow::DT_INT32;
+    buffer.allocation = slice->index();
+    buffer.offset = slice->offset();
+    for (int64_t size : shape.dimensions()) buffer.shape.AddDim(size);
+    const xla::BufferAllocation& allocation = assignment.GetAllocation(slice->index());
+    // A result that has an allocation of its own is written where the caller will find it.
+    if (!allocation.is_entry_computation_parameter() && !allocation.is_constant() &&
+        slice->offset() == 0 && slice->size() == allocation.size()) {
+      int& owner = result_of_allocation_[slice->index()];
+      if (owner < 0) owner = result;
+    }
+    results_.push_back(std::move(buffer));
+  }
+  return absl::OkStatus();
+}
+
+void Program::Start(CoreContext core, std::vector<Tensor> arguments, Done done) {
+  Run::Start(std::make_shared<Run>(this, core, std::move(arguments), std::move(done)));
+}
+
+absl::StatusOr<int> Program::SlotOfCore(int core) const {
+  if (compiled_.cores.empty()) return 0;
+  for (size_t slot = 0; slot < compiled_.cores.size(); ++slot) {
+    if (compiled_.cores[slot] == core) return static_cast<int>(slot);
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("Program ", compiled_.name, " was compiled for the cores [",
+                   absl::StrJoin(compiled_.cores, ", "), "] and was sent to core ", core,
+                   ". Compile it with a device assignment that has this core."));
+}
+
+}  // namespace tf_tpu_ext

@@ -1,0 +1,102 @@
+// A compiled program and how one core runs it.
+#ifndef TF_TPU_EXT_CC_RUNTIME_PROGRAM_H_
+#define TF_TPU_EXT_CC_RUNTIME_PROGRAM_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "cc/runtime/core_context.h"
+#include "tensorflow/core/framework/tensor.h"
+#include "tensorflow/core/framework/types.h"
+
+namespace xla {
+class DeviceAssignment;
+class Executable;
+}  // namespace xla
+
+namespace tf_tpu_ext {
+
+// What the compiler hands to the runtime.
+struct CompiledProgram {
+  struct Output {
+    tensorflow::DataType dtype = tensorflow::DT_INVALID;
+    // Set when the compiler knew the value: such an output is not computed.
+    std::shared_ptr<const tensorflow::Tensor> constant;
+    // Dimensions that the executable pads, each with the number of the result that holds its true
+    // size, an int32.
+    std::vector<std::pair<int, int>> dynamic_sizes;
+  };
+  // Who gets what of a program whose partitions run as one: argument and output numbers by core.
+  struct CoreSlice {
+    std::vector<int> arguments;
+    std::vector<int> outputs;
+  };
+
+  std::string name;
+  int64_t id = 0;
+  int num_replicas = 1;
+  int num_cores_per_replica = 1;
+  std::shared_ptr<xla::Executable> executable;
+  // The physical core of every slot, that is replica * num_cores_per_replica + logical core. Empty
+  // for a program of one core, which runs wherever it is sent.
+  std::vector<int> cores;
+  // The same as XLA wants it, by replica and partition; null where `cores` is empty.
+  std::shared_ptr<const xla::DeviceAssignment> device_assignment;
+  // For each parameter of the executable the argument it takes.
+  std::vector<int> parameter_arguments;
+  std::vector<Output> outputs;
+  // Empty unless the replica's cores share one executable run (placement without SPMD).
+  std::vector<CoreSlice> core_slices;
+};
+
+class Program {
+ public:
+  using Done = std::function<void(absl::Status, std::vector<tensorflow::Tensor>)>;
+
+  static absl::StatusOr<std::shared_ptr<Program>> Create(CompiledProgram compiled);
+
+  const CompiledProgram& compiled() const { return compiled_; }
+
+  // Starts the program for one core and returns; `done` gets the outputs, on some thread. The
+  // arguments are read in place and must not change meanwhile.
+  void Start(CoreContext core, std::vector<tensorflow::Tensor> arguments, Done done);
+
+  int num_slots() const { return compiled_.num_replicas * compiled_.num_cores_per_replica; }
+  // The slot that runs on the core. An error names the cores that the program runs on.
+  absl::StatusOr<int> SlotOfCore(int core) const;
+
+ private:
+  // One element of the executable's result tuple.
+  struct ResultBuffer {
+    tensorflow::DataType dtype = tensorflow::DT_INVALID;
+    int64_t allocation = -1;
+    int64_t offset = 0;
+    tensorflow::TensorShape shape;
+  };
+  class Run;
+
+  explicit Program(CompiledProgram compiled) : compiled_(std::move(compiled)) {}
+  absl::Status Prepare();
+
+  const CompiledProgram compiled_;
+  // By XLA result number; `result_of_output_` maps outputs to it, with -1 for constants.
+  std::vector<ResultBuffer> results_;
+  std::vector<int> result_of_output_;
+  // The result that owns an allocation, or -1.
+  std::vector<int> result_of_allocation_;
+
+  // Scratch memory of finished runs, kept for the next ones.
+  absl::Mutex mutex_;
+  std::vector<std::vector<tensorflow::Tensor>> free_scratch_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace tf_tpu_ext
+
+#endif  // TF_TPU_EXT_CC_RUNTIME_PROGRAM_H_

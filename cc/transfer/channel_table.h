@@ -1,0 +1,218 @@
+// Queues between running programs and the host. Nobody waits on a thread: a receiver leaves a
+// callback, and so does a sender that finds a bounded queue full.
+#ifndef TF_TPU_EXT_CC_TRANSFER_CHANNEL_TABLE_H_
+#define TF_TPU_EXT_CC_TRANSFER_CHANNEL_TABLE_H_
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+
+namespace tf_tpu_ext {
+
+// Infeed and outfeed belong to a core, not to a launch.
+inline constexpr int64_t kNoLaunch = 0;
+
+struct ChannelKey {
+  int64_t launch_id = kNoLaunch;
+  std::string name;
+  // A physical core for infeed and outfeed, else a slot of the launch's program.
+  int place = 0;
+
+  friend bool operator<(const ChannelKey& a, const ChannelKey& b) {
+    return std::tie(a.launch_id, a.name, a.place) < std::tie(b.launch_id, b.name, b.place);
+  }
+  std::string DebugString() const {
+    return launch_id == kNoLaunch
+               ? absl::StrCat("the ", name, " of core ", place)
+               : absl::StrCat("channel '", name, "' of core ", place, " of launch ", launch_id);
+  }
+};
+
+template <typename Message>
+class ChannelTable {
+ public:
+  using WaitId = int64_t;
+  using Received = std::function<void(absl::StatusOr<Message>)>;
+  using Sent = std::function<void(absl::Status)>;
+
+  static constexpr int kUnbounded = 0;
+
+  // Sends a message. `sent` is called once the channel has room for it, at once if `capacity` is
+  // kUnbounded. Returns a number for Cancel.
+  WaitId Send(const ChannelKey& key, Message message, int capacity, Sent sent) {
+    Received receiver;
+    absl::Status refused;
+    WaitId id;
+    {
+      absl::MutexLock lock(&mutex_);
+      id = next_id_++;
+      if (auto aborted = aborted_.find(key.launch_id); aborted != aborted_.end()) {
+        refused = aborted->second;
+      } else {
+        Channel& channel = channels_[key];
+        if (!channel.receivers.empty()) {
+          receiver = std::move(channel.receivers.front().received);
+          channel.receivers.pop_front();
+          EraseIfEmpty(key);
+        } else if (capacity != kUnbounded &&
+                   static_cast<int>(channel.messages.size()) >= capacity) {
+          channel.senders.push_back({id, std::move(message), std::move(sent)});
+          return id;
+        } else {
+          channel.messages.push_back(std::move(message));
+        }
+      }
+    }
+    if (receiver) receiver(std::move(message));
+    sent(refused);
+    return id;
+  }
+
+  // Calls `received` with the next message. Returns a number for Cancel.
+  WaitId Receive(const ChannelKey& key, Received received) {
+    absl::StatusOr<Message> message = absl::UnavailableError("");
+    Sent sent;
+    WaitId id;
+    {
+      absl::MutexLock lock(&mutex_);
+      id = next_id_++;
+      if (auto aborted = aborted_.find(key.launch_id); aborted != aborted_.end()) {
+        message = aborted->second;
+      } else {
+        Channel& channel = channels_[key];
+        if (channel.messages.empty()) {
+          channel.receivers.push_back({id, std::move(received)});
+          return id;
+        }
+        message = std::move(channel.messages.front());
+        channel.messages.pop_front();
+        if (!channel.senders.empty()) {
+          channel.messages.push_back(std::move(channel.senders.front().message));
+          sent = std::move(channel.senders.front().sent);
+          channel.senders.pop_front();
+        }
+        EraseIfEmpty(key);
+      }
+    }
+    if (sent) sent(absl::OkStatus());
+    received(std::move(message));
+    return id;
+  }
+
+  // Ends a wait with `status`; returns false if it is over already.
+  bool Cancel(const ChannelKey& key, WaitId id, const absl::Status& status) {
+    Received received;
+    Sent sent;
+    {
+      absl::MutexLock lock(&mutex_);
+      auto found = channels_.find(key);
+      if (found == channels_.end()) return false;
+      Channel& channel = found->second;
+      for (auto it = channel.receivers.begin(); it != channel.receivers.end(); ++it) {
+        if (it->id != id) continue;
+        received = std::move(it->received);
+        channel.receivers.erase(it);
+        break;
+      }
+      for (auto it = channel.senders.begin(); it != channel.senders.end(); ++it) {
+        if (it->id != id) continue;
+        sent = std::move(it->sent);
+        channel.senders.erase(it);
+        break;
+      }
+      EraseIfEmpty(key);
+    }
+    if (received) received(status);
+    if (sent) sent(status);
+    return received || sent;
+  }
+
+  // Fails all waits of the launch, now and until Forget, and drops its messages.
+  void Abort(int64_t launch_id, const absl::Status& status) {
+    std::vector<Channel> dropped;
+    {
+      absl::MutexLock lock(&mutex_);
+      aborted_.try_emplace(launch_id, status);
+      TakeChannels(launch_id, &dropped);
+    }
+    Fail(dropped, status);
+  }
+
+  // Drops what is left of the launch.
+  void Forget(int64_t launch_id, const absl::Status& status) {
+    std::vector<Channel> dropped;
+    {
+      absl::MutexLock lock(&mutex_);
+      aborted_.erase(launch_id);
+      TakeChannels(launch_id, &dropped);
+    }
+    Fail(dropped, status);
+  }
+
+  // Whether the launch has waiting receivers or unread messages.
+  bool IsIdle(int64_t launch_id) const {
+    absl::MutexLock lock(&mutex_);
+    auto it = channels_.lower_bound({launch_id, "", -1});
+    return it == channels_.end() || it->first.launch_id != launch_id;
+  }
+
+ private:
+  struct Receiver {
+    WaitId id;
+    Received received;
+  };
+  struct Sender {
+    WaitId id;
+    Message message;
+    Sent sent;
+  };
+  struct Channel {
+    std::deque<Message> messages;
+    std::deque<Receiver> receivers;
+    std::deque<Sender> senders;
+  };
+
+  void EraseIfEmpty(const ChannelKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    auto found = channels_.find(key);
+    if (found != channels_.end() && found->second.messages.empty() &&
+        found->second.receivers.empty() && found->second.senders.empty()) {
+      channels_.erase(found);
+    }
+  }
+
+  void TakeChannels(int64_t launch_id, std::vector<Channel>* taken)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    for (auto it = channels_.lower_bound({launch_id, "", -1});
+         it != channels_.end() && it->first.launch_id == launch_id;) {
+      taken->push_back(std::move(it->second));
+      it = channels_.erase(it);
+    }
+  }
+
+  static void Fail(std::vector<Channel>& channels, const absl::Status& status) {
+    for (Channel& channel : channels) {
+      for (Receiver& receiver : channel.receivers) receiver.received(status);
+      for (Sender& sender : channel.senders) sender.sent(status);
+    }
+  }
+
+  mutable absl::Mutex mutex_;
+  WaitId next_id_ ABSL_GUARDED_BY(mutex_) = 1;
+  std::map<ChannelKey, Channel> channels_ ABSL_GUARDED_BY(mutex_);
+  std::map<int64_t, absl::Status> aborted_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace tf_tpu_ext
+
+#endif  // TF_TPU_EXT_CC_TRANSFER_CHANNEL_TABLE_H_

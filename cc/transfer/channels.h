@@ -1,0 +1,32 @@
+// The process's channels between programs and host, and what launches do to them.
+#ifndef TF_TPU_EXT_CC_TRANSFER_CHANNELS_H_
+#define TF_TPU_EXT_CC_TRANSFER_CHANNELS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "cc/transfer/channel_table.h"
+#include "tensorflow/core/framework/tensor.h"
+
+namespace tf_tpu_ext {
+
+using TensorChannels = ChannelTable<std::vector<tensorflow::Tensor>>;
+
+TensorChannels& GetChannels();
+
+// Steps that infeed and outfeed may run ahead of their reader.
+inline constexpr int kFeedCapacity = 32;
+inline constexpr char kInfeedName[] = "infeed";
+inline constexpr char kOutfeedName[] = "outfeed";
+
+// A program's cores have failed: whatever its transfers wait for will not come.
+void AbortTransfers(int64_t launch_id, const absl::Status& status);
+
+// The program's cores are done. The host may still read what they sent last.
+void FinishTransfers(int64_t launch_id);
+
+}  // namespace tf_tpu_ext
+
+#endif  // TF_TPU_EXT_CC_TRANSFER_CHANNELS_H_

@@ -1,0 +1,216 @@
+// The host's side of transfers: the ops that the bridge leaves in the host graph, infeed and outfeed.
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "cc/compiler/program_cache.h"
+#include "cc/device/virtual_device.h"
+#include "cc/runtime/program.h"
+#include "cc/runtime/program_key.h"
+#include "cc/transfer/channel_wait.h"
+#include "cc/transfer/channels.h"
+#include "tensorflow/core/framework/op_kernel.h"
+
+namespace tf_tpu_ext {
+namespace {
+
+using tensorflow::AsyncOpKernel;
+using tensorflow::OpKernelConstruction;
+using tensorflow::OpKernelContext;
+using tensorflow::Tensor;
+
+class ChannelOp : public AsyncOpKernel {
+ public:
+  using AsyncOpKernel::AsyncOpKernel;
+
+ protected:
+  // Makes the op's outputs of the channel's next message.
+  void Receive(OpKernelContext* context, const ChannelKey& key, DoneCallback done) {
+    auto wait = std::make_shared<ChannelWait>(context->cancellation_manager(), key, name());
+    OP_REQUIRES_ASYNC(context, wait->Watch(),
+                      absl::CancelledError(absl::StrCat("Op ", name(), " was cancelled.")), done);
+    const auto id = GetChannels().Receive(
+        key, [this, context, wait, done](absl::StatusOr<std::vector<Tensor>> message) {
+          wait->Done();
+          const absl::Status status =
+              message.ok() ? SetOutputs(context, *message) : message.status();
+          if (!status.ok()) context->SetStatus(status);
+          done();
+        });
+    wait->Began(id);
+  }
+
+  void Send(OpKernelContext* context, const ChannelKey& key, int capacity,
+            std::vector<Tensor> message, DoneCallback done) {
+    if (capacity == TensorChannels::kUnbounded) {
+      GetChannels().Send(key, std::move(message), capacity, [context, done](absl::Status status) {
+        if (!status.ok()) context->SetStatus(status);
+        done();
+      });
+      return;
+    }
+    auto wait = std::make_shared<ChannelWait>(context->cancellation_manager(), key, name());
+    OP_REQUIRES_ASYNC(context, wait->Watch(),
+                      absl::CancelledError(absl::StrCat("Op ", name(), " was cancelled.")), done);
+    const auto id = GetChannels().Send(key, std::move(message), capacity,
+                                       [context, wait, done](absl::Status status) {
+                                         wait->Done();
+                                         if (!status.ok()) context->SetStatus(status);
+                                         done();
+                                       });
+    wait->Began(id);
+  }
+
+ private:
+  absl::Status SetOutputs(OpKernelContext* context, const std::vector<Tensor>& message) const {
+    if (static_cast<int>(message.size()) != context->num_outputs()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("Op ", name(), " gets ", message.size(), " tensors; it has ",
+                       context->num_outputs(), " outputs."));
+    }
+    for (int i = 0; i < context->num_outputs(); ++i) {
+      if (message[i].dtype() != context->expected_output_dtype(i)) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            "Output ", i, " of op ", name(), " gets ",
+            tensorflow::DataTypeString(message[i].dtype()), "; it is declared as ",
+            tensorflow::DataTypeString(context->expected_output_dtype(i)), "."));
+      }
+      context->set_output(i, message[i]);
+    }
+    return absl::OkStatus();
+  }
+};
+
+// Transfers of outside compilation: keyed by the program key of the step.
+class HostTransferOp : public ChannelOp {
+ public:
+  explicit HostTransferOp(OpKernelConstruction* construction) : ChannelOp(construction) {
+    OP_REQUIRES_OK(construction, construction->GetAttr("key", &key_));
+    ordinal_is_input_ = !construction->GetAttr("device_ordinal", &ordinal_).ok();
+  }
+
+ protected:
+  absl::Status KeyOf(OpKernelContext* context, ChannelKey* key) const {
+    absl::StatusOr<ProgramKey> program =
+        DecodeProgramKey(context->input(context->num_inputs() - 1 - ordinal_is_input_));
+    if (!program.ok()) return program.status();
+    absl::StatusOr<int> slot = SlotOf(context, program->program_id);
+    if (!slot.ok()) return slot.status();
+    *key = {program->launch_id, key_, *slot};
+    return absl::OkStatus();
+  }
+
+  int NumPayloads(OpKernelContext* context) const {
+    return context->num_inputs() - 1 - ordinal_is_input_;
+  }
+
+ private:
+  // The input names a physical core; the attribute a core of the only replica.
+  absl::StatusOr<int> SlotOf(OpKernelContext* context, int64_t program_id) const {
+    if (!ordinal_is_input_) return static_cast<int>(ordinal_);
+    absl::StatusOr<std::shared_ptr<Program>> program = ProgramCache::Get().Find(program_id);
+    if (!program.ok()) return program.status();
+    return (*program)->SlotOfCore(context->input(context->num_inputs() - 1).scalar<int64_t>()());
+  }
+
+  std::string key_;
+  int64_t ordinal_ = 0;
+  bool ordinal_is_input_ = false;
+};
+
+class RecvAtHostOp : public HostTransferOp {
+ public:
+  using HostTransferOp::HostTransferOp;
+  void ComputeAsync(OpKernelContext* context, DoneCallback done) override {
+    ChannelKey key;
+    OP_REQUIRES_OK_ASYNC(context, KeyOf(context, &key), done);
+    Receive(context, key, std::move(done));
+  }
+};
+
+class SendFromHostOp : public HostTransferOp {
+ public:
+  using HostTransferOp::HostTransferOp;
+  void ComputeAsync(OpKernelContext* context, DoneCallback done) override {
+    ChannelKey key;
+    OP_REQUIRES_OK_ASYNC(context, KeyOf(context, &key), done);
+    std::vector<Tensor> message;
+    for (int i = 0; i < NumPayloads(context); ++i) message.push_back(context->input(i));
+    Send(context, key, TensorChannels::kUnbounded, std::move(message), std::move(done));
+  }
+};
+
+// Infeed and outfeed: keyed by the core, which an attribute, an input or the op's device names.
+class FeedOp : public ChannelOp {
+ public:
+  explicit FeedOp(OpKernelConstruction* construction) : ChannelOp(construction) {
+    ordinal_is_input_ = !construction->GetAttr("device_ordinal", &ordinal_).ok();
+  }
+
+ protected:
+  absl::Status KeyOf(OpKernelContext* context, const char* name, ChannelKey* key) const {
+    int64_t core = ordinal_is_input_
+                       ? context->input(context->num_inputs() - 1).scalar<int32_t>()()
+                       : ordinal_;
+    if (core < 0) {
+      if (context->device()->device_type() != kTpuDeviceType) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("Op ", this->name(), " is on ", context->device()->name(),
+                         " and has device_ordinal=", core,
+                         ". Place it on a TPU device, or give the core's number."));
+      }
+      core = context->device()->parsed_name().id;
+    }
+    *key = {kNoLaunch, name, static_cast<int>(core)};
+    return absl::OkStatus();
+  }
+
+ private:
+  int64_t ordinal_ = -1;
+  bool ordinal_is_input_ = false;
+};
+
+class InfeedEnqueueOp : public FeedOp {
+ public:
+  using FeedOp::FeedOp;
+  void ComputeAsync(OpKernelContext* context, DoneCallback done) override {
+    ChannelKey key;
+    OP_REQUIRES_OK_ASYNC(context, KeyOf(context, kInfeedName, &key), done);
+    std::vector<Tensor> message;
+    for (int i = 0; i < context->num_inputs(); ++i) message.push_back(context->input(i));
+    Send(context, key, kFeedCapacity, std::move(message), std::move(done));
+  }
+};
+
+class OutfeedDequeueOp : public FeedOp {
+ public:
+  using FeedOp::FeedOp;
+  void ComputeAsync(OpKernelContext* context, DoneCallback done) override {
+    ChannelKey key;
+    OP_REQUIRES_OK_ASYNC(context, KeyOf(context, kOutfeedName, &key), done);
+    Receive(context, key, std::move(done));
+  }
+};
+
+REGISTER_KERNEL_BUILDER(Name("_XlaRecvAtHost").Device(tensorflow::DEVICE_CPU), RecvAtHostOp);
+REGISTER_KERNEL_BUILDER(Name("_XlaRecvAtHostV2").Device(tensorflow::DEVICE_CPU), RecvAtHostOp);
+REGISTER_KERNEL_BUILDER(Name("_XlaSendFromHost").Device(tensorflow::DEVICE_CPU), SendFromHostOp);
+REGISTER_KERNEL_BUILDER(Name("_XlaSendFromHostV2").Device(tensorflow::DEVICE_CPU), SendFromHostOp);
+
+#define REGISTER_FEED_KERNELS(device)                                                           \
+  REGISTER_KERNEL_BUILDER(Name("InfeedEnqueue").Device(device), InfeedEnqueueOp);               \
+  REGISTER_KERNEL_BUILDER(Name("InfeedEnqueueTuple").Device(device), InfeedEnqueueOp);          \
+  REGISTER_KERNEL_BUILDER(Name("OutfeedDequeue").Device(device), OutfeedDequeueOp);             \
+  REGISTER_KERNEL_BUILDER(Name("OutfeedDequeueTuple").Device(device), OutfeedDequeueOp);        \
+  REGISTER_KERNEL_BUILDER(Name("OutfeedDequeueV2").Device(device).HostMemory("device_ordinal"), \
+                          OutfeedDequeueOp);                                                    \
+  REGISTER_KERNEL_BUILDER(                                                                      \
+      Name("OutfeedDequeueTupleV2").Device(device).HostMemory("device_ordinal"), OutfeedDequeueOp)
+
+REGISTER_FEED_KERNELS(tensorflow::DEVICE_CPU);
+REGISTER_FEED_KERNELS(kTpuDeviceType);
+
+}  // namespace
+}  // namespace tf_tpu_ext

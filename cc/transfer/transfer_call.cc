@@ -1,0 +1,289 @@
+// The handler of the transfer custom call. It is written against XLA's FFI C interface: the C++
+// wrappers share names with classes that the wheel exports.
+#include "cc/transfer/transfer_call.h"
+
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "cc/runtime/core_context.h"
+#include "cc/transfer/channel_wait.h"
+#include "cc/transfer/channels.h"
+#include "cc/runtime/tensor_copy.h"
+#include "tensorflow/core/framework/tensor.h"
+#include "xla/ffi/api/c_api.h"
+#include "xla/ffi/api/c_api_internal.h"
+#include "xla/ffi/execution_context.h"
+
+namespace xla::ffi {
+const XLA_FFI_Api* GetXlaFfiApi();
+}  // namespace xla::ffi
+
+namespace tf_tpu_ext {
+namespace {
+
+using tensorflow::DataType;
+using tensorflow::Tensor;
+using tensorflow::TensorShape;
+
+DataType ToTensorFlowType(XLA_FFI_DataType type) {
+  switch (type) {
+    case XLA_FFI_DataType_PRED:
+      return tensorflow::DT_BOOL;
+    case XLA_FFI_DataType_S8:
+      return tensorflow::DT_INT8;
+    case XLA_FFI_DataType_S16:
+      return tensorflow::DT_INT16;
+    case XLA_FFI_DataType_S32:
+      return tensorflow::DT_INT32;
+    case XLA_FFI_DataType_S64:
+      return tensorflow::DT_INT64;
+    case XLA_FFI_DataType_U8:
+      return tensorflow::DT_UINT8;
+    case XLA_FFI_DataType_U16:
+      return tensorflow::DT_UINT16;
+    case XLA_FFI_DataType_U32:
+      return tensorflow::DT_UINT32;
+    case XLA_FFI_DataType_U64:
+      return tensorflow::DT_UINT64;
+    case XLA_FFI_DataType_F16:
+      return tensorflow::DT_HALF;
+    case XLA_FFI_DataType_BF16:
+      return tensorflow::DT_BFLOAT16;
+    case XLA_FFI_DataType_F32:
+      return tensorflow::DT_FLOAT;
+    case XLA_FFI_DataType_F64:
+      return tensorflow::DT_DOUBLE;
+    case XLA_FFI_DataType_C64:
+      return tensorflow::DT_COMPLEX64;
+    case XLA_FFI_DataType_C128:
+      return tensorflow::DT_COMPLEX128;
+    default:
+      return tensorflow::DT_INVALID;
+  }
+}
+
+XLA_FFI_Error* MakeError(const XLA_FFI_Api* api, const absl::Status& status) {
+  const std::string message(status.message());
+  XLA_FFI_Error_Create_Args args;
+  std::memset(&args, 0, sizeof(args));
+  args.struct_size = XLA_FFI_Error_Create_Args_STRUCT_SIZE;
+  args.message = message.c_str();
+  args.errc = static_cast<XLA_FFI_Error_Code>(status.raw_code());
+  return api->XLA_FFI_Error_Create(&args);
+}
+
+// A promise to XLA that the call will complete.
+class Completion {
+ public:
+  static XLA_FFI_Error* Create(XLA_FFI_CallFrame* frame, std::shared_ptr<Completion>* completion) {
+    XLA_FFI_Future_Create_Args args;
+    std::memset(&args, 0, sizeof(args));
+    args.struct_size = XLA_FFI_Future_Create_Args_STRUCT_SIZE;
+    if (XLA_FFI_Error* error = frame->api->XLA_FFI_Future_Create(&args)) return error;
+    frame->future = args.future;
+    completion->reset(new Completion(frame->api, args.future));
+    return nullptr;
+  }
+
+  // Must be called exactly once.
+  void Complete(const absl::Status& status) {
+    if (status.ok()) {
+      XLA_FFI_Future_SetAvailable_Args args;
+      std::memset(&args, 0, sizeof(args));
+      args.struct_size = XLA_FFI_Future_SetAvailable_Args_STRUCT_SIZE;
+      args.future = future_;
+      api_->XLA_FFI_Future_SetAvailable(&args);
+    } else {
+      XLA_FFI_Future_SetError_Args args;
+      std::memset(&args, 0, sizeof(args));
+      args.struct_size = XLA_FFI_Future_SetError_Args_STRUCT_SIZE;
+      args.future = future_;
+      args.error = MakeError(api_, status);
+      api_->XLA_FFI_Future_SetError(&args);
+    }
+  }
+
+ private:
+  Completion(const XLA_FFI_Api* api, XLA_FFI_Future* future) : api_(api), future_(future) {}
+
+  const XLA_FFI_Api* const api_;
+  XLA_FFI_Future* const future_;
+};
+
+std::string StringAttribute(const XLA_FFI_Attrs& attributes, absl::string_view name) {
+  for (int64_t i = 0; i < attributes.size; ++i) {
+    if (absl::string_view(attributes.names[i]->ptr, attributes.names[i]->len) != name) continue;
+    if (attributes.types[i] != XLA_FFI_AttrType_STRING) break;
+    const auto* value = static_cast<const XLA_FFI_ByteSpan*>(attributes.attrs[i]);
+    return std::string(value->ptr, value->len);
+  }
+  return "";
+}
+
+struct ResultBuffer {
+  void* data;
+  DataType type;
+  TensorShape shape;
+};
+
+TensorShape ShapeOf(const XLA_FFI_Buffer& buffer) {
+  TensorShape shape;
+  for (int64_t d = 0; d < buffer.rank; ++d) shape.AddDim(buffer.dims[d]);
+  return shape;
+}
+
+// Copies the operands out of the program's memory, cut to their true sizes.
+absl::StatusOr<std::vector<Tensor>> ReadOperands(const XLA_FFI_Args& args,
+                                                 const std::string& dynamic) {
+  std::vector<const XLA_FFI_Buffer*> buffers;
+  for (int64_t i = 0; i < args.size; ++i) {
+    const auto* buffer = static_cast<const XLA_FFI_Buffer*>(args.args[i]);
+    if (buffer->dtype != XLA_FFI_DataType_TOKEN) buffers.push_back(buffer);
+  }
+  std::vector<std::string> sizes = absl::StrSplit(dynamic, ',', absl::SkipEmpty());
+  const size_t inputs = buffers.size() - sizes.size();
+  std::vector<TensorShape> shapes;
+  for (size_t i = 0; i < inputs; ++i) shapes.push_back(ShapeOf(*buffers[i]));
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    const std::pair<std::string, std::string> place = absl::StrSplit(sizes[i], ':');
+    int input, dimension;
+    if (!absl::SimpleAtoi(place.first, &input) || !absl::SimpleAtoi(place.second, &dimension) ||
+        input >= static_cast<int>(inputs)) {
+      return absl::InternalError(absl::StrCat("Malformed transfer attribute: dynamic=", dynamic));
+    }
+    int32_t size;
+    std::memcpy(&size, buffers[inputs + i]->data, sizeof(size));
+    shapes[input].set_dim(dimension, size);
+  }
+  std::vector<Tensor> tensors;
+  for (size_t i = 0; i < inputs; ++i) {
+    Tensor tensor(ToTensorFlowType(buffers[i]->dtype), shapes[i]);
+    CopyLeadingBlock(buffers[i]->data, ShapeOf(*buffers[i]), &tensor);
+    tensors.push_back(std::move(tensor));
+  }
+  return tensors;
+}
+
+absl::Status WriteResults(const std::vector<ResultBuffer>& results,
+                          const std::vector<Tensor>& tensors, const std::string& op) {
+  if (results.size() != tensors.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("Op ", op, " gets ", tensors.size(),
+                                                   " tensors from the host; the compiled program "
+                                                   "expects ",
+                                                   results.size(), "."));
+  }
+  for (size_t i = 0; i < results.size(); ++i) {
+    const ResultBuffer& result = results[i];
+    if (tensors[i].dtype() != result.type || tensors[i].shape() != result.shape) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "Tensor ", i, " from the host for op ", op, " is ",
+          tensorflow::DataTypeString(tensors[i].dtype()), tensors[i].shape().DebugString(),
+          "; the compiled program expects ", tensorflow::DataTypeString(result.type),
+          result.shape.DebugString(), ". Return the type and shape that tracing saw."));
+    }
+  }
+  for (size_t i = 0; i < results.size(); ++i) {
+    const size_t bytes = tensors[i].TotalBytes();
+    if (bytes > 0) std::memcpy(results[i].data, tensors[i].data(), bytes);
+  }
+  return absl::OkStatus();
+}
+
+ChannelKey KeyOf(const std::string& name, const CoreContext& core) {
+  const bool feed = name == kInfeedName || name == kOutfeedName;
+  return feed ? ChannelKey{kNoLaunch, name, core.core}
+              : ChannelKey{core.launch_id, name, core.slot};
+}
+
+XLA_FFI_Error* Execute(XLA_FFI_CallFrame* frame) {
+  const XLA_FFI_Api* api = frame->api;
+  auto* context = static_cast<const xla::ffi::ExecutionContext*>(
+      api->internal_api->XLA_FFI_INTERNAL_ExecutionContext_Get(frame->ctx));
+  const std::string op = StringAttribute(frame->attrs, kTransferOp);
+  absl::StatusOr<CoreContext*> core =
+      context == nullptr ? absl::NotFoundError("") : context->Lookup<CoreContext>();
+  if (!core.ok()) {
+    return MakeError(api, absl::FailedPreconditionError(absl::StrCat(
+                              "Op ", op, " talks to the host and can run only in a TPU program.")));
+  }
+  const std::string send = StringAttribute(frame->attrs, kTransferSend);
+  const std::string receive = StringAttribute(frame->attrs, kTransferReceive);
+
+  std::vector<ResultBuffer> results;
+  for (int64_t i = 0; i < frame->rets.size; ++i) {
+    const auto* buffer = static_cast<const XLA_FFI_Buffer*>(frame->rets.rets[i]);
+    if (buffer->dtype == XLA_FFI_DataType_TOKEN) continue;
+    results.push_back({buffer->data, ToTensorFlowType(buffer->dtype), ShapeOf(*buffer)});
+  }
+  std::vector<Tensor> operands;
+  if (!send.empty()) {
+    auto read = ReadOperands(frame->args, StringAttribute(frame->attrs, kTransferDynamic));
+    if (!read.ok()) return MakeError(api, read.status());
+    operands = *std::move(read);
+  }
+
+  std::shared_ptr<Completion> completion;
+  if (XLA_FFI_Error* error = Completion::Create(frame, &completion)) return error;
+  const ChannelKey key = KeyOf(receive.empty() ? send : receive, **core);
+  auto wait = std::make_shared<ChannelWait>(/*cancellation=*/nullptr, key, op);
+  wait->Watch();
+  if (receive.empty()) {
+    const int capacity = send == kOutfeedName ? kFeedCapacity : TensorChannels::kUnbounded;
+    wait->Began(GetChannels().Send(key, std::move(operands), capacity,
+                                   [completion, wait](absl::Status status) {
+                                     wait->Done();
+                                     completion->Complete(status);
+                                   }));
+    return nullptr;
+  }
+  // A cluster without inputs starts by itself on the host.
+  if (!operands.empty()) {
+    GetChannels().Send(KeyOf(send, **core), std::move(operands), TensorChannels::kUnbounded,
+                       [](absl::Status) {});
+  }
+  wait->Began(GetChannels().Receive(
+      key, [completion, wait, results = std::move(results),
+            op](absl::StatusOr<std::vector<Tensor>> tensors) {
+        wait->Done();
+        completion->Complete(tensors.ok() ? WriteResults(results, *tensors, op)
+                                          : tensors.status());
+      }));
+  return nullptr;
+}
+
+XLA_FFI_Error* Handler(XLA_FFI_CallFrame* frame) {
+  auto* extension = frame->extension_start;
+  if (extension != nullptr && extension->type == XLA_FFI_Extension_Metadata) {
+    XLA_FFI_Metadata* metadata =
+        reinterpret_cast<XLA_FFI_Metadata_Extension*>(extension)->metadata;
+    metadata->api_version.struct_size = XLA_FFI_Api_Version_STRUCT_SIZE;
+    metadata->api_version.major_version = XLA_FFI_API_MAJOR;
+    metadata->api_version.minor_version = XLA_FFI_API_MINOR;
+    metadata->traits = 0;
+    metadata->state_type_id = XLA_FFI_UNKNOWN_TYPE_ID;
+    return nullptr;
+  }
+  return Execute(frame);
+}
+
+[[maybe_unused]] const bool registered = [] {
+  constexpr absl::string_view kPlatform = "Host";
+  const XLA_FFI_Api* api = xla::ffi::GetXlaFfiApi();
+  XLA_FFI_Handler_Register_Args args;
+  std::memset(&args, 0, sizeof(args));
+  args.struct_size = XLA_FFI_Handler_Register_Args_STRUCT_SIZE;
+  args.name = {kTransferTarget, std::strlen(kTransferTarget)};
+  args.platform = {kPlatform.data(), kPlatform.size()};
+  args.bundle.execute = Handler;
+  // Registration fails only for a name that is taken, which a second copy of this library would do.
+  return api->XLA_FFI_Handler_Register(&args) == nullptr;
+}();
+
+}  // namespace
+}  // namespace tf_tpu_ext

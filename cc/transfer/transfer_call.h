@@ -1,0 +1,18 @@
+// The custom call through which a running program exchanges tensors with the host.
+#ifndef TF_TPU_EXT_CC_TRANSFER_TRANSFER_CALL_H_
+#define TF_TPU_EXT_CC_TRANSFER_TRANSFER_CALL_H_
+
+namespace tf_tpu_ext {
+
+inline constexpr char kTransferTarget[] = "tf_tpu_ext_transfer";
+
+// Its string attributes: the channels' names, empty for none; which dimensions are dynamic; and the
+// TensorFlow op that it stands for.
+inline constexpr char kTransferSend[] = "send";
+inline constexpr char kTransferReceive[] = "receive";
+inline constexpr char kTransferDynamic[] = "dynamic";
+inline constexpr char kTransferOp[] = "op";
+
+}  // namespace tf_tpu_ext
+
+#endif  // TF_TPU_EXT_CC_TRANSFER_TRANSFER_CALL_H_

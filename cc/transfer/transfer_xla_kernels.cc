@@ -1,0 +1,203 @@
+// XLA kernels of the ops that talk to the host from inside a program: one custom call each.
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "cc/transfer/channels.h"
+#include "cc/transfer/transfer_call.h"
+#include "tensorflow/compiler/tf2xla/shape_util.h"
+#include "tensorflow/compiler/tf2xla/xla_compiler.h"
+#include "tensorflow/compiler/tf2xla/xla_op_kernel.h"
+#include "tensorflow/compiler/tf2xla/xla_op_registry.h"
+#include "xla/hlo/builder/sharding_builder.h"
+#include "xla/hlo/builder/xla_builder.h"
+#include "xla/layout_util.h"
+#include "xla/shape_util.h"
+
+namespace tf_tpu_ext {
+namespace {
+
+using tensorflow::DataType;
+using tensorflow::OpKernelConstruction;
+using tensorflow::PartialTensorShape;
+using tensorflow::TensorShape;
+using tensorflow::XlaOpKernel;
+using tensorflow::XlaOpKernelContext;
+
+constexpr char kTokenInputs[] = "_xla_token_input_nodes";
+constexpr char kTokenOwner[] = "_xla_original_oc_node_name";
+
+std::string Quoted(absl::string_view text) {
+  std::string quoted = "\"";
+  for (char c : text) {
+    if (c == '"' || c == '\\') quoted.push_back('\\');
+    quoted.push_back(c);
+  }
+  return quoted + "\"";
+}
+
+class TransferOp : public XlaOpKernel {
+ public:
+  explicit TransferOp(OpKernelConstruction* construction) : XlaOpKernel(construction) {
+    const std::string op = type_string();
+    if (op == "TpuExt>HostCompute") {
+      OP_REQUIRES_OK(construction, construction->GetAttr("send_key", &send_));
+      OP_REQUIRES_OK(construction, construction->GetAttr("recv_key", &receive_));
+      OP_REQUIRES_OK(construction, construction->GetAttr("Toutputs", &types_));
+      OP_REQUIRES_OK(construction, construction->GetAttr("shapes", &shapes_));
+      OP_REQUIRES_OK(construction, construction->GetAttr("manual_sharding", &every_partition_));
+    } else if (op == "XlaSendToHost") {
+      OP_REQUIRES_OK(construction, construction->GetAttr("key", &send_));
+    } else if (op == "XlaRecvFromHost") {
+      OP_REQUIRES_OK(construction, construction->GetAttr("key", &receive_));
+      GetSingle(construction, "Toutput");
+    } else if (op == "InfeedDequeue") {
+      receive_ = kInfeedName;
+      GetSingle(construction, "dtype");
+    } else if (op == "InfeedDequeueTuple") {
+      receive_ = kInfeedName;
+      OP_REQUIRES_OK(construction, construction->GetAttr("dtypes", &types_));
+      OP_REQUIRES_OK(construction, construction->GetAttr("shapes", &shapes_));
+    } else {
+      send_ = kOutfeedName;
+    }
+    // An effect without results has no use for the answer's channel.
+    if (types_.empty()) receive_.clear();
+    if (!construction->GetAttr(kTokenInputs, &token_inputs_).ok()) token_inputs_.clear();
+    if (!construction->GetAttr(kTokenOwner, &token_owner_).ok()) token_owner_ = name();
+  }
+
+  void Compile(XlaOpKernelContext* context) override {
+    xla::XlaBuilder* builder = context->builder();
+    const xla::OpSharding sharding = PartitionOf(*builder);
+    std::vector<xla::XlaOp> operands;
+    std::vector<std::string> dynamic;
+    OP_REQUIRES_OK(context, AddInputs(context, &operands, &dynamic));
+    xla::XlaOp token;
+    {
+      xla::XlaScopedShardingAssignment scope(builder, sharding);
+      OP_REQUIRES_OK(context, InputToken(context, &token));
+    }
+    operands.push_back(token);
+
+    std::vector<xla::Shape> operand_shapes;
+    for (xla::XlaOp operand : operands) {
+      auto shape = builder->GetShape(operand);
+      OP_REQUIRES_OK(context, shape.status());
+      operand_shapes.push_back(WithRowMajorLayout(*shape));
+    }
+    std::vector<xla::Shape> results;
+    for (size_t i = 0; i < types_.size(); ++i) {
+      TensorShape shape;
+      OP_REQUIRES(context, i < shapes_.size() && shapes_[i].AsTensorShape(&shape),
+                  absl::InvalidArgumentError(absl::StrCat(
+                      "Result ", i, " of host computation ", name(), " has shape ",
+                      i < shapes_.size() ? shapes_[i].DebugString() : "<unknown>",
+                      "; a compiled program needs its static shape. Call set_shape() on what the "
+                      "host function returns.")));
+      xla::Shape result;
+      OP_REQUIRES_OK(context, tensorflow::TensorShapeToXLAShape(types_[i], shape, &result));
+      results.push_back(WithRowMajorLayout(result));
+    }
+    results.push_back(xla::ShapeUtil::MakeTokenShape());
+
+    const std::string config = absl::StrCat(
+        "{", kTransferSend, " = ", Quoted(send_), ", ", kTransferReceive, " = ", Quoted(receive_),
+        ", ", kTransferDynamic, " = ", Quoted(absl::StrJoin(dynamic, ",")), ", ", kTransferOp,
+        " = ", Quoted(name()), "}");
+    // The SPMD partitioner wants to know of every leaf of an effect's result where it happens.
+    xla::OpSharding leaves;
+    leaves.set_type(xla::OpSharding::TUPLE);
+    for (size_t i = 0; i < results.size(); ++i) *leaves.add_tuple_shardings() = sharding;
+    xla::XlaScopedShardingAssignment scope(builder, leaves);
+    const xla::XlaOp call = xla::CustomCallWithLayout(
+        builder, kTransferTarget, operands, xla::ShapeUtil::MakeTupleShape(results), operand_shapes,
+        config, /*has_side_effect=*/true, /*output_operand_aliasing=*/{}, /*literal=*/nullptr,
+        xla::CustomCallSchedule::SCHEDULE_NONE,
+        xla::CustomCallApiVersion::API_VERSION_TYPED_FFI);
+    for (size_t i = 0; i < types_.size(); ++i) {
+      context->SetOutput(i, xla::GetTupleElement(call, i));
+    }
+    OP_REQUIRES_OK(context, context->compiler()->SetNodeToken(
+                                token_owner_, xla::GetTupleElement(call, types_.size())));
+  }
+
+ private:
+  void GetSingle(OpKernelConstruction* construction, const char* type_attribute) {
+    types_.resize(1);
+    shapes_.resize(1);
+    OP_REQUIRES_OK(construction, construction->GetAttr(type_attribute, &types_[0]));
+    OP_REQUIRES_OK(construction, construction->GetAttr("shape", &shapes_[0]));
+  }
+
+  // Where the transfer happens in a replica of several cores: on the core that the program names, on
+  // the first one if it names none, or on every core for itself.
+  xla::OpSharding PartitionOf(const xla::XlaBuilder& builder) const {
+    if (every_partition_) return xla::sharding_builder::Manual();
+    const auto& current = builder.sharding();
+    const bool placed = current.has_value() && current->type() == xla::OpSharding::MAXIMAL;
+    return xla::sharding_builder::AssignDevice(placed ? current->tile_assignment_devices(0) : 0);
+  }
+
+  static xla::Shape WithRowMajorLayout(xla::Shape shape) {
+    if (shape.IsArray()) xla::LayoutUtil::SetToDefaultLayout(&shape);
+    return shape;
+  }
+
+  // Inputs of dynamic size go in padded, with the true sizes of their dynamic dimensions behind all
+  // inputs; `dynamic` says which, as "input:dimension".
+  static absl::Status AddInputs(XlaOpKernelContext* context, std::vector<xla::XlaOp>* operands,
+                                std::vector<std::string>* dynamic) {
+    std::vector<xla::XlaOp> sizes;
+    for (int i = 0; i < context->num_inputs(); ++i) {
+      xla::XlaOp operand = context->Input(i);
+      auto shape = context->builder()->GetShape(operand);
+      if (!shape.ok()) return shape.status();
+      for (int d = 0; d < static_cast<int>(shape->dimensions().size()); ++d) {
+        if (!shape->is_dynamic_dimension(d)) continue;
+        dynamic->push_back(absl::StrCat(i, ":", d));
+        sizes.push_back(xla::GetDimensionSize(context->Input(i), d));
+        operand = xla::RemoveDynamicDimension(operand, d);
+      }
+      operands->push_back(operand);
+    }
+    operands->insert(operands->end(), sizes.begin(), sizes.end());
+    return absl::OkStatus();
+  }
+
+  absl::Status InputToken(XlaOpKernelContext* context, xla::XlaOp* token) const {
+    std::vector<xla::XlaOp> tokens;
+    for (const std::string& owner : token_inputs_) {
+      auto given = context->compiler()->GetNodeToken(owner);
+      if (!given.ok()) return given.status();
+      tokens.push_back(*given);
+    }
+    if (tokens.empty()) {
+      *token = xla::CreateToken(context->builder());
+    } else {
+      *token = tokens.size() == 1 ? tokens[0] : xla::AfterAll(context->builder(), tokens);
+    }
+    return absl::OkStatus();
+  }
+
+  std::string send_;
+  std::string receive_;
+  std::vector<DataType> types_;
+  std::vector<PartialTensorShape> shapes_;
+  // Under SPMD, whether each core of the replica calls the host with its own shard.
+  bool every_partition_ = false;
+  std::vector<std::string> token_inputs_;
+  std::string token_owner_;
+};
+
+REGISTER_XLA_OP(Name("TpuExt>HostCompute"), TransferOp);
+REGISTER_XLA_OP(Name("XlaSendToHost"), TransferOp);
+REGISTER_XLA_OP(Name("XlaRecvFromHost"), TransferOp);
+REGISTER_XLA_OP(Name("InfeedDequeue"), TransferOp);
+REGISTER_XLA_OP(Name("InfeedDequeueTuple"), TransferOp);
+REGISTER_XLA_OP(Name("OutfeedEnqueue"), TransferOp);
+REGISTER_XLA_OP(Name("OutfeedEnqueueTuple"), TransferOp);
+
+}  // namespace
+}  // namespace tf_tpu_ext

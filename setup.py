@@ -1,0 +1,46 @@
+"""Builds the native library while setuptools builds the package; pyproject.toml has the rest."""
+
+from __future__ import annotations
+
+import pathlib
+import subprocess
+import sys
+
+from setuptools import Distribution, setup
+from setuptools.command.bdist_wheel import bdist_wheel
+from setuptools.command.build_py import build_py
+
+ROOT = pathlib.Path(__file__).resolve().parent
+PACKAGE = "tf_tpu_ext"
+
+
+class BuildWithLibrary(build_py):
+    """Puts the op library, and the TensorFlow it was built for, beside the Python files."""
+
+    def run(self) -> None:
+        super().run()
+        base = ROOT if self.editable_mode else pathlib.Path(self.build_lib)
+        out = (base / PACKAGE).resolve()
+        subprocess.run(
+            [sys.executable, str(ROOT / "tools" / "ninja_build.py"), str(out)], check=True
+        )
+
+
+class Wheel(bdist_wheel):
+    """A wheel for any Python 3: the library calls TensorFlow, not Python."""
+
+    def get_tag(self) -> tuple[str, str, str]:
+        return "py3", "none", super().get_tag()[2]
+
+
+class NativeDistribution(Distribution):
+    """Tells setuptools that the package is not pure Python."""
+
+    def has_ext_modules(self) -> bool:
+        return True
+
+
+setup(
+    distclass=NativeDistribution,
+    cmdclass={"build_py": BuildWithLibrary, "bdist_wheel": Wheel},
+)

@@ -1,0 +1,53 @@
+"""What every test relies on: virtual cores before the first op, and fresh processes."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Mapping
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+if not (ROOT / "tf_tpu_ext" / "libtf_tpu_ext_ops.so").exists():
+    # `python -m pytest` puts the checkout first, but it is the installed package that was built.
+    sys.path[:] = [path for path in sys.path if pathlib.Path(path).resolve() != ROOT]
+    os.environ["PYTHONSAFEPATH"] = "1"
+
+# TensorFlow makes its devices at the first op of any test: ours must be registered by then.
+import tf_tpu_ext  # noqa: E402, F401
+
+RunPython = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture(scope="session")
+def run_python() -> RunPython:
+    """Runs Python code in a process of its own, for what can be done only once in a process."""
+
+    def run(
+        code: str,
+        *arguments: str,
+        env: Mapping[str, str] | None = None,
+        timeout: float = 120,
+        check: bool = True,
+    ) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(code), *arguments],
+            env={**os.environ, **(env or {})},
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            # Python puts the working folder first, see above.
+            cwd=ROOT / "tests",
+        )
+        if check:
+            assert done.returncode == 0, f"exit code {done.returncode}\n{done.stdout}{done.stderr}"
+        return done
+
+    return run

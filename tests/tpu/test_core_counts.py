@@ -1,0 +1,37 @@
+"""The tests of the tpu API on one, two and eight cores: a process has one number of cores."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+FOLDER = pathlib.Path(__file__).parent
+FILES = [
+    "test_collectives_api.py",
+    "test_eager_calls.py",
+    "test_infeed.py",
+    "test_padding.py",
+    "test_replicate.py",
+    "test_rewrite_shard.py",
+    "test_system.py",
+]
+
+
+@pytest.mark.parametrize("count", [1, 2, 8])
+@pytest.mark.parametrize("file", FILES)
+def test_with_cores(cores, count, file):
+    if count == cores:
+        pytest.skip(f"this process has {cores} cores")
+    run = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(FOLDER / file)],
+        env={**os.environ, "TF_TPU_EXT_CORES": str(count)},
+        cwd=FOLDER.parent.parent,
+        capture_output=True,
+        text=True,
+        timeout=280,
+    )
+    assert run.returncode == 0, f"{run.stdout}{run.stderr}"

@@ -1,0 +1,83 @@
+"""Virtual TPU cores: TPU TensorFlow programs run unmodified on any machine.
+
+Importing this package, before TensorFlow's first operation, is all that a program needs:
+
+    import tf_tpu_ext
+    import tensorflow as tf
+
+    resolver = tf.distribute.cluster_resolver.TPUClusterResolver()
+    tf.tpu.experimental.initialize_tpu_system(resolver)
+    strategy = tf.distribute.TPUStrategy(resolver)
+
+`configure` sets the number of cores, `compilation_stats` tells what was compiled, and
+`tf_tpu_ext.tpu` has the functions of `tf.compat.v1.tpu`, which may also be called eagerly.
+"""
+
+from __future__ import annotations
+
+from tf_tpu_ext import _native
+
+if _native.load():
+    from tf_tpu_ext import _machine, _tensorflow_patches
+
+    _machine.configure_from_environment()
+    try:
+        _tensorflow_patches.apply_all()
+    except AttributeError:
+        pass
+
+from tf_tpu_ext import tpu
+from tf_tpu_ext._machine import (
+    Compilation,
+    CompilationStats,
+    Machine,
+    compilation_stats,
+    configure,
+    machine,
+)
+from tf_tpu_ext.tpu import (
+    CrossShardOptimizer,
+    DeviceAssignment,
+    InfeedQueue,
+    PaddingSpec,
+    Topology,
+    XLAOptions,
+    batch_parallel,
+    bfloat16_scope,
+    core,
+    cross_replica_sum,
+    initialize_system,
+    outside_compilation,
+    replicate,
+    rewrite,
+    shard,
+    shutdown_system,
+)
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Compilation",
+    "CompilationStats",
+    "CrossShardOptimizer",
+    "DeviceAssignment",
+    "InfeedQueue",
+    "Machine",
+    "PaddingSpec",
+    "Topology",
+    "XLAOptions",
+    "batch_parallel",
+    "bfloat16_scope",
+    "compilation_stats",
+    "configure",
+    "core",
+    "cross_replica_sum",
+    "initialize_system",
+    "machine",
+    "outside_compilation",
+    "replicate",
+    "rewrite",
+    "shard",
+    "shutdown_system",
+    "tpu",
+]

@@ -1,0 +1,215 @@
+"""The virtual TPU machine: its settings and what it reports."""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import json
+import os
+from typing import Any
+
+from tf_tpu_ext import _native
+
+CORES_VARIABLE = "TF_TPU_EXT_CORES"
+WAIT_LIMIT_VARIABLE = "TF_TPU_EXT_WAIT_LIMIT_SECONDS"
+DEFAULT_CORES = 8
+DEFAULT_WAIT_LIMIT_SECONDS = 1800.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Machine:
+    """What `configure` returns: the machine as it is now.
+
+    Attributes:
+        cores: Number of virtual cores; `/device:TPU:0` to `/device:TPU:<cores - 1>`.
+        mesh_shape: Extents `(x, y, z, cores per chip)` of the topology.
+        wait_limit_seconds: How long a core, a collective or a host transfer may wait for its peers.
+    """
+
+    cores: int
+    mesh_shape: tuple[int, int, int, int]
+    wait_limit_seconds: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Compilation:
+    """One compilation of a TPU program.
+
+    Attributes:
+        program_id: Number of the program in this process.
+        name: The computation's name.
+        argument_shapes: Shapes of the arguments it was compiled for, joined by semicolons.
+        num_replicas: Number of replicas.
+        num_cores_per_replica: Number of cores of each replica.
+        lowering_seconds: Time from the TensorFlow graph to XLA's representation.
+        building_seconds: Time from there to machine code.
+        hits: How often the kept program was used again.
+        error: Why the compilation failed; empty if it did not.
+    """
+
+    program_id: int
+    name: str
+    argument_shapes: str
+    num_replicas: int
+    num_cores_per_replica: int
+    lowering_seconds: float
+    building_seconds: float
+    hits: int
+    error: str
+
+
+@dataclasses.dataclass(frozen=True)
+class CompilationStats:
+    """All compilations of the process so far.
+
+    Attributes:
+        programs: The compilations, oldest first; failed ones last.
+    """
+
+    programs: tuple[Compilation, ...]
+
+    @property
+    def compilations(self) -> int:
+        """Number of compilations, failed ones included."""
+        return len(self.programs)
+
+    @property
+    def hits(self) -> int:
+        """How often a kept program was used instead of a compilation."""
+        return sum(program.hits for program in self.programs)
+
+    @property
+    def seconds(self) -> float:
+        """Total time spent in compilations."""
+        return sum(program.lowering_seconds + program.building_seconds for program in self.programs)
+
+
+def configure(
+    cores: int | None = None,
+    *,
+    wait_limit_seconds: float | None = None,
+    local_devices: bool = True,
+) -> Machine:
+    """Sets up the virtual TPU machine of this process.
+
+    The number of cores can change only before TensorFlow has made its devices, which the first
+    operation does. Scripts that cannot be changed take the environment variables
+    `TF_TPU_EXT_CORES` and `TF_TPU_EXT_WAIT_LIMIT_SECONDS` instead.
+
+    Args:
+        cores: Number of cores, from 1 to 1024; stays as it is if None. The default is 8, as one
+            Cloud TPU host has. Two cores make a chip, unless the number is odd.
+        wait_limit_seconds: After how many seconds a core that waits for other cores or for the host
+            gives up, with an error that says who waits for what. Stays as it is if None; the
+            default is 1800.
+        local_devices: False for a client of another process's cores (`grpc://` addresses), which
+            has none of its own.
+
+    Returns:
+        The machine as it is now.
+
+    Raises:
+        ValueError: A setting is out of its range.
+        RuntimeError: TensorFlow has made its devices, with another number of cores.
+
+    Example:
+        >>> import tf_tpu_ext
+        >>> tf_tpu_ext.configure(cores=2).mesh_shape
+        (1, 1, 1, 2)
+
+    The topology is that of https://www.tensorflow.org/api_docs/python/tf/tpu/experimental/Topology.
+    """
+    current = machine()
+    cores = current.cores if cores is None else cores
+    limit = current.wait_limit_seconds if wait_limit_seconds is None else wait_limit_seconds
+    if isinstance(cores, bool) or not isinstance(cores, int):
+        raise ValueError(f"`cores` must be an int. Received: cores={cores!r} ({type(cores)})")
+    if not 0 < limit < float("inf"):
+        raise ValueError(
+            "`wait_limit_seconds` must be a positive, finite number. "
+            f"Received: wait_limit_seconds={limit!r}"
+        )
+    library = _native.library()
+    library.TfTpuExt_Configure.restype = ctypes.c_void_p
+    message = _take_text(
+        library.TfTpuExt_Configure(
+            ctypes.c_int(cores), ctypes.c_int(local_devices), ctypes.c_double(limit)
+        )
+    )
+    if message is not None:
+        raise (RuntimeError if "already created" in message else ValueError)(message)
+    _native.refresh_physical_devices()
+    return machine()
+
+
+def machine() -> Machine:
+    """Returns the machine's present settings.
+
+    Example:
+        >>> import tf_tpu_ext
+        >>> tf_tpu_ext.machine().cores
+        8
+    """
+    library = _native.library()
+    library.TfTpuExt_WaitLimitSeconds.restype = ctypes.c_double
+    shape = (ctypes.c_int * 4)()
+    library.TfTpuExt_MeshShape(shape)
+    return Machine(
+        cores=int(library.TfTpuExt_Cores()),
+        mesh_shape=(shape[0], shape[1], shape[2], shape[3]),
+        wait_limit_seconds=float(library.TfTpuExt_WaitLimitSeconds()),
+    )
+
+
+def compilation_stats() -> CompilationStats:
+    """Tells how often TPU programs were compiled, for which shapes, and how long it took.
+
+    Programs are kept for the life of the process, by their graph, argument shapes and options.
+
+    Example:
+        >>> import tf_tpu_ext
+        >>> before = tf_tpu_ext.compilation_stats().compilations
+        >>> _ = tf_tpu_ext.rewrite(lambda x: x * 2.0, [3.0])
+        >>> tf_tpu_ext.compilation_stats().compilations - before
+        1
+    """
+    library = _native.library()
+    library.TfTpuExt_CompilationRecords.restype = ctypes.c_void_p
+    records: list[dict[str, Any]] = json.loads(
+        _take_text(library.TfTpuExt_CompilationRecords()) or "[]"
+    )
+    return CompilationStats(tuple(Compilation(**record) for record in records))
+
+
+def configure_from_environment() -> None:
+    """Applies the environment variables, if they are set.
+
+    Raises:
+        ValueError: A variable is not a number, or out of its range.
+    """
+    cores = _number_variable(CORES_VARIABLE, int)
+    limit = _number_variable(WAIT_LIMIT_VARIABLE, float)
+    if cores is not None or limit is not None:
+        configure(cores, wait_limit_seconds=limit)
+
+
+def _number_variable(name: str, parse: type[int] | type[float]) -> Any:
+    text = os.environ.get(name)
+    if not text:
+        return None
+    try:
+        return parse(text)
+    except ValueError:
+        raise ValueError(
+            f"The environment variable {name} must be {'an integer' if parse is int else 'a number'}"
+            f". Received: {name}={text!r}"
+        ) from None
+
+
+def _take_text(address: int | None) -> str | None:
+    """Reads and frees a C string that the library gave away."""
+    if not address:
+        return None
+    text = ctypes.string_at(address).decode(errors="replace")
+    _native.library().TfTpuExt_Free(ctypes.c_void_p(address))
+    return text

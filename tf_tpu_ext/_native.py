@@ -1,0 +1,313 @@
+"""Loads the native library, once, and only where it can work.
+
+The library registers devices, kernels and graph passes from static initialisers, so everything
+that would make it crash or be ignored is checked before it is opened: a real TPU, another
+TensorFlow than it was compiled for, and devices that TensorFlow has already made.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import importlib.metadata
+import logging
+import os
+import pathlib
+import re
+import sys
+import threading
+from types import ModuleType
+from typing import Any
+
+LIBRARY_PATH = pathlib.Path(__file__).resolve().with_name("libtf_tpu_ext_ops.so")
+
+_SUPPORTED_TENSORFLOW = "2.21"
+_PCI_DEVICES = pathlib.Path("/sys/bus/pci/devices")
+_DEVICE_FILES = pathlib.Path("/dev")
+_GOOGLE_PCI_VENDOR = 0x1AE0
+# Chip generations v2 and v3 (one id), v4, v5p, v5e, v6e, 7x, and one without a public name. The
+# vendor id alone says nothing: Google's network and storage cards bear it too.
+_TPU_PCI_DEVICES = frozenset({0x0027, 0x0056, 0x005E, 0x0062, 0x0063, 0x006F, 0x0076})
+
+_log = logging.getLogger("tf_tpu_ext")
+_lock = threading.Lock()
+
+
+class _State:
+    """What became of loading in this process."""
+
+    library: ctypes.CDLL | None = None
+    ops: ModuleType | None = None
+    real_tpu: str | None = None
+
+
+_state = _State()
+
+
+def load() -> bool:
+    """Loads the native library, unless this machine has a real TPU.
+
+    Calling it again is free and gives the same answer.
+
+    Returns:
+        True when the virtual cores are there, False when the package stepped aside.
+
+    Raises:
+        ImportError: TensorFlow or the library is missing, or they do not belong together.
+        RuntimeError: TensorFlow has made its devices already.
+
+    Example:
+        >>> from tf_tpu_ext import _native
+        >>> _native.load()
+        True
+        >>> _native.is_loaded()
+        True
+    """
+    with _lock:
+        if _state.library is not None:
+            return True
+        if _state.real_tpu is not None:
+            return False
+        found = _find_real_tpu()
+        if found is not None:
+            _step_aside(found)
+            return False
+        tensorflow = _import_tensorflow()
+        _check_built()
+        _check_abi(tensorflow.__version__)
+        if not _is_resident():
+            _check_no_devices(tensorflow)
+        found = _find_tensorflow_tpu()
+        if found is not None:
+            _step_aside(found)
+            return False
+        _state.ops = _open(tensorflow)
+        _state.library = ctypes.CDLL(str(LIBRARY_PATH))
+        refresh_physical_devices()
+        return True
+
+
+def is_loaded() -> bool:
+    """Whether the library is loaded in this process; does not load it."""
+    return _state.library is not None
+
+
+def stepped_aside() -> bool:
+    """Whether the package left this process to a real TPU."""
+    return _state.real_tpu is not None
+
+
+def available() -> bool:
+    """Whether this process has virtual cores: `load()`, asked as a question."""
+    return load()
+
+
+def library() -> ctypes.CDLL:
+    """Returns the library for calls of its `TfTpuExt_*` functions; loads it if need be.
+
+    Raises:
+        ImportError: See `load`.
+        RuntimeError: See `load`; or the package stepped aside for a real TPU.
+    """
+    load()
+    if _state.library is None:
+        raise RuntimeError(_aside_message())
+    return _state.library
+
+
+def ops() -> ModuleType:
+    """Returns the Python functions of the library's own ops; loads it if need be.
+
+    Raises:
+        ImportError: See `load`.
+        RuntimeError: See `load`; or the package stepped aside for a real TPU.
+    """
+    load()
+    if _state.ops is None:
+        raise RuntimeError(_aside_message())
+    return _state.ops
+
+
+def built_for() -> str | None:
+    """Returns the TensorFlow version that the library was compiled for, None before a build."""
+    try:
+        return str(importlib.import_module("tf_tpu_ext._built_for").TF_VERSION)
+    except ModuleNotFoundError:
+        return None
+
+
+def _aside_message() -> str:
+    return (
+        f"tf_tpu_ext has no virtual cores in this process: found a real TPU ({_state.real_tpu}), "
+        "so TensorFlow's own TPU support is left as it is. Run the program without tf_tpu_ext "
+        "there, or on a machine without a TPU."
+    )
+
+
+def _step_aside(found: str) -> None:
+    _state.real_tpu = found
+    _log.warning("%s", _aside_message())
+
+
+def _read_hexadecimal(path: pathlib.Path) -> int | None:
+    try:
+        return int(path.read_text(), 16)
+    except (OSError, ValueError):
+        return None
+
+
+def _find_real_tpu() -> str | None:
+    """Describes this machine's TPU hardware, None where there is none.
+
+    An installed libtpu proves nothing, for it installs anywhere. The chips' PCI identities do; in
+    a container that hides them, the device files do when the TPU runtime's variables stand beside
+    them, since other makers' accelerators have files of the same names.
+    """
+    try:
+        cards = sorted(_PCI_DEVICES.iterdir())
+    except OSError:
+        cards = []
+    for card in cards:
+        if _read_hexadecimal(card / "vendor") != _GOOGLE_PCI_VENDOR:
+            continue
+        if _read_hexadecimal(card / "device") in _TPU_PCI_DEVICES:
+            return f"PCI device {card.name}"
+    kind = os.environ.get("TPU_ACCELERATOR_TYPE")
+    if kind:
+        for pattern in ("accel[0-9]*", "vfio/[0-9]*"):
+            for file in sorted(_DEVICE_FILES.glob(pattern)):
+                return f"{file} with TPU_ACCELERATOR_TYPE={kind}"
+    return None
+
+
+def _eager_context() -> Any | None:
+    """Returns TensorFlow's eager context if there is one, without making it."""
+    return importlib.import_module("tensorflow.python.eager.context").context_safe()
+
+
+def _find_tensorflow_tpu() -> str | None:
+    """Names a TPU that TensorFlow has listed already; listing here would fix the devices."""
+    context = _eager_context()
+    listed = getattr(context, "_physical_devices", None) or []
+    if _is_resident():
+        return None
+    return next((device.name for device in listed if device.device_type == "TPU"), None)
+
+
+def _tensorflow_distribution() -> str:
+    """Returns the name of the distribution that installed TensorFlow."""
+    names = importlib.metadata.packages_distributions().get("tensorflow", [])
+    # The plain one is the one that pip would change last when both are there.
+    return "tensorflow" if "tensorflow" in names else "tensorflow-cpu"
+
+
+def _import_tensorflow() -> Any:
+    try:
+        return importlib.import_module("tensorflow")
+    except ModuleNotFoundError as error:
+        if error.name != "tensorflow":
+            raise
+        raise ImportError(
+            f"tf_tpu_ext needs TensorFlow {_SUPPORTED_TENSORFLOW}, found none for "
+            f"{sys.executable}. Run: pip install 'tensorflow-cpu=={_SUPPORTED_TENSORFLOW}.*'"
+        ) from error
+
+
+def _build_command() -> str:
+    checkout = LIBRARY_PATH.parent.parent
+    if (checkout / "tools" / "ninja_build.py").exists():
+        return f"python {checkout / 'tools' / 'ninja_build.py'}"
+    return "pip install --force-reinstall --no-deps --no-cache-dir ."
+
+
+def _check_built() -> None:
+    if LIBRARY_PATH.exists() and built_for() is not None:
+        return
+    missing = "_built_for.py" if LIBRARY_PATH.exists() else LIBRARY_PATH.name
+    raise ImportError(
+        f"The native library of tf_tpu_ext is not built: expected {missing} in "
+        f"{LIBRARY_PATH.parent}, found none. In a checkout of tf_tpu_ext, run: {_build_command()}"
+    )
+
+
+def _minor(version: str) -> str:
+    return ".".join(version.split(".")[:2])
+
+
+def _check_abi(found: str) -> None:
+    built = built_for()
+    if built is None or _minor(built) == _minor(found):
+        return
+    raise ImportError(
+        f"tf_tpu_ext was built for TensorFlow {_minor(built)} ({built}), found TensorFlow "
+        f"{_minor(found)} ({found}), whose C++ interface differs. "
+        f"Run: pip install '{_tensorflow_distribution()}=={_minor(built)}.*'"
+    )
+
+
+def _sessions_made() -> int:
+    session = importlib.import_module("tensorflow.python.client.session")
+    return int(session._python_session_create_counter.get_cell().value())
+
+
+def _check_no_devices(tensorflow: Any) -> None:
+    context = _eager_context()
+    initialized = context is not None and context._initialized
+    if not initialized and _sessions_made() == 0:
+        return
+    what = "has run its first operation" if initialized else "has opened a session"
+    raise RuntimeError(
+        f"tf_tpu_ext was imported too late: TensorFlow {tensorflow.__version__} {what} and has "
+        "made its devices, so virtual TPU cores can't be added. Expected the import before that. "
+        "Move `import tf_tpu_ext` to the top of the program, next to `import tensorflow`, above "
+        "the first tensor, variable, strategy, session or tf.config.list_logical_devices()."
+    )
+
+
+def _is_resident() -> bool:
+    """Whether the library is in the process already, as after importlib.reload."""
+    try:
+        ctypes.CDLL(str(LIBRARY_PATH), mode=os.RTLD_NOLOAD | os.RTLD_NOW)
+    except OSError:
+        return False
+    return True
+
+
+def _open(tensorflow: Any) -> ModuleType:
+    try:
+        module: ModuleType = tensorflow.load_op_library(str(LIBRARY_PATH))
+    except tensorflow.errors.OpError as error:
+        raise ImportError(_open_failure(error.message, tensorflow.__version__)) from error
+    return module
+
+
+def _open_failure(reason: str, found: str) -> str:
+    symbol = re.search(r"undefined symbol: (\S+)", reason)
+    if symbol is None:
+        return (
+            f"{LIBRARY_PATH.name} can't be loaded: {reason}. "
+            f"Build it again. In a checkout of tf_tpu_ext, run: {_build_command()}"
+        )
+    return (
+        f"{LIBRARY_PATH.name} needs the symbol {symbol[1]}, which TensorFlow {found} does not "
+        f"have: the library was built for TensorFlow {built_for()}, perhaps with other files "
+        "than the installed ones. Build it again for the installed TensorFlow. In a checkout of "
+        f"tf_tpu_ext, run: {_build_command()}"
+    )
+
+
+def refresh_physical_devices() -> None:
+    """Adds our devices to a list of physical devices that was asked for before the import.
+
+    TensorFlow lists once and keeps the list. What the program chose to hide stays hidden.
+    """
+    context = _eager_context()
+    if context is None or context._physical_devices is None:
+        return
+    hidden = set(context._physical_devices) - set(context._visible_device_list)
+    growth = context._memory_growth_map
+    context.reinitialize_physical_devices()
+    context._visible_device_list = [
+        device for device in context._physical_devices if device not in hidden
+    ]
+    context._memory_growth_map.update(growth)

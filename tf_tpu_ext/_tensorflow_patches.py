@@ -1,0 +1,224 @@
+"""Every change that the package makes to TensorFlow, each with its reason and its way back.
+
+`import tf_tpu_ext` applies them; `undo_all` gives TensorFlow back as it was.
+docs/tensorflow_patches.md shows the same list to users.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import functools
+import inspect
+import logging
+import os
+import threading
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from tf_tpu_ext import _native
+
+Undo = Callable[[], None]
+
+# Where one of these is set, a cloud has told the program which TPU is its own.
+_CLOUD_VARIABLES = ("KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS", "TPU_CONFIG", "TPU_API_DISCOVERY_URL")
+
+_log = logging.getLogger("tf_tpu_ext")
+_lock = threading.RLock()
+_undo_by_name: dict[str, Undo] = {}
+
+
+@dataclasses.dataclass(frozen=True)
+class Patch:
+    """One change to TensorFlow.
+
+    Attributes:
+        name: What `applied` calls it.
+        target: What changes, by its full name in TensorFlow.
+        change: What is different afterwards.
+        reason: Why programs need it.
+        install: Makes the change and returns the function that takes it back. Raises
+            `UnavailableError`, having changed nothing, where TensorFlow is not built as expected.
+    """
+
+    name: str
+    target: str
+    change: str
+    reason: str
+    install: Callable[[], Undo] = dataclasses.field(repr=False)
+
+
+class UnavailableError(Exception):
+    """A patch does not fit the TensorFlow of this process."""
+
+
+def apply_all() -> None:
+    """Applies every patch that is not applied yet.
+
+    Does nothing where the package stepped aside for a real TPU. Any thread may call it, and call it
+    again. A patch that does not fit is left out with a RuntimeWarning; the others still apply.
+
+    Raises:
+        ImportError: The native library can't be loaded.
+        RuntimeError: The native library was asked for too late.
+
+    Example:
+        >>> import tf_tpu_ext
+        >>> from tf_tpu_ext import _tensorflow_patches
+        >>> _tensorflow_patches.apply_all()
+        >>> _tensorflow_patches.applied()
+        ('cluster_resolver', 'autotune_loop')
+    """
+    with _lock:
+        if not _native.load():
+            return
+        for patch in PATCHES:
+            if patch.name in _undo_by_name:
+                continue
+            try:
+                _undo_by_name[patch.name] = patch.install()
+            except UnavailableError as error:
+                warnings.warn(
+                    f"tf_tpu_ext left {patch.target} of TensorFlow as it is: {error} Without the "
+                    f"patch {patch.name!r}: {patch.reason}",
+                    RuntimeWarning,
+                    stacklevel=2,
+                )
+
+
+def undo_all() -> None:
+    """Takes every applied patch back, the latest first, so that TensorFlow is as it came.
+
+    Any thread may call it, and call it again. Iterators and resolvers made before keep what they
+    were made with.
+
+    Raises:
+        RuntimeError: Other code has replaced what a patch had put in place. That patch and those
+            applied before it stay.
+    """
+    with _lock:
+        while _undo_by_name:
+            name = next(reversed(_undo_by_name))
+            _undo_by_name[name]()
+            del _undo_by_name[name]
+
+
+def applied() -> tuple[str, ...]:
+    """Returns the names of the patches in force, in the order of their application."""
+    with _lock:
+        return tuple(_undo_by_name)
+
+
+def _replace_attribute(owner: type, name: str, replacement: object) -> Undo:
+    # vars() gives the object itself, where getattr would bind it.
+    stock = vars(owner)[name]
+    setattr(owner, name, replacement)
+
+    def undo() -> None:
+        found = vars(owner)[name]
+        if found is not replacement:
+            raise RuntimeError(
+                f"{owner.__module__}.{owner.__qualname__}.{name} can't be restored: expected what "
+                f"tf_tpu_ext had put there, got {found!r}. Undo that other change first, then call "
+                "undo_all() again."
+            )
+        setattr(owner, name, stock)
+
+    return undo
+
+
+def _names_this_machine(tpu: Any, service: Any, discovery_url: Any) -> bool:
+    """Whether the arguments of a TPUClusterResolver mean the virtual cores of this machine.
+
+    They do unless they lead to a machine elsewhere (an address, a Cloud API of the caller's own, a
+    cloud's environment) or are such as TensorFlow refuses, which then says so itself.
+    """
+    if isinstance(tpu, (list, tuple)):
+        if len(tpu) != 1:
+            return False
+        tpu = tpu[0]
+    if isinstance(tpu, bytes):
+        tpu = tpu.decode()
+    if tpu == "local":
+        return True
+    if service is not None or discovery_url is not None:
+        return False
+    if any(os.environ.get(variable) for variable in _CLOUD_VARIABLES):
+        return False
+    if tpu is None or tpu == "":
+        tpu = os.environ.get("TPU_NAME", "")
+    # A name has neither; 'grpc://host:port' and 'host:port' do.
+    return isinstance(tpu, str) and "/" not in tpu and ":" not in tpu
+
+
+def _install_cluster_resolver() -> Undo:
+    import tensorflow as tf
+
+    resolver = tf.distribute.cluster_resolver.TPUClusterResolver
+    stock = vars(resolver)["__init__"]
+    signature = inspect.signature(stock)
+
+    @functools.wraps(stock)
+    def init(*args: Any, **kwargs: Any) -> None:
+        try:
+            bound = signature.bind(*args, **kwargs)
+        except TypeError:
+            # TensorFlow's own complaint names its own function.
+            stock(*args, **kwargs)
+            raise
+        bound.apply_defaults()
+        given = bound.arguments
+        if _names_this_machine(given["tpu"], given["service"], given["discovery_url"]):
+            _log.debug("TPU %r is the virtual cores of this machine", given["tpu"])
+            given["tpu"] = "local"
+            if not given["coordinator_address"]:
+                # A coordinator is the way to a remote TPU, and TensorFlow can't make one locally.
+                given["coordinator_name"] = None
+        stock(*bound.args, **bound.kwargs)
+
+    return _replace_attribute(resolver, "__init__", init)
+
+
+def _call_native(name: str) -> str | None:
+    """Calls a function of the native library that returns the text of an error or null."""
+    function = getattr(_native.library(), name)
+    function.restype = ctypes.c_char_p
+    message: bytes | None = function()
+    return None if message is None else message.decode()
+
+
+def _install_autotune_loop() -> Undo:
+    problem = _call_native("TfTpuExt_ReplaceAutotuneLoop")
+    if problem is not None:
+        raise UnavailableError(problem)
+
+    def undo() -> None:
+        problem = _call_native("TfTpuExt_RestoreAutotuneLoop")
+        if problem is not None:
+            raise RuntimeError(f"TensorFlow's autotuning loop can't be restored: {problem}")
+
+    return undo
+
+
+PATCHES = (
+    Patch(
+        name="cluster_resolver",
+        target="tf.distribute.cluster_resolver.TPUClusterResolver.__init__",
+        change="No argument, `''`, `None` or the name of a TPU finds the virtual cores, as "
+        "`'local'` does. Addresses, a given `service` or `discovery_url`, and the environment of "
+        "GKE or Cloud TPU lead where they always led.",
+        reason="stock TensorFlow asks Google Cloud for the TPU of that name, and fails where there "
+        "is none.",
+        install=_install_cluster_resolver,
+    ),
+    Patch(
+        name="autotune_loop",
+        target="tensorflow::data::model::Model::OptimizeLoop",
+        change="The background loop that tunes a `tf.data` pipeline ends the moment its iterator "
+        "is deleted. It tunes the same parameters, by the same algorithms, at the same pace.",
+        reason="deleting an iterator may take up to a minute: TensorFlow's loop can miss the "
+        "cancellation and sleep on, and an iterator over 8 cores has 9 such loops.",
+        install=_install_autotune_loop,
+    ),
+)

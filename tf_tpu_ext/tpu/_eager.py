@@ -1,0 +1,227 @@
+"""Calls of graph-building functions from eager code.
+
+`replicate` and its family build a graph. Called eagerly they are traced into a concrete function,
+which is kept and called again with the next inputs. A trace is kept for each computation and each
+structure, types and shapes of its inputs. Two function objects count as one computation when they
+have the same code and captured the same objects, so that a lambda written in a loop is traced once.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import types
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import tensorflow as tf
+
+from tf_tpu_ext.tpu import _arguments
+
+# Builds the graph of a call: (computation, arguments) -> outputs.
+Builder = Callable[[_arguments.Computation, Any], Any]
+
+# Bounds the memory of programs that call with ever new computations.
+_MAXIMUM_KEPT = 256
+
+_PLAIN_TYPES = (bool, int, float, complex, str, bytes, type(None))
+
+
+class _Same:
+    """A key equal only to keys of the same object, which it does not keep alive if it can."""
+
+    def __init__(self, value: Any, on_death: Callable[[Any], None] | None) -> None:
+        self._id = id(value)
+        try:
+            self._reference: Callable[[], Any] = weakref.ref(value, on_death)
+        except TypeError:
+            self._reference = lambda: value
+
+    def __hash__(self) -> int:
+        return hash(self._id)
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, _Same) or self._id != other._id:
+            return False
+        mine = self._reference()
+        return mine is not None and mine is other._reference()
+
+
+class _TracedCalls:
+    """Concrete functions by computation and options, the longest unused dropped first."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()  # Reentrant: a weak reference may die under it.
+        self._calls: OrderedDict[Hashable, _TracedCall] = OrderedDict()
+
+    def get(
+        self, computation: _arguments.Computation, options: Hashable, builder: Builder
+    ) -> _TracedCall:
+        dead: list[Hashable] = []
+        key = (
+            _fingerprint(computation, functools.partial(self._forget, dead), {}),
+            options,
+            tf.config.get_soft_device_placement(),
+        )
+        dead.append(key)
+        with self._lock:
+            call = self._calls.get(key)
+            if call is None:
+                call = self._calls[key] = _TracedCall(builder)
+                while len(self._calls) > _MAXIMUM_KEPT:
+                    self._calls.popitem(last=False)
+            else:
+                self._calls.move_to_end(key)
+        return call
+
+    def clear(self) -> None:
+        with self._lock:
+            self._calls.clear()
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    def _forget(self, keys: list[Hashable], _: Any) -> None:
+        with self._lock:
+            for key in keys:
+                self._calls.pop(key, None)
+
+
+class _TracedCall:
+    """One computation with its options, traced for each signature of its inputs."""
+
+    def __init__(self, builder: Builder) -> None:
+        self._builder = builder
+        # The computation is held while tracing only: what it captured may then be collected.
+        self._tracing = threading.local()
+        self._function = tf.function(self._build, autograph=False)
+
+    def __call__(self, computation: _arguments.Computation, arguments: Any, specs: Any) -> Any:
+        self._tracing.computation = computation
+        try:
+            concrete = self._function.get_concrete_function(specs)
+        finally:
+            self._tracing.computation = None
+        try:
+            outputs, _ = concrete(arguments)
+        except LookupError as error:
+            if "TPUReplicated" not in str(error):
+                raise
+            raise LookupError(
+                "A tf.GradientTape got a call of a replicated TPU computation to differentiate, "
+                "expected the gradient to be taken inside of the computation. Open the tape "
+                "there, or call under tape.stop_recording()."
+            ) from error
+        return outputs
+
+    def _build(self, arguments: Any) -> Any:
+        outputs = self._builder(self._tracing.computation, arguments)
+        operations = [x for x in tf.nest.flatten(outputs) if isinstance(x, tf.Operation)]
+        with tf.control_dependencies(operations):
+            done = tf.constant(True) if operations else None
+        return tf.nest.map_structure(_without_operation, outputs), done
+
+
+_traced_calls = _TracedCalls()
+
+
+def call(
+    builder: Builder,
+    options: Hashable,
+    computation: _arguments.Computation,
+    arguments: Any,
+    shapes: list[tf.TensorShape | None] | None = None,
+) -> Any:
+    """Runs the graph that `builder` builds, and returns its outputs as eager tensors.
+
+    Args:
+        builder: Builds the graph from the computation and the arguments.
+        options: Everything else that the graph depends on.
+        computation: The user's function.
+        arguments: A nested structure of eager tensors and None, as from `to_tensors`.
+        shapes: The shapes to trace with, for each leaf of `arguments` in turn, where None is the
+            leaf's own. None traces all leaves with their own shapes.
+
+    Returns:
+        What the graph returns, where None stands for operations.
+    """
+    traced = _traced_calls.get(computation, options, builder)
+    return traced(computation, arguments, _specs(arguments, shapes))
+
+
+def clear() -> None:
+    """Forgets all traces."""
+    _traced_calls.clear()
+
+
+def identity(value: Any) -> Hashable:
+    """Returns a key for `options` that stands for this very object."""
+    return None if value is None else _Same(value, None)
+
+
+def to_tensors(arguments: Any) -> Any:
+    """Returns `arguments` with its leaves converted to tensors; None stays."""
+    return tf.nest.map_structure(_to_tensor, arguments)
+
+
+def _to_tensor(value: Any) -> Any:
+    if value is None or _arguments.is_composite(value):
+        return value
+    return tf.convert_to_tensor(value)
+
+
+def _specs(arguments: Any, shapes: list[tf.TensorShape | None] | None) -> Any:
+    flat = tf.nest.flatten(arguments)
+    specs: list[Any] = [None if value is None else tf.type_spec_from_value(value) for value in flat]
+    if shapes is not None:
+        specs = [
+            spec if shape is None else tf.TensorSpec(shape, spec.dtype)
+            for spec, shape in zip(specs, shapes, strict=True)
+        ]
+    return tf.nest.pack_sequence_as(arguments, specs)
+
+
+def _without_operation(value: Any) -> Any:
+    return None if isinstance(value, tf.Operation) else value
+
+
+def _fingerprint(value: Any, on_death: Callable[[Any], None], seen: dict[int, int]) -> Hashable:
+    """Returns a key that is equal for functions which trace to the same graph."""
+    if isinstance(value, _PLAIN_TYPES):
+        return (type(value), repr(value))
+    recurse = functools.partial(_fingerprint, on_death=on_death, seen=seen)
+    if isinstance(value, tuple):
+        return (type(value), tuple(recurse(x) for x in value))
+    if id(value) in seen:  # A function that captures itself.
+        return ("seen", seen[id(value)])
+    if isinstance(value, types.FunctionType):
+        seen[id(value)] = len(seen)
+        return (
+            value.__code__,
+            _Same(value.__globals__, on_death),
+            tuple(recurse(x) for x in value.__defaults__ or ()),
+            tuple((k, recurse(x)) for k, x in (value.__kwdefaults__ or {}).items()),
+            tuple(recurse(_contents(cell)) for cell in value.__closure__ or ()),
+            tuple((k, recurse(x)) for k, x in value.__dict__.items()),
+        )
+    if isinstance(value, types.MethodType):
+        return ("method", recurse(value.__func__), _Same(value.__self__, on_death))
+    if isinstance(value, functools.partial):
+        return (
+            "partial",
+            recurse(value.func),
+            tuple(recurse(x) for x in value.args),
+            tuple((k, recurse(x)) for k, x in value.keywords.items()),
+        )
+    return _Same(value, on_death)
+
+
+def _contents(cell: types.CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # The variable is not assigned yet.
+        return None

@@ -1,0 +1,120 @@
+"""`InfeedQueue`: feeds a running computation from the host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.tpu import tpu_feed
+
+# TensorFlow counts on hosts of eight cores.
+_LEAST_CORES_PER_HOST = 8
+
+
+class InfeedQueue(tpu_feed.InfeedQueue):
+    """A queue of tuples of tensors from the host to each replica.
+
+    The host enqueues one tuple for each shard, and each replica dequeues its own: passed as
+    `infeed_queue`, the queue appends the elements of a tuple to the arguments of the computation.
+    `tuple_shapes` are the shapes of all shards joined along dimension 0, or `shard_dimensions`.
+
+    This is TensorFlow's class, which adds the same ops to a graph. Beyond it, the enqueuing methods
+    may be called eagerly, any number of times: they enqueue at once, and shard i goes to core i
+    unless `tpu_ordinal_function` says otherwise. Enqueue before the computation runs, since it
+    waits for its element.
+
+    >>> queue = InfeedQueue(tuple_types=[tf.float32], tuple_shapes=[[2]])
+    >>> _ = queue.generate_enqueue_ops([[tf.constant([1.0, 2.0])]])
+    >>> rewrite(lambda x: x * 2, infeed_queue=queue)[0].numpy()
+    array([2., 4.], dtype=float32)
+
+    Defined at
+    https://github.com/tensorflow/tensorflow/blob/v2.21.0/tensorflow/python/tpu/tpu_feed.py
+    """
+
+    def generate_enqueue_ops(
+        self,
+        sharded_inputs: Sequence[Sequence[Any]],
+        tpu_ordinal_function: Callable[[int], int] | None = None,
+        placement_function: Callable[[int], str] | None = None,
+    ) -> list[Any]:
+        """Enqueues one tuple for each shard.
+
+        Args:
+            sharded_inputs: The tensors, `[shard][element]`, of the types and shapes of the queue.
+            tpu_ordinal_function: Maps a shard to the number of its core on its host.
+            placement_function: Maps a shard to the host's device.
+
+        Returns:
+            For each shard an op that enqueues its tuple; None when called eagerly.
+
+        Raises:
+            ValueError: The shards do not agree with each other or with the queue's shapes.
+            TypeError: They do not agree with the queue's types.
+        """
+        if tf.executing_eagerly():
+            self._generated_enqueue_ops = False
+            sharded_inputs = [
+                [tf.convert_to_tensor(element) for element in shard] for shard in sharded_inputs
+            ]
+            if tpu_ordinal_function is None:
+                ordinals = [
+                    -1 if "TPU" in shard[0].device else index
+                    for index, shard in enumerate(sharded_inputs)
+                ]
+                tpu_ordinal_function = ordinals.__getitem__
+        operations: list[Any] = super().generate_enqueue_ops(
+            sharded_inputs, tpu_ordinal_function, placement_function
+        )
+        return operations
+
+    def split_inputs_and_generate_enqueue_ops(
+        self,
+        inputs: Sequence[Any],
+        device_assignment: tf.tpu.experimental.DeviceAssignment | None = None,
+        placement_function: Callable[[int], str] | None = None,
+        tpu_ordinal_function: Callable[[int], int] | None = None,
+    ) -> list[Any]:
+        """Splits each tensor along its shard dimension, and enqueues the pieces.
+
+        Args:
+            inputs: The tensors, of the types and shapes of the whole queue.
+            device_assignment: Which cores to feed; else the first ones.
+            placement_function: Maps a shard to the host's device.
+            tpu_ordinal_function: Maps a shard to the number of its core on its host.
+
+        Returns:
+            For each shard an op that enqueues its tuple; None when called eagerly.
+
+        Raises:
+            ValueError: The number of shards is not set, or the shapes are not those of the queue.
+            TypeError: The types are not those of the queue.
+        """
+        if self.number_of_shards is None:
+            raise ValueError(
+                "split_inputs_and_generate_enqueue_ops got a queue without a number of shards, "
+                "expected it to be known. Call set_number_of_shards(n) first."
+            )
+        if tf.executing_eagerly():
+            self._generated_enqueue_ops = False
+            inputs = [tf.convert_to_tensor(element) for element in inputs]
+        operations: list[Any] = super().split_inputs_and_generate_enqueue_ops(
+            inputs, device_assignment, placement_function, tpu_ordinal_function
+        )
+        return operations
+
+    def _default_placement_function(self, index: int) -> str:
+        return f"/task:{index // _cores_per_host()}/device:CPU:0"
+
+    def _default_ordinal_function(self, index: int) -> int:
+        return index % _cores_per_host()
+
+
+def _cores_per_host() -> int:
+    """Returns how many cores share a host: a virtual machine may have more than eight."""
+    devices = [
+        tf.DeviceSpec.from_string(device.name) for device in tf.config.list_logical_devices("TPU")
+    ]
+    hosts = {(device.job, device.task) for device in devices}
+    return max(_LEAST_CORES_PER_HOST, len(devices) // max(1, len(hosts)))

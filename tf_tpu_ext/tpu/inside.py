@@ -1,0 +1,123 @@
+"""What a computation calls while it is built: placement, sums over replicas, bfloat16."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+
+def core(num: int) -> str:
+    """Returns the device name of a logical core of the replica, for `tf.device`.
+
+    >>> core(1)
+    'device:TPU_REPLICATED_CORE:1'
+
+    Args:
+        num: The number of the core within its replica, from 0.
+
+    Returns:
+        The device name.
+
+    Raises:
+        ValueError: `num` is negative.
+
+    Documented at https://www.tensorflow.org/api_docs/python/tf/compat/v1/tpu/core
+    """
+    if num < 0:
+        raise ValueError(
+            f"core got num={num}, expected the number of a core of the replica. Pass 0 to "
+            "device_assignment.num_cores_per_replica - 1."
+        )
+    return str(tf.compat.v1.tpu.core(num))
+
+
+def outside_compilation(computation: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Runs `computation` on the host, from within a replicated computation.
+
+    Every replica makes its own call, whose arguments are sent to the host and whose results are
+    sent back. Outside of a replicated computation this calls `computation` as it is.
+
+    >>> def on_host(x):
+    ...     return tf.strings.to_number(tf.strings.format("1{}", x))
+    >>> print(rewrite(lambda x: outside_compilation(on_host, x), [tf.constant(1)])[0].numpy())
+    11.0
+
+    Args:
+        computation: Builds the host's part. It may use any op, also on strings.
+        *args: Its positional arguments.
+        **kwargs: Its keyword arguments.
+
+    Returns:
+        What `computation` returns.
+
+    Raises:
+        TypeError: `computation` cannot be called.
+
+    Documented at https://www.tensorflow.org/api_docs/python/tf/compat/v1/tpu/outside_compilation
+    """
+    if not callable(computation):
+        raise TypeError(
+            f"outside_compilation got computation={computation!r} of type "
+            f"{type(computation).__name__}, expected a Python function. Pass the function itself "
+            "and its arguments after it."
+        )
+    return tf.compat.v1.tpu.outside_compilation(computation, *args, **kwargs)
+
+
+def cross_replica_sum(
+    x: Any, group_assignment: Sequence[Sequence[int]] | None = None, name: str | None = None
+) -> tf.Tensor:
+    """Returns the sum of `x` over the replicas.
+
+    >>> [[a], [b]] = replicate(cross_replica_sum, [[tf.constant(1.0)], [tf.constant(2.0)]])
+    >>> print(a.numpy(), b.numpy())
+    3.0 3.0
+
+    Args:
+        x: What this replica adds, of the same shape and dtype on all replicas.
+        group_assignment: The replicas of each group, `[group][member]`, or None for one group of
+            all. Sums are taken within each group.
+        name: A name for the op.
+
+    Returns:
+        A tensor like `x`.
+
+    Raises:
+        ValueError: The groups are not of one size, or name a replica twice.
+
+    Documented at https://www.tensorflow.org/api_docs/python/tf/compat/v1/tpu/cross_replica_sum
+    """
+    if isinstance(group_assignment, (list, tuple)):
+        members = [replica for group in group_assignment for replica in group]
+        if len({len(group) for group in group_assignment}) > 1 or len(set(members)) < len(members):
+            raise ValueError(
+                f"cross_replica_sum got group_assignment={group_assignment!r}, expected groups of "
+                "one size with each replica in one group. Write [[0, 1], [2, 3]] for two groups "
+                "of four replicas."
+            )
+    return tf.compat.v1.tpu.cross_replica_sum(x, group_assignment, name)
+
+
+@contextlib.contextmanager
+def bfloat16_scope(name: str | None = None) -> Iterator[tf.compat.v1.VariableScope]:
+    """Lets `tf.compat.v1.get_variable` read variables as bfloat16 while they are kept as float32.
+
+    >>> with tf.Graph().as_default(), bfloat16_scope():
+    ...     weight = tf.compat.v1.get_variable("weight", [2], tf.bfloat16)
+    ...     stored = tf.compat.v1.global_variables()[0]
+    >>> print(weight.dtype.name, stored.dtype.base_dtype.name)
+    bfloat16 float32
+
+    Args:
+        name: The name of the scope, or None for the enclosing scope.
+
+    Yields:
+        The variable scope.
+
+    Documented at https://www.tensorflow.org/api_docs/python/tf/compat/v1/tpu/bfloat16_scope
+    """
+    with tf.compat.v1.tpu.bfloat16_scope(name) as scope:
+        yield scope

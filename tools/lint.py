@@ -1,0 +1,171 @@
+"""Runs every linter: ruff, mypy, clang-format and clang-tidy. `pip install '.[dev]'` has them all.
+
+Examples:
+    tools/lint                          # everything; exit code 1 if anything is found
+    tools/lint --fix                    # first mends what ruff and clang-format can mend
+    tools/lint --only ruff clang-tidy   # some of them
+
+clang-tidy parses TensorFlow's headers for every file: 2 to 25 s each. It takes two files at once,
+and looks at a clean one again only when it, a header of ours that it includes, the checks,
+clang-tidy or TensorFlow has changed (`build/lint` remembers the clean ones).
+"""
+
+from __future__ import annotations
+
+import argparse
+import concurrent.futures
+import hashlib
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Sequence
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tools"))
+
+import ninja_build  # noqa: E402
+import tf_config  # noqa: E402
+
+CLEAN = ROOT / "build" / "lint"
+OWN_INCLUDE = re.compile(r'^\s*#\s*include\s+"(cc/[^"]+)"', re.MULTILINE)
+# clang parses what g++ compiles, and knows all its options but this one.
+GCC_ONLY = frozenset({"-fno-canonical-system-headers"})
+
+
+def tool(name: str) -> str:
+    """Returns the path of a linter: the one beside this Python first, then the one on PATH."""
+    beside = pathlib.Path(sys.executable).parent
+    found = shutil.which(name, path=f"{beside}{os.pathsep}{os.environ.get('PATH', '')}")
+    if found is None:
+        sys.exit(f"{name} is not installed. Run `{sys.executable} -m pip install '.[dev]'`.")
+    return found
+
+
+def succeeds(*command: str) -> bool:
+    return subprocess.run(command, cwd=ROOT).returncode == 0
+
+
+def cc_files(*suffixes: str) -> list[str]:
+    found = (path.relative_to(ROOT) for path in (ROOT / "cc").rglob("*"))
+    return sorted(str(path) for path in found if path.suffix in suffixes)
+
+
+def run_ruff(fix: bool) -> bool:
+    ruff = tool("ruff")
+    checked = succeeds(ruff, "check", *(["--fix"] if fix else []), ".")
+    formatted = succeeds(ruff, "format", *([] if fix else ["--check"]), ".")
+    return checked and formatted
+
+
+def run_mypy(fix: bool) -> bool:
+    del fix
+    return succeeds(tool("mypy"))
+
+
+def run_clang_format(fix: bool) -> bool:
+    files = cc_files(".cc", ".h")
+    mode = ["-i"] if fix else ["--dry-run", "-Werror"]
+    return not files or succeeds(tool("clang-format"), *mode, *files)
+
+
+def own_includes(file: str, seen: set[str]) -> set[str]:
+    """Adds to `seen` the file and every header of ours that it reaches."""
+    if file not in seen and (ROOT / file).is_file():
+        seen.add(file)
+        for header in OWN_INCLUDE.findall((ROOT / file).read_text()):
+            own_includes(header, seen)
+    return seen
+
+
+def fingerprint(file: str, common: str) -> str:
+    """Names everything that clang-tidy's answer about the file depends on."""
+    digest = hashlib.sha256(common.encode())
+    abi = [path for path in cc_files(".h") if path.startswith("cc/abi/")]
+    for path in sorted(own_includes(file, set())) + abi:
+        digest.update(path.encode() + b"\0" + (ROOT / path).read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+def tidy(command: Sequence[str], file: str, options: Iterable[str], folder: pathlib.Path) -> str:
+    """Returns what clang-tidy has to say about one file, empty when that is nothing."""
+    options = [option for option in options if option not in GCC_ONLY]
+    run = subprocess.run(
+        [*command, file, "--", "-x", "c++", *options],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+    )
+    return "" if run.returncode == 0 else (run.stdout + run.stderr).strip() or "clang-tidy failed"
+
+
+def run_clang_tidy(fix: bool) -> bool:
+    del fix
+    clang_tidy = tool("clang-tidy")
+    version = subprocess.run([clang_tidy, "--version"], capture_output=True, text=True, check=True)
+    tensorflow = tf_config.find_tensorflow()
+    checks = (ROOT / ".clang-tidy").read_text()
+    options = {
+        source: [*tf_config.BAZEL_SUFFIX, *target.copts]
+        for target in ninja_build.read_build(ROOT).values()
+        for source in target.sources
+    }
+    names = {}
+    for file, copts in options.items():
+        common = "\n".join([version.stdout, tensorflow.version, checks, *copts])
+        names[file] = fingerprint(file, common)
+    CLEAN.mkdir(parents=True, exist_ok=True)
+    for old in CLEAN.iterdir():
+        if old.name not in names.values():
+            old.unlink()
+    # The long ones first: the last one to end should be a short one.
+    todo = sorted(
+        (file for file in names if not (CLEAN / names[file]).exists()),
+        key=lambda file: (ROOT / file).read_text().count("#include"),
+        reverse=True,
+    )
+    folder = ninja_build.link_tree(tensorflow)
+    command = [clang_tidy, "--quiet", f"--config-file={ROOT / '.clang-tidy'}"]
+    clean = True
+    with concurrent.futures.ThreadPoolExecutor(ninja_build.MAX_JOBS) as pool:
+        results = {pool.submit(tidy, command, file, options[file], folder): file for file in todo}
+        for result in concurrent.futures.as_completed(results):
+            file, found = results[result], result.result()
+            if found:
+                clean = False
+                print(f"{file}:\n{found}", flush=True)
+            else:
+                (CLEAN / names[file]).touch()
+    print(f"clang-tidy looked at {len(todo)} of {len(names)} files", flush=True)
+    return clean
+
+
+LINTERS = {
+    "ruff": run_ruff,
+    "mypy": run_mypy,
+    "clang-format": run_clang_format,
+    "clang-tidy": run_clang_tidy,
+}
+
+
+def main() -> None:
+    """Runs the chosen linters, all of them even if one finds something."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--fix", action="store_true", help="mend what can be mended")
+    parser.add_argument("--only", nargs="+", choices=sorted(LINTERS), default=list(LINTERS))
+    arguments = parser.parse_args()
+    failed = []
+    for name in arguments.only:
+        start = time.monotonic()
+        if not LINTERS[name](arguments.fix):
+            failed.append(name)
+        print(f"--- {name}: {time.monotonic() - start:.1f} s", flush=True)
+    if failed:
+        sys.exit(f"found by {', '.join(failed)}")
+
+
+if __name__ == "__main__":
+    main()

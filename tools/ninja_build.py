@@ -1,0 +1,314 @@
+"""Builds the targets of BUILD with ninja and g++, where there is no Bazel.
+
+Examples:
+    python tools/ninja_build.py                      # library, into tf_tpu_ext/
+    python tools/ninja_build.py --run-tests          # library and C++ tests, then runs the tests
+    python tools/ninja_build.py --run-tests 'queue'  # only the tests whose name contains "queue"
+    python tools/ninja_build.py --sanitize address --no-install --run-tests
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import glob as globbing
+import importlib.util
+import os
+import pathlib
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tools"))
+
+import tf_config  # noqa: E402
+
+LIBRARY = "libtf_tpu_ext_ops.so"
+# A file that includes XLA takes up to 1.9 GB to compile.
+MAX_JOBS = 2
+TEST_TIMEOUT_SECONDS = 300
+# The attributes of BUILD's rules that a target keeps.
+LISTS = ("srcs", "copts", "linkopts", "deps")
+SANITIZERS = ("address", "thread")
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """One rule of BUILD: what it is called, what it compiles, and how it is linked."""
+
+    kind: str
+    name: str
+    srcs: tuple[str, ...] = ()
+    copts: tuple[str, ...] = ()
+    linkopts: tuple[str, ...] = ()
+    deps: tuple[str, ...] = ()
+
+    @property
+    def sources(self) -> list[str]:
+        return [path for path in self.srcs if path.endswith(".cc")]
+
+
+def read_build(root: pathlib.Path) -> dict[str, Target]:
+    """Evaluates BUILD and returns its targets by name.
+
+    Raises:
+        ValueError: A target appears twice, or uses a dependency that is not in the file.
+    """
+    targets: dict[str, Target] = {}
+
+    def rule(kind: str) -> Callable[..., None]:
+        def define(name: str, **attributes: Any) -> None:
+            if name in targets:
+                raise ValueError(f"BUILD defines {name} twice")
+            kept = {key: tuple(attributes.get(key, ())) for key in LISTS}
+            targets[name] = Target(kind, name, **kept)
+
+        return define
+
+    def glob(include: Iterable[str], exclude: Iterable[str] = ()) -> list[str]:
+        def find(patterns: Iterable[str]) -> set[str]:
+            return {
+                path
+                for pattern in patterns
+                for path in globbing.glob(pattern, root_dir=root, recursive=True)
+            }
+
+        return sorted(find(include) - find(exclude))
+
+    scope = {
+        "load": lambda *_names: None,
+        "glob": glob,
+        "TF_COPTS": list(tf_config.COPTS),
+        "TF_LINKOPTS": list(tf_config.LINKOPTS),
+        "BAZEL_FEATURES": [],
+        **{kind: rule(kind) for kind in ("cc_library", "cc_binary", "cc_test")},
+    }
+    path = root / "BUILD"
+    exec(compile(path.read_text(), str(path), "exec"), scope)
+    for target in targets.values():
+        for dep in target.deps:
+            if not dep.startswith("@") and dep.lstrip(":") not in targets:
+                raise ValueError(f"{target.name} in BUILD depends on {dep}, which is not in BUILD")
+    return targets
+
+
+class Writer:
+    """Writes the ninja file of one configuration."""
+
+    def __init__(self, tensorflow: tf_config.TensorFlow, sanitize: str | None) -> None:
+        self._sanitize = sanitize
+        compiler = os.environ.get("CXX", "g++")
+        if shutil.which("ccache") and "ccache" not in compiler:
+            compiler = f"ccache {compiler}"
+        # Tests run where they are built, so $ORIGIN does not lead them to TensorFlow.
+        self._test_linkopts = [f"-Wl,-rpath,{tensorflow.root}"]
+        self._extra: list[str] = []
+        if sanitize:
+            self._extra = [f"-fsanitize={sanitize}", "-fno-omit-frame-pointer", "-g1"]
+        self._lines = [
+            "ninja_required_version = 1.10",
+            "rule compile",
+            f"  command = {compiler} $copts -MD -MF $out.d -c $in -o $out",
+            "  depfile = $out.d",
+            "  deps = gcc",
+            "  description = compile $in",
+            "rule link",
+            # Objects go by way of a file: a command line has a greatest length.
+            f"  command = {compiler} $mode @$out.objects $linkopts -o $out",
+            "  rspfile = $out.objects",
+            "  rspfile_content = $in_newline",
+            "  description = link $out",
+        ]
+
+    def add(self, target: Target, objects: Sequence[str]) -> str:
+        """Adds the linking of a target from objects; returns the path of the result."""
+        shared = target.kind == "cc_binary"
+        out = target.name if shared else f"tests/{target.name}"
+        linkopts = [*target.linkopts, *([] if shared else self._test_linkopts)]
+        if self._sanitize:
+            linkopts.append(f"-fsanitize={self._sanitize}")
+        self._lines += [
+            f"build {out}: link {' '.join(objects)} | tensorflow.stamp",
+            f"  mode = {'-shared' if shared else ''}",
+            f"  linkopts = {_ninja_quote(linkopts)}",
+        ]
+        return out
+
+    def compile(self, target: Target) -> list[str]:
+        """Adds the compilations of a target; returns its object files."""
+        objects = []
+        options = [
+            *tf_config.BAZEL_PREFIX,
+            *target.copts,
+            *tf_config.BAZEL_SUFFIX,
+            *self._extra,
+        ]
+        for source in target.sources:
+            objects.append(f"objects/{source[: -len('.cc')]}.o")
+            self._lines += [
+                f"build {objects[-1]}: compile {source} | tensorflow.stamp",
+                f"  copts = {_ninja_quote(options)}",
+            ]
+        return objects
+
+    def text(self) -> str:
+        return "\n".join(self._lines) + "\n"
+
+
+def _ninja_quote(options: Iterable[str]) -> str:
+    return " ".join(shlex.quote(option).replace("$", "$$") for option in options)
+
+
+def link_tree(tensorflow: tf_config.TensorFlow, sanitize: str | None = None) -> pathlib.Path:
+    """Returns a folder like the one that Bazel compiles in: our cc/ beside external/."""
+    folder = ROOT / "build" / ("native" + (f"-{sanitize}" if sanitize else ""))
+    links = {
+        folder / "cc": ROOT / "cc",
+        folder / tf_config.INCLUDE: tensorflow.root / "include",
+        **{
+            folder / tf_config.TF_LINK / name: tensorflow.root / name
+            for name in tf_config.LIBRARIES
+        },
+    }
+    for link, goal in links.items():
+        link.parent.mkdir(parents=True, exist_ok=True)
+        if link.is_symlink() and link.readlink() == goal:
+            continue
+        link.unlink(missing_ok=True)
+        link.symlink_to(goal, target_is_directory=goal.is_dir())
+    # Headers of another TensorFlow may be older than the objects: file times would not tell.
+    stamp, identity = folder / "tensorflow.stamp", f"{tensorflow.root}\n{tensorflow.version}\n"
+    if not stamp.exists() or stamp.read_text() != identity:
+        stamp.write_text(identity)
+    return folder
+
+
+def _ninja() -> str:
+    # pip's build environments have it on PATH only; a virtual environment need not be on PATH.
+    found = shutil.which("ninja")
+    if found is None and importlib.util.find_spec("ninja"):
+        found = shutil.which("ninja", path=importlib.import_module("ninja").BIN_DIR)
+    if found is None:
+        sys.exit(f"ninja is not installed. Run `{sys.executable} -m pip install ninja`.")
+    return found
+
+
+def build(
+    install: pathlib.Path | None,
+    *,
+    tests: bool = False,
+    sanitize: str | None = None,
+    jobs: int = MAX_JOBS,
+) -> pathlib.Path:
+    """Builds the library, and on request the C++ tests.
+
+    Args:
+        install: The folder that the library is put into, or None to leave it where it is built.
+        tests: Whether to build the C++ tests too.
+        sanitize: "address", "thread" or None.
+        jobs: How many compilers run at once.
+
+    Returns:
+        The folder of the build, with the library in it and the tests under `tests/`.
+
+    Raises:
+        RuntimeError: There is no TensorFlow to build for, or more than one.
+        subprocess.CalledProcessError: The compiler or the linker failed.
+    """
+    tensorflow = tf_config.find_tensorflow()
+    folder = link_tree(tensorflow, sanitize)
+    targets = read_build(ROOT)
+    writer = Writer(tensorflow, sanitize)
+    objects = {name: writer.compile(target) for name, target in targets.items()}
+    wanted = []
+    for target in targets.values():
+        if target.kind == "cc_library" or (target.kind == "cc_test" and not tests):
+            continue
+        needed = [target.name, *(dep.lstrip(":") for dep in target.deps if dep[0] != "@")]
+        wanted.append(writer.add(target, [path for name in needed for path in objects[name]]))
+    (folder / "build.ninja").write_text(writer.text())
+    command = [_ninja(), "-C", str(folder), "-j", str(jobs), *wanted]
+    subprocess.run(command, check=True)
+    database = subprocess.run(
+        [_ninja(), "-C", str(folder), "-t", "compdb", "compile"],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    (folder / "compile_commands.json").write_text(database.stdout)
+    if install is not None:
+        install.mkdir(parents=True, exist_ok=True)
+        # A running process may have the old library mapped: replace it, do not write into it.
+        fresh = install / f".{LIBRARY}.new"
+        shutil.copy2(folder / LIBRARY, fresh)
+        os.replace(fresh, install / LIBRARY)
+        (install / "_built_for.py").write_text(
+            '"""Written by the build: the TensorFlow that the library was compiled for."""\n\n'
+            f'TF_VERSION = "{tensorflow.version}"\n'
+        )
+    return folder
+
+
+def run_tests(
+    folder: pathlib.Path, pattern: str, variables: Mapping[str, str] | None = None
+) -> bool:
+    """Runs the C++ tests under `folder` whose name contains `pattern`; whether all passed."""
+    tests = sorted(path for path in (folder / "tests").glob("*_test") if pattern in path.name)
+    known = {target.name for target in read_build(ROOT).values() if target.kind == "cc_test"}
+    tests = [path for path in tests if path.name in known]
+    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "1", **(variables or {})}
+    failed = []
+    for path in tests:
+        start = time.monotonic()
+        try:
+            run = subprocess.run(
+                [str(path), "--gtest_brief=1"],
+                capture_output=True,
+                text=True,
+                errors="replace",
+                env=environment,
+                timeout=TEST_TIMEOUT_SECONDS,
+            )
+            output, passed = run.stdout + run.stderr, run.returncode == 0
+        except subprocess.TimeoutExpired:
+            output, passed = f"did not end within {TEST_TIMEOUT_SECONDS} s\n", False
+        seconds = time.monotonic() - start
+        print(f"{'passed' if passed else 'FAILED'} {path.name} ({seconds:.1f} s)", flush=True)
+        if not passed:
+            failed.append(path.name)
+            print(output, flush=True)
+    print(f"{len(tests) - len(failed)} of {len(tests)} C++ test programs passed", flush=True)
+    return bool(tests) and not failed
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("install", nargs="?", type=pathlib.Path, default=ROOT / "tf_tpu_ext")
+    parser.add_argument("--no-install", action="store_true", help="leave the library in build/")
+    parser.add_argument("--tests", action="store_true", help="build the C++ tests too")
+    parser.add_argument("--run-tests", nargs="?", const="", metavar="NAME", help="and run them")
+    parser.add_argument("--sanitize", choices=SANITIZERS)
+    parser.add_argument("--jobs", type=int, default=MAX_JOBS)
+    options = parser.parse_args(arguments)
+    try:
+        folder = build(
+            None if options.no_install else options.install.resolve(),
+            tests=options.tests or options.run_tests is not None,
+            sanitize=options.sanitize,
+            jobs=options.jobs,
+        )
+    except (RuntimeError, ValueError) as error:
+        sys.exit(str(error))
+    except subprocess.CalledProcessError as error:
+        sys.exit(error.returncode)
+    if options.run_tests is not None and not run_tests(folder, options.run_tests):
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

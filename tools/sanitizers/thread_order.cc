@@ -1,0 +1,188 @@
+// Tells ThreadSanitizer what absl's mutexes, notifications and counters and
+// TensorFlow's thread pools put in order.
+//
+// They live in libtensorflow_framework, which is not instrumented, so that
+// ThreadSanitizer would take all they guard for races. This library is
+// preloaded: its functions stand before TensorFlow's own, which they call, for
+// our callers and for TensorFlow's alike.
+#include <dlfcn.h>
+#include <sanitizer/tsan_interface.h>
+
+#include <atomic>
+#include <functional>
+#include <utility>
+
+#include "absl/synchronization/blocking_counter.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/synchronization/notification.h"
+#include "tsl/platform/threadpool.h"
+
+#define TEXT_OF(x) #x
+#define TEXT(x) TEXT_OF(x)
+// How names in absl's inline namespace, "lts_" and eight digits, are mangled.
+#define ABSL_NAME(prefix, name) \
+  prefix "4absl12" TEXT(ABSL_OPTION_INLINE_NAMESPACE_NAME) name
+#define MANGLED(name) ABSL_NAME("_ZN", name)
+#define MANGLED_CONST(name) ABSL_NAME("_ZNK", name)
+#define TIMEOUT "NS0_24synchronization_internal13KernelTimeoutE"
+
+// The function that `name` would mean without this library.
+template <typename Function>
+static Function* Next(const char* name) {
+  return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
+}
+
+namespace absl {
+ABSL_NAMESPACE_BEGIN
+
+using synchronization_internal::KernelTimeout;
+
+namespace {
+
+// A condition that is evaluated, by whichever thread holds the mutex, after all
+// that the mutex guarded before.
+struct OrderedCondition {
+  static bool Eval(OrderedCondition* self) {
+    __tsan_acquire(self->mutex);
+    return self->condition->Eval();
+  }
+
+  Mutex* mutex;
+  const Condition* condition;
+};
+
+}  // namespace
+
+void Mutex::lock() {
+  static auto* next = Next<void(Mutex*)>(MANGLED("5Mutex4lockEv"));
+  next(this);
+  __tsan_acquire(this);
+}
+
+void Mutex::unlock() {
+  static auto* next = Next<void(Mutex*)>(MANGLED("5Mutex6unlockEv"));
+  // Unlocking evaluates the conditions of those who wait: what they wrote
+  // before they waited comes before.
+  __tsan_acquire(this);
+  __tsan_release(this);
+  next(this);
+}
+
+bool Mutex::try_lock() {
+  static auto* next = Next<bool(Mutex*)>(MANGLED("5Mutex8try_lockEv"));
+  const bool locked = next(this);
+  if (locked) __tsan_acquire(this);
+  return locked;
+}
+
+void Mutex::lock_shared() {
+  static auto* next = Next<void(Mutex*)>(MANGLED("5Mutex11lock_sharedEv"));
+  next(this);
+  __tsan_acquire(this);
+}
+
+void Mutex::unlock_shared() {
+  static auto* next = Next<void(Mutex*)>(MANGLED("5Mutex13unlock_sharedEv"));
+  __tsan_acquire(this);
+  __tsan_release(this);
+  next(this);
+}
+
+bool Mutex::try_lock_shared() {
+  static auto* next = Next<bool(Mutex*)>(MANGLED("5Mutex15try_lock_sharedEv"));
+  const bool locked = next(this);
+  if (locked) __tsan_acquire(this);
+  return locked;
+}
+
+bool Mutex::AwaitCommon(const Condition& cond, KernelTimeout timeout) {
+  static auto* next = Next<bool(Mutex*, const Condition&, KernelTimeout)>(
+      MANGLED("5Mutex11AwaitCommonERKNS0_9ConditionE" TIMEOUT));
+  OrderedCondition ordered{this, &cond};
+  __tsan_release(this);
+  const bool held =
+      next(this, Condition(&OrderedCondition::Eval, &ordered), timeout);
+  __tsan_acquire(this);
+  return held;
+}
+
+bool Mutex::LockWhenCommon(const Condition& cond, KernelTimeout timeout,
+                           bool write) {
+  static auto* next =
+      Next<bool(Mutex*, const Condition&, KernelTimeout, bool)>(
+          MANGLED("5Mutex14LockWhenCommonERKNS0_9ConditionE" TIMEOUT "b"));
+  OrderedCondition ordered{this, &cond};
+  __tsan_release(this);
+  const bool held =
+      next(this, Condition(&OrderedCondition::Eval, &ordered), timeout, write);
+  __tsan_acquire(this);
+  return held;
+}
+
+bool CondVar::WaitCommon(Mutex* mutex, KernelTimeout timeout) {
+  static auto* next = Next<bool(CondVar*, Mutex*, KernelTimeout)>(
+      MANGLED("7CondVar10WaitCommonEPNS0_5MutexE" TIMEOUT));
+  __tsan_release(mutex);
+  const bool timed_out = next(this, mutex, timeout);
+  __tsan_acquire(mutex);
+  return timed_out;
+}
+
+bool BlockingCounter::DecrementCount() {
+  static auto* next =
+      Next<bool(BlockingCounter*)>(MANGLED("15BlockingCounter14DecrementCountEv"));
+  __tsan_release(this);
+  return next(this);
+}
+
+void BlockingCounter::Wait() {
+  static auto* next =
+      Next<void(BlockingCounter*)>(MANGLED("15BlockingCounter4WaitEv"));
+  next(this);
+  __tsan_acquire(this);
+}
+
+void Notification::Notify() {
+  static auto* next =
+      Next<void(Notification*)>(MANGLED("12Notification6NotifyEv"));
+  // Callers read this very atomic in code of their own, which acquires it.
+  __tsan_release(&notified_yet_);
+  next(this);
+}
+
+void Notification::WaitForNotification() const {
+  static auto* next = Next<void(const Notification*)>(
+      MANGLED_CONST("12Notification19WaitForNotificationEv"));
+  next(this);
+  __tsan_acquire(const_cast<std::atomic<bool>*>(&notified_yet_));
+}
+
+bool Notification::WaitForNotificationWithTimeout(Duration timeout) const {
+  static auto* next = Next<bool(const Notification*, Duration)>(MANGLED_CONST(
+      "12Notification30WaitForNotificationWithTimeoutENS0_8DurationE"));
+  const bool notified = next(this, timeout);
+  if (notified) __tsan_acquire(const_cast<std::atomic<bool>*>(&notified_yet_));
+  return notified;
+}
+
+ABSL_NAMESPACE_END
+}  // namespace absl
+
+namespace tsl {
+namespace thread {
+
+void ThreadPool::Schedule(std::function<void()> work) {
+  static auto* next = Next<void(ThreadPool*, std::function<void()>)>(
+      "_ZN3tsl6thread10ThreadPool8ScheduleESt8functionIFvvEE");
+  // What came before the scheduling comes before the work.
+  auto* order = new char;
+  __tsan_release(order);
+  next(this, [order, work = std::move(work)] {
+    __tsan_acquire(order);
+    delete order;
+    work();
+  });
+}
+
+}  // namespace thread
+}  // namespace tsl

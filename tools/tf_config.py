@@ -1,0 +1,130 @@
+"""Where the installed TensorFlow is, and the options that code loaded into it is compiled with.
+
+Bazel (through tf_configure.bzl) and ninja_build.py both take their options from here, so the two
+builds cannot differ. TensorFlow is located, not imported: importing it costs seconds.
+
+Example:
+    $ python tools/tf_config.py
+    {"root": "...", "version": "2.21.0", "copts": ["-std=c++17", ...], "linkopts": [...]}
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.metadata
+import importlib.util
+import json
+import pathlib
+import sys
+
+# Both builds run their compiler in a folder where this leads to TensorFlow. With relative paths a
+# compiler cache filled by one build serves the other, and serves pip's throw-away environments.
+TF_LINK = "external/local_config_tf"
+INCLUDE = f"{TF_LINK}/include"
+
+# Stand-ins of cc/abi come before TensorFlow's own headers, whose warnings are not ours.
+COPTS = (
+    "-std=c++17",
+    "-O2",
+    "-g0",
+    "-DNDEBUG",
+    "-D_GLIBCXX_USE_CXX11_ABI=1",
+    "-DEIGEN_MAX_ALIGN_BYTES=64",
+    "-Wall",
+    "-iquote",
+    ".",
+    "-Icc/abi",
+    "-isystem",
+    INCLUDE,
+    "-isystem",
+    f"{INCLUDE}/external/highwayhash",
+    "-isystem",
+    f"{INCLUDE}/external/farmhash_archive/src",
+)
+
+# What Bazel's toolchain puts around them by itself and cannot be asked to leave out. The redacted
+# dates make builds reproducible, and header paths stay as they are written: relative.
+BAZEL_PREFIX = ("-fPIC",)
+BAZEL_SUFFIX = (
+    "-fno-canonical-system-headers",
+    "-Wno-builtin-macro-redefined",
+    '-D__DATE__="redacted"',
+    '-D__TIMESTAMP__="redacted"',
+    '-D__TIME__="redacted"',
+)
+
+LIBRARIES = ("libtensorflow_framework.so.2", "libtensorflow_cc.so.2")
+
+# No symbol of libtensorflow_cc may be needed at link time by name, yet static initialisers need
+# the library itself: --no-as-needed keeps it. $ORIGIN is the installed tf_tpu_ext folder.
+LINKOPTS = (
+    "-Wl,--no-as-needed",
+    "-Wl,--no-undefined",
+    f"-L{TF_LINK}",
+    *(f"-l:{name}" for name in LIBRARIES),
+    "-Wl,-rpath,$ORIGIN/../tensorflow",
+    "-pthread",
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class TensorFlow:
+    """An installed TensorFlow.
+
+    Attributes:
+        root: The folder of the package.
+        version: Its version, such as "2.21.0".
+    """
+
+    root: pathlib.Path
+    version: str
+
+
+def find_tensorflow() -> TensorFlow:
+    """Finds the TensorFlow of the running interpreter without importing it.
+
+    Raises:
+        RuntimeError: There is none, or distributions of several versions share its folder.
+    """
+    spec = importlib.util.find_spec("tensorflow")
+    if spec is None or spec.origin is None:
+        raise RuntimeError(
+            f"TensorFlow is not installed for {sys.executable}. Expected 2.21: run "
+            f"`{sys.executable} -m pip install 'tensorflow-cpu==2.21.*'`."
+        )
+    names = importlib.metadata.packages_distributions().get("tensorflow", [])
+    owners = {
+        name: importlib.metadata.version(name)
+        for name in sorted(set(names))
+        if name.lower().replace("_", "-").startswith(("tensorflow", "tf-nightly"))
+        and "plugin" not in name.lower()
+    }
+    if len(set(owners.values())) != 1:
+        raise RuntimeError(
+            f"Expected one TensorFlow in {spec.origin}, found {owners or 'no distribution'}. "
+            "Uninstall all of them and install the one you want again."
+        )
+    return TensorFlow(pathlib.Path(spec.origin).parent, next(iter(owners.values())))
+
+
+def main() -> None:
+    """Prints the configuration as JSON, for Bazel."""
+    try:
+        found = find_tensorflow()
+    except RuntimeError as error:
+        sys.exit(str(error))
+    print(
+        json.dumps(
+            {
+                "root": str(found.root),
+                "version": found.version,
+                "copts": COPTS,
+                "linkopts": LINKOPTS,
+                "libraries": LIBRARIES,
+            }
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()
