@@ -3,9 +3,8 @@
 #include <cstring>
 #include <string>
 
-#include "absl/strings/escaping.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "cc/compiler/jit_kernel.h"
 #include "cc/compiler/program_cache.h"
 #include "cc/device/device_factory.h"
 #include "cc/device/kernel_proxies.h"
@@ -21,6 +20,7 @@ namespace {
   RegisterDeviceFactories();
   RegisterKernelProxies();
   RegisterBridgePasses();
+  RegisterJitKernels();
   return true;
 }();
 

@@ -21,7 +21,12 @@ if not (ROOT / "tf_tpu_ext" / "libtf_tpu_ext_ops.so").exists():
     os.environ["PYTHONSAFEPATH"] = "1"
 
 # TensorFlow makes its devices at the first op of any test: ours must be registered by then.
-import tf_tpu_ext  # noqa: E402, F401
+import tf_tpu_ext  # noqa: E402
+
+# Processes that tests start take the same package.
+_PACKAGES = str(pathlib.Path(tf_tpu_ext.__file__).parent.parent)
+_PYTHONPATH = os.environ.get("PYTHONPATH")
+os.environ["PYTHONPATH"] = f"{_PACKAGES}{os.pathsep}{_PYTHONPATH}" if _PYTHONPATH else _PACKAGES
 
 RunPython = Callable[..., "subprocess.CompletedProcess[str]"]
 

@@ -109,7 +109,7 @@ class Writer:
         self._test_linkopts = [f"-Wl,-rpath,{tensorflow.root}"]
         self._extra: list[str] = []
         if sanitize:
-            self._extra = [f"-fsanitize={sanitize}", "-fno-omit-frame-pointer", "-g1"]
+            self._extra = [f"-fsanitize={sanitize}", "-fno-omit-frame-pointer", "-g1", "-O1"]
         self._lines = [
             "ninja_required_version = 1.10",
             "rule compile",

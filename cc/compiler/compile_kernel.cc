@@ -1,6 +1,5 @@
 // _TPUCompileMlir and TPUCompileSucceededAssert.
 #include <algorithm>
-#include <atomic>
 #include <string>
 #include <vector>
 
@@ -28,11 +27,6 @@ using tensorflow::PartialTensorShape;
 using tensorflow::Tensor;
 using tensorflow::TensorShape;
 using tensorflow::tstring;
-
-int64_t NextLaunchId() {
-  static std::atomic<int64_t> next{1};
-  return next.fetch_add(1, std::memory_order_relaxed);
-}
 
 // Compiles the module of the op, once for every set of argument shapes, and starts a new launch. A
 // failed compilation is told through the compilation_status output, as on a TPU.

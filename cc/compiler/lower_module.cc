@@ -59,7 +59,6 @@ using Metadata = tensorflow::tpu::TPUCompileMetadataProto;
 
 constexpr char kEntryFunction[] = "main";
 constexpr char kShardingAttribute[] = "_XlaSharding";
-constexpr char kCompilationDevice[] = "XLA_CPU_JIT";
 // Calls are inlined, regions become functions, and shapes are filled in, so that the graph is one
 // that XlaCompiler takes.
 constexpr char kPassPipeline[] =

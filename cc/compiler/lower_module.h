@@ -12,6 +12,9 @@
 
 namespace tf_tpu_ext {
 
+// The tf2xla device whose kernels lower programs.
+inline constexpr char kCompilationDevice[] = "XLA_CPU_JIT";
+
 // How the cores of one replica share its computation.
 enum class Partitioning {
   kNone,    // one core a replica

@@ -154,7 +154,15 @@ absl::StatusOr<std::shared_ptr<Program>> BuildProgram(const LoweredModule& lower
     described.dtype = output.type;
     if (output.is_constant) {
       described.constant = std::make_shared<tensorflow::Tensor>(output.constant_value);
+    } else if (output.type == tensorflow::DT_RESOURCE) {
+      // The caller knows the handle: it is one of the arguments.
+      described.constant = std::make_shared<tensorflow::Tensor>();
     }
+    compiled.outputs.push_back(std::move(described));
+  }
+  for (const tensorflow::XlaResourceUpdate& update : lowered.result.resource_updates) {
+    CompiledProgram::Output described;
+    described.dtype = update.type;
     compiled.outputs.push_back(std::move(described));
   }
   compiled.parameter_arguments = lowered.result.input_mapping;

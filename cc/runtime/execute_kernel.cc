@@ -4,12 +4,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/mutex.h"
 #include "cc/compiler/program_cache.h"
 #include "cc/device/virtual_device.h"
+#include "cc/runtime/join_launch.h"
 #include "cc/runtime/launch.h"
 #include "cc/runtime/program_key.h"
-#include "tensorflow/core/framework/cancellation.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/resource_mgr.h"
 #include "tensorflow/core/framework/resource_var.h"
@@ -22,36 +21,6 @@ using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
 using tensorflow::Var;
-
-// Lets a cancellation find the launch that the op has joined, whichever comes first.
-class CancelHandle {
- public:
-  void Join(const std::shared_ptr<Launch>& launch) {
-    absl::MutexLock lock(&mutex_);
-    launch_ = launch;
-  }
-  void Cancel() {
-    {
-      absl::MutexLock lock(&mutex_);
-      cancelled_ = true;
-    }
-    FailIfCancelled();
-  }
-  // To be called once more after Join: the cancellation may have come before it.
-  void FailIfCancelled() {
-    std::shared_ptr<Launch> launch;
-    {
-      absl::MutexLock lock(&mutex_);
-      if (cancelled_) launch = launch_.lock();
-    }
-    if (launch != nullptr) launch->Fail(absl::CancelledError("The step was cancelled."));
-  }
-
- private:
-  absl::Mutex mutex_;
-  bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
-  std::weak_ptr<Launch> launch_ ABSL_GUARDED_BY(mutex_);
-};
 
 class ExecuteOp : public AsyncOpKernel {
  public:
@@ -85,37 +54,15 @@ class ExecuteOp : public AsyncOpKernel {
   absl::Status Join(OpKernelContext* context, const ProgramKey& key, DoneCallback done) {
     absl::StatusOr<std::shared_ptr<Program>> program = ProgramCache::Get().Find(key.program_id);
     if (!program.ok()) return program.status();
-    CoreArrival arrival;
-    arrival.core = context->device()->parsed_name().id;
     auto variables = std::make_shared<Variables>();
-    absl::Status status = ReadArguments(context, &arrival.arguments, variables.get());
+    std::vector<Tensor> arguments;
+    absl::Status status = ReadArguments(context, &arguments, variables.get());
     if (!status.ok()) return status;
-
-    tensorflow::CancellationManager* cancellation = context->cancellation_manager();
-    auto handle = std::make_shared<CancelHandle>();
-    tensorflow::CancellationToken token = 0;
-    if (cancellation != nullptr) {
-      token = cancellation->get_cancellation_token();
-      if (!cancellation->RegisterCallback(token, [handle] { handle->Cancel(); })) {
-        return absl::CancelledError("The step was cancelled before the TPU program started.");
-      }
-    }
-    arrival.done = [this, context, done, variables, cancellation, token, handle](
-                       absl::Status status, std::vector<Tensor> outputs) {
-      // Not the waiting form: a cancellation that is under way may be what calls this.
-      if (cancellation != nullptr) cancellation->TryDeregisterCallback(token);
-      if (status.ok()) status = WriteResults(context, *variables, std::move(outputs));
-      if (!status.ok()) context->SetStatus(status);
-      done();
+    auto write = [this, context, variables](std::vector<Tensor> outputs) {
+      return WriteResults(context, *variables, std::move(outputs));
     };
-    auto joined = [&](const std::shared_ptr<Launch>& launch) { handle->Join(launch); };
-    status = LaunchTable::Get().Arrive(key.launch_id, *program, std::move(arrival), joined);
-    if (!status.ok()) {
-      if (cancellation != nullptr) cancellation->TryDeregisterCallback(token);
-      return status;
-    }
-    handle->FailIfCancelled();
-    return absl::OkStatus();
+    return JoinLaunch(context, key.launch_id, *program, std::move(arguments), std::move(write),
+                      std::move(done));
   }
 
   absl::Status ReadArguments(OpKernelContext* context, std::vector<Tensor>* arguments,

@@ -18,6 +18,9 @@ struct ProgramKey {
 
 inline constexpr int kProgramKeySize = 3;
 
+// A number that no other launch of the process has.
+int64_t NextLaunchId();
+
 void EncodeProgramKey(const ProgramKey& key, tensorflow::Tensor* tensor);
 
 // The key of a program that could not be compiled: decoding it gives `status`.

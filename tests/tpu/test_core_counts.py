@@ -14,6 +14,7 @@ FILES = [
     "test_collectives_api.py",
     "test_eager_calls.py",
     "test_infeed.py",
+    "test_maximum_shapes.py",
     "test_padding.py",
     "test_replicate.py",
     "test_rewrite_shard.py",

@@ -1,0 +1,43 @@
+// Where a program reads a packed variable of unknown shape, the bridge asks for the variable's shape
+// by an op without a device. The placer would put it on the composite device that stands for all the
+// variable's cores, from which nothing but function arguments can be fed; this pass puts it on one
+// of the cores.
+#include "absl/strings/match.h"
+#include "tensorflow/core/common_runtime/optimization_registry.h"
+#include "tensorflow/core/graph/graph.h"
+
+namespace tf_tpu_ext {
+namespace {
+
+using tensorflow::Edge;
+using tensorflow::Node;
+
+// After TensorFlow's own passes of the phase, the bridge among them.
+constexpr int kPhase = 999;
+
+class PackedVariableShapes : public tensorflow::GraphOptimizationPass {
+ public:
+  absl::Status Run(const tensorflow::GraphOptimizationPassOptions& options) override {
+    if (options.graph == nullptr || *options.graph == nullptr) return absl::OkStatus();
+    for (Node* node : (*options.graph)->op_nodes()) {
+      if (node->type_string() != "VariableShape" || !node->requested_device().empty()) continue;
+      const Node* variable = nullptr;
+      if (!node->input_node(0, &variable).ok() ||
+          !absl::StrContains(variable->assigned_device_name(), "device:COMPOSITE:")) {
+        continue;
+      }
+      for (const Edge* edge : variable->out_edges()) {
+        if (!absl::StartsWith(edge->dst()->type_string(), "TPUExecute")) continue;
+        node->set_requested_device(edge->dst()->requested_device());
+        break;
+      }
+    }
+    return absl::OkStatus();
+  }
+};
+
+REGISTER_OPTIMIZATION(tensorflow::OptimizationPassRegistry::PRE_PLACEMENT, kPhase,
+                      PackedVariableShapes);
+
+}  // namespace
+}  // namespace tf_tpu_ext

@@ -1,0 +1,82 @@
+#include "cc/runtime/join_launch.h"
+
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "cc/runtime/launch.h"
+#include "tensorflow/core/framework/cancellation.h"
+
+namespace tf_tpu_ext {
+namespace {
+
+using tensorflow::Tensor;
+
+// Lets a cancellation find the launch that the op has joined, whichever comes first.
+class CancelHandle {
+ public:
+  void Join(const std::shared_ptr<Launch>& launch) {
+    absl::MutexLock lock(&mutex_);
+    launch_ = launch;
+  }
+  void Cancel() {
+    {
+      absl::MutexLock lock(&mutex_);
+      cancelled_ = true;
+    }
+    FailIfCancelled();
+  }
+  // To be called once more after Join: the cancellation may have come before it.
+  void FailIfCancelled() {
+    std::shared_ptr<Launch> launch;
+    {
+      absl::MutexLock lock(&mutex_);
+      if (cancelled_) launch = launch_.lock();
+    }
+    if (launch != nullptr) launch->Fail(absl::CancelledError("The step was cancelled."));
+  }
+
+ private:
+  absl::Mutex mutex_;
+  bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
+  std::weak_ptr<Launch> launch_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace
+
+absl::Status JoinLaunch(tensorflow::OpKernelContext* context, int64_t launch_id,
+                        const std::shared_ptr<Program>& program, std::vector<Tensor> arguments,
+                        std::function<absl::Status(std::vector<Tensor>)> write,
+                        tensorflow::AsyncOpKernel::DoneCallback done) {
+  tensorflow::CancellationManager* cancellation = context->cancellation_manager();
+  auto handle = std::make_shared<CancelHandle>();
+  tensorflow::CancellationToken token = 0;
+  if (cancellation != nullptr) {
+    token = cancellation->get_cancellation_token();
+    if (!cancellation->RegisterCallback(token, [handle] { handle->Cancel(); })) {
+      return absl::CancelledError("The step was cancelled before the TPU program started.");
+    }
+  }
+  CoreArrival arrival;
+  arrival.core = context->device()->parsed_name().id;
+  arrival.arguments = std::move(arguments);
+  arrival.done = [context, cancellation, token, write = std::move(write), done = std::move(done)](
+                     absl::Status status, std::vector<Tensor> outputs) {
+    // Not the waiting form: a cancellation that is under way may be what calls this.
+    if (cancellation != nullptr) cancellation->TryDeregisterCallback(token);
+    if (status.ok()) status = write(std::move(outputs));
+    if (!status.ok()) context->SetStatus(status);
+    done();
+  };
+  const absl::Status status = LaunchTable::Get().Arrive(
+      launch_id, program, std::move(arrival),
+      [handle](const std::shared_ptr<Launch>& launch) { handle->Join(launch); });
+  if (!status.ok()) {
+    if (cancellation != nullptr) cancellation->TryDeregisterCallback(token);
+    return status;
+  }
+  handle->FailIfCancelled();
+  return absl::OkStatus();
+}
+
+}  // namespace tf_tpu_ext

@@ -1,0 +1,27 @@
+// How an op brings its core to a launch.
+#ifndef TF_TPU_EXT_CC_RUNTIME_JOIN_LAUNCH_H_
+#define TF_TPU_EXT_CC_RUNTIME_JOIN_LAUNCH_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "cc/runtime/program.h"
+#include "tensorflow/core/framework/op_kernel.h"
+
+namespace tf_tpu_ext {
+
+// Brings the core that the op is placed on to the launch, and makes the cancellation of the op's
+// step reach it. After the launch, `write` gets the results unless it failed, and then `done` is
+// called. If this returns an error, neither is.
+absl::Status JoinLaunch(tensorflow::OpKernelContext* context, int64_t launch_id,
+                        const std::shared_ptr<Program>& program,
+                        std::vector<tensorflow::Tensor> arguments,
+                        std::function<absl::Status(std::vector<tensorflow::Tensor>)> write,
+                        tensorflow::AsyncOpKernel::DoneCallback done);
+
+}  // namespace tf_tpu_ext
+
+#endif  // TF_TPU_EXT_CC_RUNTIME_JOIN_LAUNCH_H_

@@ -1,0 +1,210 @@
+"""`tf-tpu doctor`: a healthy installation, broken ones, and what it says about them."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import types
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tf_tpu_ext
+from tf_tpu_ext.cli import doctor, main
+
+PACKAGE = pathlib.Path(tf_tpu_ext.__file__).parent
+
+
+def run_command(*arguments, package=PACKAGE, env=None, timeout=280):
+    """Runs `tf-tpu` of a package, whether or not that package can be imported."""
+    environment = {**os.environ, **(env or {})}
+    # The package under test must be found by its own place.
+    environment.pop("PYTHONPATH", None)
+    return subprocess.run(
+        [sys.executable, str(package / "cli"), *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        cwd=pathlib.Path(__file__).parent,
+    )
+
+
+def report(done):
+    """The JSON report of a run, as a dictionary of checks by name."""
+    told = json.loads(done.stdout)
+    assert set(told) == {"ok", "checks"}
+    assert told["ok"] == (done.returncode == 0)
+    return {check["name"]: types.SimpleNamespace(**check) for check in told["checks"]}
+
+
+@pytest.fixture
+def copy(tmp_path):
+    """A copy of the package to break, without its library."""
+    package = tmp_path / "tf_tpu_ext"
+    shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+    return package
+
+
+def add_library(package):
+    name = "libtf_tpu_ext_ops.so"
+    (package / name).symlink_to(PACKAGE / name)
+
+
+def test_healthy_machine_of_two_cores():
+    done = run_command("doctor", "--json", "--cores", "2")
+    assert done.returncode == 0, done.stdout + done.stderr
+    checks = report(done)
+    assert not [name for name, check in checks.items() if check.status == "failed"]
+    assert tf.__version__ in checks["TensorFlow"].found
+    assert f"built for {tf.__version__}" in checks["TensorFlow"].found
+    assert checks["numpy"].found == np.__version__
+    assert checks["library"].found == f"loaded; built for TensorFlow {tf.__version__}"
+    assert "2 cores, /device:TPU:0 to /device:TPU:1; mesh 1 x 1 x 1 x 2" in checks["devices"].found
+    for step in ("tf.compat.v1.tpu step", "TPUStrategy step"):
+        assert checks[step].status == "ok"
+        assert "an all-reduce over 2 cores is right" in checks[step].found
+    processors = len(os.sched_getaffinity(0))
+    assert f"{processors} compute threads" in checks["threads"].found
+    assert checks["tensorflow-io"].status in {"ok", "note"}
+
+
+def test_report_for_people_counts_cores_from_the_environment():
+    done = run_command("doctor", env={"TF_TPU_EXT_CORES": "3"})
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "3 cores, /device:TPU:0 to /device:TPU:2; mesh 3 x 1 x 1 x 1" in done.stdout
+    assert done.stdout.endswith("All is well.\n")
+    assert "FAILED" not in done.stdout
+
+
+def test_library_of_another_tensorflow(copy):
+    add_library(copy)
+    (copy / "_built_for.py").write_text('TF_VERSION = "2.20.0"\n')
+    done = run_command("doctor", package=copy)
+    assert done.returncode == 1
+    assert "FAILED  library" in done.stdout
+    assert "was built for TensorFlow 2.20 (2.20.0)" in done.stdout
+    assert f"({tf.__version__})" in done.stdout
+    assert "==2.20.*'" in done.stdout
+    assert "1 of " in done.stdout
+    assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_library_that_is_not_built(copy):
+    checks = report(done := run_command("doctor", "--json", package=copy))
+    assert done.returncode == 1
+    assert checks["library"].status == "failed"
+    assert "expected libtf_tpu_ext_ops.so" in checks["library"].found
+    assert "run: pip install" in checks["library"].found
+    assert checks["library"].advice
+    # Nothing is said of what could not be tried.
+    assert "devices" not in checks
+    assert checks["TensorFlow"].status == "ok"
+
+
+def test_environment_variable_out_of_range():
+    done = run_command("doctor", "--cores", "0")
+    assert done.returncode == 1
+    assert "Received: cores=0" in done.stdout
+    assert "TF_TPU_EXT_*" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("body", "code_or_signal"),
+    [
+        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "SIGSEGV"),
+        ("import os, sys; print('last words', file=sys.stderr, flush=True); os._exit(3)", "code 3"),
+    ],
+)
+def test_crash_is_a_failed_check(copy, body, code_or_signal):
+    add_library(copy)
+    (copy / "__init__.py").write_text(body)
+    checks = report(done := run_command("doctor", "--json", package=copy))
+    assert done.returncode == 1
+    assert code_or_signal in checks["machine"].found
+    assert ("last words" in checks["machine"].found) == (code_or_signal == "code 3")
+    assert checks["machine"].advice
+
+
+def test_hang_is_a_failed_check(copy):
+    (copy / "__init__.py").write_text("import time; time.sleep(600)")
+    checks = report(done := run_command("doctor", "--json", "--timeout", "2", package=copy))
+    assert done.returncode == 1
+    assert "had not ended after 2 s" in checks["machine"].found
+
+
+def test_step_that_gives_a_wrong_number_fails():
+    from tf_tpu_ext.cli import probes
+
+    probes._expect([3.0, 3.0], 2)
+    with pytest.raises(RuntimeError, match=r"must be 3\.0 on each; got \[3\.0, 1\.0\]"):
+        probes._expect([3.0, 1.0], 2)
+    with pytest.raises(RuntimeError, match=r"got \[3\.0\]"):
+        probes._expect([3.0], 2)
+
+
+def test_failing_step_is_told_and_the_next_one_runs(capsys):
+    from tf_tpu_ext.cli import probes
+
+    assert not probes.attempt("step", lambda: 1 / 0, "try again")
+    assert probes.attempt("other step", lambda: "fine", "try again")
+    first, second = (json.loads(line) for line in capsys.readouterr().out.splitlines())
+    assert first == {
+        "name": "step",
+        "status": "failed",
+        "found": "ZeroDivisionError: division by zero",
+        "advice": "try again",
+    }
+    assert second["status"] == "ok"
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "part"),
+    [
+        ("raise ImportError('no symbol')", "note", "can't be imported: no symbol"),
+        (
+            "class experimental:\n class text:\n"
+            "  def re2_full_match(*_): raise NotImplementedError('unable to open file')",
+            "note",
+            "its native ops don't load",
+        ),
+        (
+            "import tensorflow as tf\nclass experimental:\n class text:\n"
+            "  re2_full_match = lambda *_: (tf.constant([True]), None)",
+            "ok",
+            "a native op runs",
+        ),
+    ],
+)
+def test_tensorflow_io_never_fails_the_whole(tmp_path, monkeypatch, code, status, part):
+    (tmp_path / "tensorflow_io.py").write_text(code)
+    monkeypatch.setattr(doctor, "_version", lambda name: "0.37.1")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    (check,) = doctor.tensorflow_io(environment, timeout=120)
+    assert check.status == status
+    assert check.found.startswith("0.37.1: ")
+    assert part in check.found
+    assert ("2.16 and 2.17" in check.advice) == (status == "note")
+
+
+def test_missing_packages_are_named(monkeypatch):
+    monkeypatch.setattr(doctor, "_version", lambda name: None)
+    monkeypatch.setattr(doctor, "_tensorflow_distributions", list)
+    monkeypatch.setattr(doctor.importlib.util, "find_spec", lambda name: None)
+    checks = {check.name: check for check in doctor.versions()}
+    assert checks["TensorFlow"].status == "failed"
+    assert "pip install 'tensorflow-cpu==2.21.*'" in checks["TensorFlow"].advice
+    assert checks["keras"].status == "note"
+
+
+def test_wrong_command_line_is_refused(capsys):
+    for arguments in ([], ["surgeon"], ["doctor", "--cores", "two"]):
+        with pytest.raises(SystemExit) as caught:
+            main.main(arguments)
+        assert caught.value.code == 2
+    assert "doctor" in capsys.readouterr().err

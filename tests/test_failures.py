@@ -1,0 +1,432 @@
+"""What goes wrong on one core ends the step on all of them, with its message, and nothing hangs."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tf_tpu_ext
+
+v1 = tf.compat.v1
+CORES = 8
+
+
+@pytest.fixture(scope="module")
+def strategy() -> Any:
+    resolver = tf.distribute.cluster_resolver.TPUClusterResolver()
+    tf.tpu.experimental.initialize_tpu_system(resolver)
+    return tf.distribute.TPUStrategy(resolver)
+
+
+def local(strategy: Any, value: Any) -> np.ndarray:
+    return np.array([np.asarray(x) for x in strategy.experimental_local_results(value)])
+
+
+def replica_id() -> Any:
+    return tf.distribute.get_replica_context().replica_id_in_sync_group
+
+
+def all_sum(x: Any) -> Any:
+    return tf.distribute.get_replica_context().all_reduce("SUM", x)
+
+
+def seconds_to_fail(call: Any, message: str) -> float:
+    """Seconds until `call` raises TensorFlow's error with the message."""
+    start = time.monotonic()
+    with pytest.raises(tf.errors.OpError, match=message):
+        call()
+    return time.monotonic() - start
+
+
+class TestHostComputation:
+    @pytest.mark.parametrize("where", ["before", "after", "loop"])
+    def test_assertion_of_one_replica(self, strategy, where):
+        def host(replica, x, bad):
+            tf.debugging.Assert(replica != bad, ["replica gave up:", replica])
+            return x + 1.0
+
+        @tf.function
+        def step(bad):
+            def replica():
+                outside = v1.tpu.outside_compilation
+                x = tf.cast(replica_id(), tf.float32)
+                if where == "loop":
+                    for _ in tf.range(3):
+                        x = all_sum(outside(host, replica_id(), x, bad)) / CORES
+                elif where == "before":
+                    x = all_sum(outside(host, replica_id(), x, bad))
+                else:
+                    x = outside(host, replica_id(), all_sum(x), bad)
+                return x
+
+            return strategy.run(replica)
+
+        none, bad = tf.constant(-1), tf.constant(5)
+        expected = {"before": 36.0, "after": 29.0, "loop": 6.5}[where]
+        np.testing.assert_allclose(local(strategy, step(none)), [expected] * CORES)
+        for _ in range(3):
+            assert seconds_to_fail(lambda: step(bad), r"replica gave up:\] \[5\]") < 1
+            np.testing.assert_allclose(local(strategy, step(none)), [expected] * CORES)
+
+    def test_python_function_that_raises(self, strategy):
+        calls = []
+
+        def python(replica, x):
+            calls.append(int(replica))
+            if replica == 3 and len(calls) > CORES:
+                raise ValueError("no more rows on the host")
+            return x * 2
+
+        @tf.function
+        def step():
+            def replica():
+                def host(replica, x):
+                    y = tf.py_function(python, [replica, x], tf.float32)
+                    return tf.ensure_shape(y, [])
+
+                return all_sum(v1.tpu.outside_compilation(host, replica_id(), 1.0))
+
+            return strategy.run(replica)
+
+        np.testing.assert_array_equal(local(strategy, step()), [16.0] * CORES)
+        assert seconds_to_fail(step, "ValueError: no more rows on the host") < 1
+        calls.clear()
+        np.testing.assert_array_equal(local(strategy, step()), [16.0] * CORES)
+
+    def test_error_names_the_python_line(self, strategy):
+        @tf.function
+        def step():
+            def replica():
+                v1.tpu.outside_compilation(lambda: tf.debugging.Assert(False, ["never true"]))
+                return tf.constant(1.0)
+
+            return strategy.run(replica)
+
+        with pytest.raises(tf.errors.InvalidArgumentError, match=r"never true") as error:
+            step()
+        assert "test_failures.py" in str(error.value)
+
+    def test_in_a_session(self):
+        with tf.Graph().as_default(), v1.Session() as session:
+            session.run(v1.tpu.initialize_system())
+            divisor = v1.placeholder(tf.int32, [])
+
+            def computation(x):
+                y = v1.tpu.outside_compilation(lambda x: x // divisor, x)
+                return v1.tpu.cross_replica_sum(y)
+
+            outputs = v1.tpu.replicate(computation, [[i] for i in range(CORES)])
+            for _ in range(2):
+                start = time.monotonic()
+                with pytest.raises(tf.errors.InvalidArgumentError, match="division by zero"):
+                    session.run(outputs, {divisor: 0})
+                assert time.monotonic() - start < 5
+                assert np.ravel(session.run(outputs, {divisor: 1})).tolist() == [28] * CORES
+
+
+class TestCompilation:
+    def test_string_op_without_outside_compilation(self, strategy):
+        @tf.function
+        def step(x):
+            return strategy.run(lambda y: tf.strings.length(tf.strings.as_string(y)), args=(x,))
+
+        with pytest.raises(tf.errors.OpError, match="AsString"):
+            step(tf.ones([2]))
+
+    @pytest.mark.parametrize(
+        ("groups", "message"),
+        [
+            ([[0, 0]], "replica 0 more than once"),
+            ([[0, 1, 2, 99]], "99"),
+        ],
+    )
+    def test_wrong_groups(self, strategy, groups, message):
+        @tf.function
+        def wrong_groups(x):
+            return strategy.run(
+                lambda y: v1.tpu.cross_replica_sum(y, groups, name="summed_here"), args=(x,)
+            )
+
+        with pytest.raises(tf.errors.InvalidArgumentError, match=message) as error:
+            wrong_groups(tf.ones([2]))
+        assert "summed_here" in str(error.value)
+        assert "test_failures.py" in str(error.value)
+        failed = tf_tpu_ext.compilation_stats().programs[-1]
+        assert "wrong_groups" in failed.name
+        assert message in failed.error
+
+    def test_shape_that_is_not_known(self, strategy):
+        @tf.function
+        def step(shape):
+            return strategy.run(
+                lambda s: tf.reshape(tf.ones([4]), s * replica_id(), name="reshaped_here"),
+                args=(shape,),
+            )
+
+        with pytest.raises(tf.errors.InvalidArgumentError, match="compile-time constant") as error:
+            step(tf.constant([2, 2]))
+        assert "reshaped_here" in str(error.value)
+
+    def test_next_program_compiles(self, strategy):
+        @tf.function
+        def step(x):
+            return strategy.run(lambda y: all_sum(y), args=(x,))
+
+        np.testing.assert_array_equal(local(strategy, step(tf.constant(2.0))), [16.0] * CORES)
+
+
+def test_uninitialized_variable():
+    with tf.Graph().as_default(), v1.Session() as session:
+        session.run(v1.tpu.initialize_system())
+        variable = v1.get_variable("never_set", shape=[2], use_resource=True)
+        outputs = v1.tpu.replicate(lambda: v1.tpu.cross_replica_sum(variable + 0.0), [[]] * CORES)
+        with pytest.raises(tf.errors.FailedPreconditionError, match="never_set"):
+            session.run(outputs)
+        session.run(variable.assign([1.0, 2.0]))
+        np.testing.assert_array_equal(session.run(outputs), [[[8.0, 16.0]]] * CORES)
+
+
+WAITING_STEP = """
+import threading, time
+import numpy as np
+import tf_tpu_ext
+import tensorflow as tf
+from tensorflow.python.tpu.ops import tpu_ops
+v1 = tf.compat.v1
+cores = tf_tpu_ext.machine().cores
+
+def starved(x):
+    y = tpu_ops.infeed_dequeue(tf.float32, [])
+    return v1.tpu.cross_replica_sum(x + y)
+
+def feed():
+    return tf.group(*[
+        tpu_ops.infeed_enqueue(tf.constant(2.0), [], device_ordinal=core) for core in range(cores)
+    ])
+
+def check_that_cores_work(session, outputs, enqueue):
+    session.run(enqueue)
+    assert np.ravel(session.run(outputs)).tolist() == [3.0 * cores] * cores
+    with tf.Graph().as_default(), v1.Session() as other:
+        other.run(v1.tpu.initialize_system())
+        sums = v1.tpu.replicate(lambda x: v1.tpu.cross_replica_sum(x), [[1.0]] * cores)
+        assert np.ravel(other.run(sums)).tolist() == [cores] * cores
+
+graph = tf.Graph()
+with graph.as_default():
+    start = v1.tpu.initialize_system()
+    outputs = v1.tpu.replicate(starved, [[1.0]] * cores)
+    with tf.device("/device:CPU:0"):
+        enqueue = feed()
+    session = v1.Session()
+    session.run(start)
+    # Compiles the program.
+    session.run([outputs, enqueue])
+"""
+
+
+def test_infeed_that_is_never_fed(run_python):
+    run_python(
+        WAITING_STEP
+        + """
+with graph.as_default():
+    before = tf_tpu_ext.machine().wait_limit_seconds
+    tf_tpu_ext.configure(wait_limit_seconds=1)
+    begin = time.monotonic()
+    try:
+        session.run(outputs)
+        raise SystemExit("the step ended without its infeed")
+    except tf.errors.DeadlineExceededError as error:
+        message = str(error)
+    assert 0.9 < time.monotonic() - begin < 6, time.monotonic() - begin
+    assert "infeed" in message.lower(), message
+    assert "core" in message, message
+    assert "wait_limit_seconds" in message, message
+    tf_tpu_ext.configure(wait_limit_seconds=before)
+    check_that_cores_work(session, outputs, enqueue)
+""",
+        env={"TF_TPU_EXT_CORES": "2"},
+        timeout=90,
+    )
+
+
+def test_operation_timeout_releases_the_cores(run_python):
+    run_python(
+        WAITING_STEP
+        + """
+with graph.as_default():
+    for _ in range(2):
+        begin = time.monotonic()
+        try:
+            session.run(outputs, options=v1.RunOptions(timeout_in_ms=700))
+            raise SystemExit("the step ended without its infeed")
+        except tf.errors.DeadlineExceededError:
+            assert time.monotonic() - begin < 5
+        check_that_cores_work(session, outputs, enqueue)
+""",
+        env={"TF_TPU_EXT_CORES": "2"},
+        timeout=90,
+    )
+
+
+def test_closing_the_session_releases_the_cores(run_python):
+    run_python(
+        WAITING_STEP
+        + """
+with graph.as_default():
+    threading.Timer(0.7, session.close).start()
+    begin = time.monotonic()
+    try:
+        session.run(outputs)
+        raise SystemExit("the step ended without its infeed")
+    except tf.errors.CancelledError:
+        assert time.monotonic() - begin < 5
+    with v1.Session() as another:
+        another.run(start)
+        check_that_cores_work(another, outputs, enqueue)
+""",
+        env={"TF_TPU_EXT_CORES": "2"},
+        timeout=90,
+    )
+
+
+def test_cancelled_function_releases_the_cores(run_python):
+    run_python(
+        WAITING_STEP
+        + """
+from tensorflow.python.eager import cancellation
+
+@tf.function
+def step():
+    return v1.tpu.replicate(starved, [[1.0]] * cores)
+
+@tf.function
+def feed_cores():
+    with tf.device("/device:CPU:0"):
+        feed()
+
+manager = cancellation.CancellationManager()
+cancelled = manager.get_cancelable_function(step.get_concrete_function())
+threading.Timer(0.7, manager.start_cancel).start()
+begin = time.monotonic()
+try:
+    cancelled()
+    raise SystemExit("the step ended without its infeed")
+except tf.errors.CancelledError:
+    assert time.monotonic() - begin < 5
+feed_cores()
+assert np.ravel(step()).tolist() == [3.0 * cores] * cores
+with graph.as_default():
+    check_that_cores_work(session, outputs, enqueue)
+""",
+        env={"TF_TPU_EXT_CORES": "2"},
+        timeout=90,
+    )
+
+
+def test_programs_of_two_threads_do_not_deadlock(run_python):
+    run_python(
+        """
+        import threading
+        import numpy as np
+        import tf_tpu_ext
+        import tensorflow as tf
+
+        resolver = tf.distribute.cluster_resolver.TPUClusterResolver()
+        tf.tpu.experimental.initialize_tpu_system(resolver)
+        strategy = tf.distribute.TPUStrategy(resolver)
+
+        def program(factor):
+            @tf.function
+            def step(x):
+                def replica(x):
+                    context = tf.distribute.get_replica_context()
+                    for _ in range(3):
+                        x = context.all_reduce("MEAN", x * factor) / factor
+                    return x + 1.0
+                return strategy.run(replica, args=(x,))
+            return step
+
+        def work(number, errors):
+            try:
+                step = program(float(number + 1))
+                x = tf.constant(0.0)
+                for _ in range(200):
+                    x = strategy.experimental_local_results(step(x))[number]
+                np.testing.assert_allclose(x, 200.0)
+            except BaseException as error:
+                errors.append(error)
+                raise
+
+        errors = []
+        threads = [threading.Thread(target=work, args=(n, errors)) for n in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not errors, errors
+        """,
+        env={"TF_TPU_EXT_CORES": "4"},
+        timeout=150,
+    )
+
+
+def test_sessions_of_two_threads_do_not_deadlock():
+    results: dict[int, list[float]] = {}
+
+    def work(number: int) -> None:
+        with tf.Graph().as_default(), v1.Session() as session:
+            outputs = v1.tpu.replicate(
+                lambda x: v1.tpu.cross_replica_sum(x * (number + 1)), [[1.0]] * CORES
+            )
+            for _ in range(50):
+                results[number] = np.ravel(session.run(outputs)).tolist()
+
+    with tf.Graph().as_default(), v1.Session() as session:
+        session.run(v1.tpu.initialize_system())
+    threads = [threading.Thread(target=work, args=(number,), daemon=True) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=100)
+    assert results == {number: [CORES * (number + 1.0)] * CORES for number in range(3)}
+
+
+def test_64_replicas_on_two_processors(run_python):
+    run_python(
+        """
+        import os
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])
+        import numpy as np
+        import tf_tpu_ext
+        import tensorflow as tf
+
+        resolver = tf.distribute.cluster_resolver.TPUClusterResolver()
+        tf.tpu.experimental.initialize_tpu_system(resolver)
+        strategy = tf.distribute.TPUStrategy(resolver)
+        assert strategy.num_replicas_in_sync == 64
+
+        @tf.function
+        def step(x):
+            def replica(x):
+                context = tf.distribute.get_replica_context()
+                def host(x):
+                    return x + 1.0
+                for _ in range(3):
+                    x = tf.compat.v1.tpu.outside_compilation(host, x)
+                    x = context.all_reduce("MEAN", x)
+                return x
+            return strategy.run(replica, args=(x,))
+
+        for number in range(5):
+            got = strategy.experimental_local_results(step(tf.constant(float(number))))
+            assert [float(x) for x in got] == [number + 3.0] * 64
+        """,
+        env={"TF_TPU_EXT_CORES": "64"},
+        timeout=150,
+    )

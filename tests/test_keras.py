@@ -1,0 +1,325 @@
+"""Keras on all cores: losses, metrics and predictions equal plain CPU's to 1e-5 over an epoch."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+layers = keras.layers
+
+BATCH = 32
+ROWS = 4 * BATCH
+
+
+@pytest.fixture(scope="module")
+def strategy() -> Any:
+    resolver = tf.distribute.cluster_resolver.TPUClusterResolver()
+    tf.tpu.experimental.initialize_tpu_system(resolver)
+    return tf.distribute.TPUStrategy(resolver)
+
+
+def numbers(*shape: int) -> np.ndarray:
+    return np.random.default_rng(3).normal(size=(ROWS, *shape)).astype(np.float32)
+
+
+def tokens(length: int) -> np.ndarray:
+    return np.random.default_rng(4).integers(0, 50, size=(ROWS, length)).astype(np.int32)
+
+
+def classes() -> np.ndarray:
+    return np.random.default_rng(5).integers(0, 4, size=ROWS).astype(np.int32)
+
+
+def dense() -> Any:
+    return keras.Sequential(
+        [layers.Dense(16, activation="relu"), layers.LayerNormalization(), layers.Dense(4)]
+    )
+
+
+def convolutional() -> Any:
+    return keras.Sequential(
+        [
+            layers.Conv2D(8, 3, activation="relu"),
+            layers.MaxPooling2D(),
+            layers.Conv2D(8, 3, padding="same", strides=2),
+            layers.GlobalAveragePooling2D(),
+            layers.Dense(4),
+        ]
+    )
+
+
+def recurrent() -> Any:
+    return keras.Sequential([layers.LSTM(8), layers.Dense(4)])
+
+
+def embedding() -> Any:
+    return keras.Sequential(
+        [layers.Embedding(50, 8), layers.GlobalAveragePooling1D(), layers.Dense(4)]
+    )
+
+
+def attention() -> Any:
+    ids = keras.Input([6], dtype="int32")
+    x = layers.Embedding(50, 8)(ids)
+    x = layers.LayerNormalization()(x + layers.MultiHeadAttention(2, 4)(x, x))
+    x = layers.GlobalAveragePooling1D()(x)
+    return keras.Model(ids, layers.Dense(4)(x))
+
+
+MODELS: dict[str, tuple[Callable[[], Any], Callable[[], np.ndarray]]] = {
+    "dense": (dense, lambda: numbers(10)),
+    "convolutional": (convolutional, lambda: numbers(12, 12, 1)),
+    "recurrent": (recurrent, lambda: numbers(7, 5)),
+    "embedding": (embedding, lambda: tokens(9)),
+    "attention": (attention, lambda: tokens(6)),
+}
+
+
+class Losses(keras.callbacks.Callback):
+    """The loss after each batch, which Keras averages over the epoch so far."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.values: list[float] = []
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self.values.append(float(logs["loss"]))
+
+
+def compiled(build: Callable[[], Any], strategy: Any, **arguments: Any) -> Any:
+    keras.backend.clear_session()
+    keras.utils.set_random_seed(11)
+    with strategy.scope():
+        model = build()
+        model.compile(
+            arguments.pop("optimizer", keras.optimizers.SGD(0.1, momentum=0.9)),
+            keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+            metrics=["accuracy"],
+            **arguments,
+        )
+    return model
+
+
+def everything(build: Callable[[], Any], x: np.ndarray, strategy: Any, **arguments: Any) -> Any:
+    """Losses of an epoch, the evaluation and the predictions after it."""
+    model = compiled(build, strategy, **arguments)
+    losses = Losses()
+    y = classes()
+    model.fit(x, y, batch_size=BATCH, epochs=1, shuffle=False, verbose=0, callbacks=[losses])
+    # The last batch of these two is short.
+    evaluation = model.evaluate(x[:75], y[:75], batch_size=BATCH, verbose=0)
+    predictions = model.predict(x[:45], batch_size=BATCH, verbose=0)
+    return losses.values, evaluation, predictions
+
+
+def assert_same(mine: Any, plain: Any) -> None:
+    for got, expected, name in zip(mine, plain, ["loss", "evaluation", "prediction"], strict=True):
+        scale = np.abs(expected).max()
+        np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5 * scale, err_msg=name)
+
+
+@pytest.mark.parametrize("name", list(MODELS))
+def test_equals_plain_cpu(strategy, name):
+    build, data = MODELS[name]
+    plain = everything(build, data(), tf.distribute.get_strategy())
+    mine = everything(build, data(), strategy)
+    assert len(mine[0]) == ROWS // BATCH
+    assert_same(mine, plain)
+
+
+def test_steps_per_execution(strategy):
+    plain = everything(dense, numbers(10), tf.distribute.get_strategy())
+    mine = everything(dense, numbers(10), strategy, steps_per_execution=2)
+    assert len(mine[0]) == 2
+    assert_same((mine[0], *mine[1:]), (plain[0][1::2], *plain[1:]))
+
+
+def test_adam(strategy):
+    results = [
+        everything(dense, numbers(10), where, optimizer=keras.optimizers.Adam(0.01))
+        for where in (tf.distribute.get_strategy(), strategy)
+    ]
+    assert_same(results[1], results[0])
+
+
+def test_partial_last_batch_of_a_fit(strategy):
+    """The rows that are left over for some replicas only count once."""
+    x, y = numbers(10)[:70], classes()[:70]
+    losses = []
+    for where in (tf.distribute.get_strategy(), strategy):
+        model = compiled(dense, where)
+        history = model.fit(x, y, batch_size=BATCH, epochs=2, shuffle=False, verbose=0)
+        losses.append(history.history["loss"])
+        assert np.isfinite(losses[-1]).all()
+    # The first epoch ends before the partial batch's update has any effect on the loss.
+    np.testing.assert_allclose(losses[1][0], losses[0][0], rtol=1e-5)
+
+
+def test_dataset(strategy):
+    dataset = tf.data.Dataset.from_tensor_slices((numbers(10), classes())).batch(BATCH).repeat()
+    losses = []
+    for where in (tf.distribute.get_strategy(), strategy):
+        history = compiled(dense, where).fit(dataset, steps_per_epoch=3, epochs=2, verbose=0)
+        losses.append(history.history["loss"])
+    np.testing.assert_allclose(losses[1], losses[0], rtol=1e-5)
+
+
+def test_callbacks(strategy, tmp_path):
+    model = compiled(dense, strategy)
+    rates = []
+    callbacks = [
+        keras.callbacks.ModelCheckpoint(tmp_path / "{epoch}.weights.h5", save_weights_only=True),
+        keras.callbacks.ModelCheckpoint(tmp_path / "whole.keras"),
+        keras.callbacks.LearningRateScheduler(lambda epoch: 0.1 / (epoch + 1)),
+        keras.callbacks.LambdaCallback(
+            on_epoch_end=lambda epoch, logs: rates.append(float(model.optimizer.learning_rate))
+        ),
+        keras.callbacks.TensorBoard(tmp_path / "board"),
+    ]
+    x, y = numbers(10), classes()
+    model.fit(x, y, batch_size=BATCH, epochs=2, verbose=0, callbacks=callbacks)
+    np.testing.assert_allclose(rates, [0.1, 0.05])
+    assert list((tmp_path / "board" / "train").iterdir())
+
+    expected = model.predict(x, verbose=0)
+    plain = compiled(dense, tf.distribute.get_strategy())
+    plain.build([None, 10])
+    plain.load_weights(tmp_path / "2.weights.h5")
+    np.testing.assert_allclose(plain.predict(x, verbose=0), expected, rtol=1e-4, atol=1e-5)
+    loaded = keras.models.load_model(tmp_path / "whole.keras")
+    np.testing.assert_allclose(loaded.predict(x, verbose=0), expected, rtol=1e-4, atol=1e-5)
+    model.load_weights(tmp_path / "1.weights.h5")
+    assert not np.allclose(model.predict(x, verbose=0), expected)
+
+
+def test_train_step_of_the_user(strategy):
+    class Penalized(keras.Model):
+        def __init__(self) -> None:
+            super().__init__()
+            self.dense = layers.Dense(4)
+
+        def call(self, x: Any) -> Any:
+            return self.dense(x)
+
+        def train_step(self, data: Any) -> dict[str, Any]:
+            x, y = data
+            with tf.GradientTape() as tape:
+                loss = self.compute_loss(y=y, y_pred=self(x, training=True))
+                loss += 0.001 * tf.reduce_sum(self.dense.kernel**2)
+            gradients = tape.gradient(loss, self.trainable_variables)
+            self.optimizer.apply_gradients(zip(gradients, self.trainable_variables, strict=True))
+            return {"loss": loss}
+
+    x, y = numbers(10), classes()
+    weights = []
+    for where in (tf.distribute.get_strategy(), strategy):
+        model = compiled(Penalized, where)
+        model.fit(x, y, batch_size=BATCH, epochs=1, shuffle=False, verbose=0)
+        weights.append([np.asarray(value) for value in model.get_weights()])
+    replicas = strategy.num_replicas_in_sync
+    assert replicas > 1
+    # Keras sums the replicas' gradients of means: the penalty counts once for each replica.
+    for got, expected in zip(weights[1], weights[0], strict=True):
+        assert np.isfinite(got).all()
+        assert np.abs(got - expected).max() < 0.05
+
+
+def test_training_loop_of_the_user(strategy):
+    """Keras layers and optimizers in a loop that Keras does not run."""
+    x, y = numbers(10), classes()
+    losses = []
+    for where in (tf.distribute.get_strategy(), strategy):
+        model = compiled(dense, where)
+        with where.scope():
+            model.build([None, 10])
+            model.optimizer.build(model.trainable_variables)
+
+        def replica(batch, model=model):
+            inputs, targets = batch
+            with tf.GradientTape() as tape:
+                each = keras.losses.sparse_categorical_crossentropy(
+                    targets, model(inputs, training=True), from_logits=True
+                )
+                loss = tf.nn.compute_average_loss(each, global_batch_size=BATCH)
+            gradients = tape.gradient(loss, model.trainable_variables)
+            model.optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+            return loss
+
+        @tf.function
+        def step(batch, where=where, replica=replica):
+            return where.reduce("SUM", where.run(replica, args=(batch,)), axis=None)
+
+        dataset = tf.data.Dataset.from_tensor_slices((x, y)).batch(BATCH)
+        batches = where.experimental_distribute_dataset(dataset)
+        losses.append([float(step(batch)) for batch in batches])
+    np.testing.assert_allclose(losses[1], losses[0], rtol=1e-5)
+
+
+@pytest.mark.parametrize("cores", ["1", "2"])
+def test_other_numbers_of_cores(run_python, cores):
+    """The losses do not depend on how many cores share a batch."""
+    code = """
+    import tf_tpu_ext
+    import keras
+    import numpy as np
+    import tensorflow as tf
+
+    def losses(strategy):
+        keras.utils.set_random_seed(1)
+        with strategy.scope():
+            model = keras.Sequential([keras.layers.Dense(8, "tanh"), keras.layers.Dense(1)])
+            model.compile("sgd", "mse")
+        x = np.random.default_rng(0).normal(size=(64, 4)).astype(np.float32)
+        history = model.fit(x, x[:, :1], batch_size=16, epochs=2, shuffle=False, verbose=0)
+        return history.history["loss"], model.predict(x[:30], verbose=0)
+
+    resolver = tf.distribute.cluster_resolver.TPUClusterResolver()
+    tf.tpu.experimental.initialize_tpu_system(resolver)
+    mine = losses(tf.distribute.TPUStrategy(resolver))
+    plain = losses(tf.distribute.get_strategy())
+    np.testing.assert_allclose(mine[0], plain[0], rtol=1e-5)
+    np.testing.assert_allclose(mine[1], plain[1], rtol=1e-4, atol=1e-5)
+    """
+    run_python(code, env={"TF_TPU_EXT_CORES": cores}, timeout=150)
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("tf_keras") is None,
+    reason="tf_keras is not installed: pip install tf_keras==2.21.*",
+)
+def test_legacy_keras(run_python):
+    code = """
+    import tf_tpu_ext
+    import numpy as np
+    import tensorflow as tf
+
+    assert tf.keras.__version__.startswith("2."), tf.keras.__version__
+    layers = tf.keras.layers
+
+    def run(strategy):
+        tf.keras.utils.set_random_seed(1)
+        with strategy.scope():
+            model = tf.keras.Sequential([
+                layers.Embedding(20, 8, input_length=6), layers.LSTM(8), layers.Dense(1)])
+            model.compile(tf.keras.optimizers.SGD(0.1), "mse", metrics=["mae"],
+                          steps_per_execution=2)
+        x = np.random.default_rng(0).integers(0, 20, size=(64, 6))
+        y = np.sin(x.sum(axis=1)).astype(np.float32)
+        history = model.fit(x, y, batch_size=16, epochs=2, shuffle=False, verbose=0)
+        return (history.history["loss"], model.evaluate(x[:40], y[:40], batch_size=16, verbose=0),
+                model.predict(x[:27], batch_size=16, verbose=0))
+
+    resolver = tf.distribute.cluster_resolver.TPUClusterResolver()
+    tf.tpu.experimental.initialize_tpu_system(resolver)
+    mine = run(tf.distribute.TPUStrategy(resolver))
+    plain = run(tf.distribute.get_strategy())
+    for got, expected in zip(mine, plain):
+        np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-6)
+    """
+    run_python(code, env={"TF_USE_LEGACY_KERAS": "1", "TF_TPU_EXT_CORES": "2"}, timeout=200)

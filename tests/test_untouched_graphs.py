@@ -1,0 +1,161 @@
+"""Graphs without TPU ops are the same, byte for byte, with and without the package.
+
+Each program runs in two processes, which print a digest of everything TensorFlow made of it: the
+graphs after the optimization passes and partitioning, the function library, and the results.
+"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+PREAMBLE = """
+import sys
+if sys.argv[1] == "with":
+    import tf_tpu_ext
+import hashlib, json
+import numpy as np
+import tensorflow as tf
+tf.keras.utils.set_random_seed(1)
+
+def digest(value):
+    # Deterministic: the serialized map of attributes has no order of its own.
+    if hasattr(value, "SerializePartialToString"):
+        value = value.SerializePartialToString(deterministic=True)
+    elif not isinstance(value, bytes):
+        value = np.asarray(value).tobytes()
+    return hashlib.sha256(value).hexdigest()
+
+def report(**values):
+    print("REPORT" + json.dumps(values))
+"""
+
+SESSION = """
+v1 = tf.compat.v1
+v1.disable_control_flow_v2() if "v1" in sys.argv[2] else v1.enable_control_flow_v2()
+with tf.Graph().as_default() as graph:
+    x = v1.placeholder(tf.float32, [None, 4], name="x")
+    kernel = v1.get_variable("kernel", initializer=np.eye(4, dtype=np.float32), use_resource=True)
+    with tf.device("/device:CPU:0"):
+        hidden = tf.nn.relu(tf.matmul(x, kernel)) + tf.constant(1.0) * tf.constant(2.0)
+    looped = tf.while_loop(lambda i, y: i < 3, lambda i, y: (i + 1, tf.tanh(y)), [0, hidden])[1]
+    chosen = tf.cond(tf.reduce_sum(looped) > 0, lambda: looped * 2, lambda: looped - 1)
+    loss = tf.reduce_mean(chosen)
+    update = kernel.assign_sub(0.1 * tf.gradients(loss, [kernel])[0])
+    names = tf.strings.as_string(tf.argmax(chosen, axis=1))
+    with v1.Session() as session:
+        session.run(v1.global_variables_initializer())
+        metadata = v1.RunMetadata()
+        options = v1.RunOptions(output_partition_graphs=True)
+        fetched = session.run([loss, update, names], {x: np.arange(8).reshape(2, 4)},
+                              options=options, run_metadata=metadata)
+    functions = {f.signature.name: digest(f) for f in graph.as_graph_def().library.function}
+report(
+    graph=digest(graph.as_graph_def()),
+    functions=functions,
+    partitions=[digest(partition) for partition in metadata.partition_graphs],
+    nodes=sum(len(partition.node) for partition in metadata.partition_graphs),
+    results=[digest(fetched[0]), digest(fetched[1]), [n.decode() for n in fetched[2]]],
+)
+"""
+
+FUNCTION = """
+variable = tf.Variable([[1.0, 2.0], [3.0, 4.0]])
+
+@tf.function(jit_compile="jit" in sys.argv[2] or None)
+def step(x):
+    with tf.GradientTape() as tape:
+        y = x
+        for _ in tf.range(3):
+            y = tf.tanh(tf.matmul(y, variable))
+        loss = tf.reduce_sum(y) + tf.reduce_sum(tf.random.stateless_normal([3], seed=[1, 2]))
+    variable.assign_sub(0.1 * tape.gradient(loss, variable))
+    return loss
+
+x = tf.constant([[0.1, 0.2], [0.3, 0.4]])
+losses = [step(x).numpy() for _ in range(3)]
+concrete = step.get_concrete_function(x)
+optimized = []
+if "jit" not in sys.argv[2]:
+    from tensorflow.python.eager import context
+    options = context.context()
+    options.enable_run_metadata()
+    step(x)
+    metadata = options.export_run_metadata()
+    for graphs in metadata.function_graphs:
+        optimized.append(digest(graphs.pre_optimization_graph))
+        optimized.append(digest(graphs.post_optimization_graph))
+        optimized.extend(digest(partition) for partition in graphs.partition_graphs)
+report(
+    function=digest(concrete.function_def),
+    graph=digest(concrete.graph.as_graph_def()),
+    optimized=optimized,
+    results=[digest(losses), digest(variable.numpy())],
+)
+"""
+
+DATASET = """
+dataset = tf.data.Dataset.range(50).map(lambda i: tf.cast(i, tf.float32) ** 2).shuffle(10, seed=3)
+dataset = dataset.batch(8).prefetch(2)
+graph = dataset._as_serialized_graph().numpy()
+report(graph=digest(graph), results=[digest(batch.numpy()) for batch in dataset])
+"""
+
+KERAS = """
+model = tf.keras.Sequential(
+    [tf.keras.layers.Dense(8, "tanh"), tf.keras.layers.Dropout(0.3), tf.keras.layers.Dense(1)])
+model.compile("adam", "mse")
+inputs = np.random.default_rng(0).normal(size=(64, 4)).astype(np.float32)
+history = model.fit(inputs, inputs[:, :1], epochs=2, batch_size=16, verbose=0)
+report(results=[digest(history.history["loss"]), digest(model.predict(inputs, verbose=0))])
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "variant"),
+    [
+        (SESSION, "v1"),
+        (SESSION, "v2"),
+        (FUNCTION, "plain"),
+        (FUNCTION, "jit"),
+        (DATASET, ""),
+        (KERAS, ""),
+    ],
+    ids=["session-v1", "session-v2", "function", "jit", "dataset", "keras"],
+)
+def test_same_with_and_without_the_package(run_python, program, variant):
+    # Threads of one processor add up in one order.
+    env = {"TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "1"}
+    reports = []
+    for package in ("with", "without"):
+        done = run_python(PREAMBLE + program, package, variant, env=env)
+        [line] = [x for x in done.stdout.splitlines() if x.startswith("REPORT")]
+        reports.append(json.loads(line.removeprefix("REPORT")))
+    assert reports[0] == reports[1]
+    assert reports[0]["results"]
+
+
+def test_partitions_are_compared(run_python):
+    """The comparison above would be empty if TensorFlow returned no partition graphs."""
+    done = run_python(PREAMBLE + SESSION, "with", "v2")
+    [line] = [x for x in done.stdout.splitlines() if x.startswith("REPORT")]
+    report = json.loads(line.removeprefix("REPORT"))
+    assert report["partitions"]
+    assert report["nodes"] > 10
+
+
+def test_a_tpu_graph_in_the_process_leaves_others_alone(run_python):
+    """Using cores first changes nothing in the graphs that come afterwards."""
+    used = """
+import tensorflow as tf
+with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+    session.run(tf.compat.v1.tpu.initialize_system())
+    session.run(tf.compat.v1.tpu.rewrite(lambda x: x + 1.0, [1.0]))
+"""
+    code = PREAMBLE + "if sys.argv[1] == 'with':\n    exec(sys.argv[3])\n" + SESSION
+    reports = [
+        run_python(code, package, "v2", used).stdout.split("REPORT")[1]
+        for package in ("with", "without")
+    ]
+    assert json.loads(reports[0]) == json.loads(reports[1])

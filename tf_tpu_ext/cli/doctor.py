@@ -1,0 +1,209 @@
+"""`tf-tpu doctor`: examines the installation and runs a step on every virtual core.
+
+Whatever imports TensorFlow happens in processes of its own, for it may fail to load or crash.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import importlib.metadata
+import importlib.util
+import json
+import os
+import pathlib
+import platform
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+PACKAGE = pathlib.Path(__file__).resolve().parent.parent
+PROBES = pathlib.Path(__file__).resolve().parent / "probes.py"
+DEFAULT_TIMEOUT_SECONDS = 300.0
+CORES_VARIABLE = "TF_TPU_EXT_CORES"
+
+OK, NOTE, FAILED = "ok", "note", "failed"
+
+_INDENT = " " * 30
+_REPORT = "Run `tf-tpu doctor --json` and report its output with the messages above it."
+
+
+@dataclasses.dataclass(frozen=True)
+class Check:
+    """One line of the report.
+
+    Attributes:
+        name: What was looked at.
+        status: "ok", "note" (differs from the usual, nothing is broken) or "failed".
+        found: What was found; of a failure, its error.
+        advice: What to do about a failure or note; empty if there is nothing to do.
+    """
+
+    name: str
+    status: str
+    found: str
+    advice: str = ""
+
+
+def add_parser(commands: Any) -> None:
+    """Adds the subcommand to those of `tf-tpu`."""
+    parser = commands.add_parser(
+        "doctor",
+        help="examine the installation and run a step on every core",
+        description="Prints versions, the virtual machine, and whether a replicated step runs. "
+        "The exit code is 0 if all is well and 1 if not; each failing line says what to do.",
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument(
+        "--cores", type=int, help=f"number of cores (default: {CORES_VARIABLE}, else 8)"
+    )
+    parser.add_argument(
+        "--timeout",
+        type=float,
+        default=DEFAULT_TIMEOUT_SECONDS,
+        metavar="SECONDS",
+        help="time for each process that is examined (default: %(default)g)",
+    )
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Examines, prints the report and returns the exit code."""
+    environment = dict(os.environ)
+    if options.cores is not None:
+        environment[CORES_VARIABLE] = str(options.cores)
+    checks: list[Check] = []
+    for check in examine(environment, options.timeout):
+        checks.append(check)
+        if not options.json:
+            print(render(check), flush=True)
+    healthy = all(check.status != FAILED for check in checks)
+    if options.json:
+        print(json.dumps({"ok": healthy, "checks": [dataclasses.asdict(c) for c in checks]}))
+    else:
+        failures = sum(check.status == FAILED for check in checks)
+        print("All is well." if healthy else f"{failures} of {len(checks)} checks failed.")
+    return 0 if healthy else 1
+
+
+def render(check: Check) -> str:
+    """Returns the lines that show a check to people."""
+    first, *rest = check.found.splitlines() or [""]
+    status = check.status.upper() if check.status == FAILED else check.status
+    lines = [f"{status:8}{check.name:22}{first}"]
+    lines += [_INDENT + line for line in rest]
+    if check.advice:
+        lines.append(f"{_INDENT}-> {check.advice}")
+    return "\n".join(lines)
+
+
+def examine(environment: dict[str, str], timeout: float) -> Iterator[Check]:
+    """Yields all checks as they are made.
+
+    Args:
+        environment: Environment variables of the processes that are examined.
+        timeout: After how many seconds such a process counts as hanging.
+    """
+    yield from versions()
+    yield from _probe("machine", environment, timeout)
+    yield from tensorflow_io(environment, timeout)
+
+
+def versions() -> Iterator[Check]:
+    """Yields the versions of Python and of the packages that matter, none of them imported."""
+    yield Check("Python", OK, f"{platform.python_version()} ({sys.executable})")
+    yield Check("tf_tpu_ext", OK, f"{_version('tf_tpu_ext') or 'a checkout'} in {PACKAGE}")
+    found = _tensorflow_distributions()
+    if found:
+        built = built_for()
+        suffix = f"; tf_tpu_ext was built for {built}" if built else ""
+        yield Check("TensorFlow", OK, ", ".join(found) + suffix)
+    elif importlib.util.find_spec("tensorflow") is not None:
+        yield Check("TensorFlow", OK, "a build that pip does not know")
+    else:
+        yield Check("TensorFlow", FAILED, "not installed", _install_tensorflow())
+    for name in ("numpy", "keras", "tf_keras"):
+        version = _version(name)
+        yield Check(name, OK if version else NOTE, version or "not installed")
+
+
+def built_for() -> str | None:
+    """Returns the TensorFlow version that the library was compiled for, None before a build."""
+    path = PACKAGE / "_built_for.py"
+    if not path.exists():
+        return None
+    scope: dict[str, Any] = {}
+    exec(compile(path.read_text(), str(path), "exec"), scope)
+    return str(scope["TF_VERSION"])
+
+
+def tensorflow_io(environment: dict[str, str], timeout: float) -> Iterator[Check]:
+    """Yields whether tensorflow-io, an optional companion, can run a native op."""
+    version = _version("tensorflow-io")
+    if version is None:
+        yield Check("tensorflow-io", NOTE, "not installed (optional)")
+        return
+    for check in _probe("tensorflow_io", environment, timeout):
+        status = NOTE if check.status == FAILED else check.status
+        yield dataclasses.replace(check, status=status, found=f"{version}: {check.found}")
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _tensorflow_distributions() -> list[str]:
+    names = importlib.metadata.packages_distributions().get("tensorflow", [])
+    return [f"{name} {_version(name)}" for name in dict.fromkeys(names)]
+
+
+def _install_tensorflow() -> str:
+    minor = ".".join((built_for() or "2.21").split(".")[:2])
+    return f"Run: pip install 'tensorflow-cpu=={minor}.*'"
+
+
+def _probe(name: str, environment: dict[str, str], timeout: float) -> Iterator[Check]:
+    """Runs a probe in a process of its own; yields its checks, and one more if it ends early."""
+    command = [sys.executable, str(PROBES), name, str(PACKAGE.parent)]
+    environment = {"TF_CPP_MIN_LOG_LEVEL": "2", **environment}
+    try:
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=timeout
+        )
+        output, errors, code = done.stdout, done.stderr, done.returncode
+    except subprocess.TimeoutExpired as expired:
+        output, errors, code = _text(expired.stdout), _text(expired.stderr), None
+    finished = False
+    for line in output.splitlines():
+        # Libraries print too.
+        if not line.startswith("{"):
+            continue
+        told = json.loads(line)
+        if told == {"finished": True}:
+            finished = True
+        else:
+            yield Check(**told)
+    if finished:
+        return
+    ending = _ending(code, timeout)
+    last_words = "\n".join(errors.splitlines()[-15:])
+    yield Check(name, FAILED, f"{ending}\n{last_words}".strip(), _REPORT)
+
+
+def _ending(code: int | None, timeout: float) -> str:
+    if code is None:
+        return f"the process had not ended after {timeout:g} s"
+    if code < 0:
+        return f"the process was ended by {signal.Signals(-code).name}"
+    return f"the process ended early, with exit code {code}"
+
+
+def _text(output: str | bytes | None) -> str:
+    if output is None:
+        return ""
+    return output if isinstance(output, str) else output.decode(errors="replace")

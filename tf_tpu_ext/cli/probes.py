@@ -1,0 +1,175 @@
+"""What `tf-tpu doctor` runs in a process of its own: `python probes.py PROBE FOLDER`.
+
+FOLDER is where the tf_tpu_ext under examination lies. Each check is printed as one line of JSON, at
+once, so that a crash loses nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+
+def tell(name: str, status: str, found: str, advice: str = "") -> None:
+    """Prints a check; see `doctor.Check`."""
+    print(
+        json.dumps({"name": name, "status": status, "found": found, "advice": advice}), flush=True
+    )
+
+
+def attempt(name: str, action: Callable[[], str], advice: str) -> bool:
+    """Tells a check that is ok if the action returns and failed if it raises."""
+    try:
+        found = action()
+    except Exception as error:
+        tell(name, "failed", f"{type(error).__name__}: {error}", advice)
+        return False
+    tell(name, "ok", found)
+    return True
+
+
+def probe_machine() -> None:
+    """Loads the library, looks at the machine and runs steps on all its cores."""
+    try:
+        import tf_tpu_ext
+        from tf_tpu_ext import _native
+    except Exception as error:
+        # These errors say what to do themselves.
+        tell("library", "failed", f"{type(error).__name__}: {error}", _advice_for(error))
+        return
+    if _native.stepped_aside():
+        tell(
+            "library",
+            "note",
+            "stepped aside: this machine has a real TPU",
+            "Run programs without tf_tpu_ext here.",
+        )
+        return
+    tell("library", "ok", f"loaded; built for TensorFlow {_native.built_for()}")
+    machine = tf_tpu_ext.machine()
+    if not attempt("devices", lambda: _devices(machine), "Import tf_tpu_ext before all else."):
+        return
+    see = "See docs/troubleshooting.md; run `tf-tpu doctor --json` to report it."
+    attempt("tf.compat.v1.tpu step", lambda: _graph_step(machine.cores), see)
+    attempt("TPUStrategy step", lambda: _strategy_step(machine.cores), see)
+    attempt("threads", _threads, see)
+
+
+def _advice_for(error: Exception) -> str:
+    if isinstance(error, (ImportError, RuntimeError)):
+        return "Do what the message says, then run `tf-tpu doctor` again."
+    return "Set the environment variables TF_TPU_EXT_* to values in range, or unset them."
+
+
+def _devices(machine: Any) -> str:
+    import tensorflow as tf
+
+    names = [device.name for device in tf.config.list_logical_devices("TPU")]
+    if len(names) != machine.cores:
+        raise RuntimeError(f"expected {machine.cores} TPU devices, found {names}")
+    mesh = " x ".join(str(extent) for extent in machine.mesh_shape)
+    return (
+        f"{machine.cores} cores, {names[0]} to {names[-1]}; mesh {mesh}; "
+        f"waits end after {machine.wait_limit_seconds:g} s"
+    )
+
+
+def _expect(values: list[float], cores: int) -> None:
+    expected = float(sum(range(1, cores + 1)))
+    if values != [expected] * cores:
+        raise RuntimeError(
+            f"the sum of 1 to {cores} over all cores must be {expected} on each; got {values}"
+        )
+
+
+def _graph_step(cores: int) -> str:
+    import tensorflow as tf
+
+    start = time.monotonic()
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        session.run(tf.compat.v1.tpu.initialize_system())
+        sums = tf.compat.v1.tpu.replicate(
+            lambda x: tf.compat.v1.tpu.cross_replica_sum(x),
+            [[tf.constant(core + 1.0)] for core in range(cores)],
+        )
+        values = [float(value) for (value,) in session.run(sums)]
+        session.run(tf.compat.v1.tpu.shutdown_system())
+    _expect(values, cores)
+    return f"an all-reduce over {cores} cores is right ({time.monotonic() - start:.1f} s)"
+
+
+def _strategy_step(cores: int) -> str:
+    import tensorflow as tf
+
+    start = time.monotonic()
+    resolver = tf.distribute.cluster_resolver.TPUClusterResolver()
+    tf.tpu.experimental.initialize_tpu_system(resolver)
+    strategy = tf.distribute.TPUStrategy(resolver)
+
+    @tf.function
+    def step() -> Any:
+        def replica() -> Any:
+            context = tf.distribute.get_replica_context()
+            number = tf.cast(context.replica_id_in_sync_group, tf.float32) + 1.0
+            return context.all_reduce(tf.distribute.ReduceOp.SUM, number)
+
+        return strategy.experimental_local_results(strategy.run(replica))
+
+    _expect([float(value) for value in step()], cores)
+    return f"an all-reduce over {cores} cores is right ({time.monotonic() - start:.1f} s)"
+
+
+def _threads() -> str:
+    # The library's pool has one thread for each processor that the process may use.
+    compute = len(os.sched_getaffinity(0))
+    running = len(list(pathlib.Path("/proc/self/task").iterdir()))
+    return (
+        f"{compute} of {os.cpu_count()} processors, {compute} compute threads; the process has "
+        f"{running} threads with those of TensorFlow"
+    )
+
+
+def probe_tensorflow_io() -> None:
+    """Calls a native op of tensorflow-io."""
+    import tensorflow as tf
+
+    pairs = "Native ops of tensorflow-io 0.37.1 load on TensorFlow 2.16 and 2.17 only."
+    try:
+        import tensorflow_io as tfio
+    except Exception as error:
+        tell("tensorflow-io", "failed", f"can't be imported: {error}", pairs)
+        return
+    try:
+        matches, _ = tfio.experimental.text.re2_full_match(["tpu"], "(t)(.*)")
+        works = bool(matches.numpy().all())
+    except Exception as error:
+        tell(
+            "tensorflow-io",
+            "failed",
+            f"imports, but its native ops don't load on TensorFlow {tf.__version__}: "
+            f"{type(error).__name__}: {str(error)[:300]}",
+            f"{pairs} Its Python parts work.",
+        )
+        return
+    if works:
+        tell("tensorflow-io", "ok", f"a native op runs on TensorFlow {tf.__version__}")
+    else:
+        tell("tensorflow-io", "failed", "a native op gave a wrong result", pairs)
+
+
+def main() -> None:
+    """Runs the probe that the command line names."""
+    probe, folder = sys.argv[1:]
+    # In the place of this file's own folder, where modules stand that are not to be found by name.
+    sys.path[0] = folder
+    {"machine": probe_machine, "tensorflow_io": probe_tensorflow_io}[probe]()
+    print(json.dumps({"finished": True}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
