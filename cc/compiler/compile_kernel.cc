@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "absl/time/clock.h"
 #include "cc/compiler/compilation_status.h"
 #include "cc/compiler/lower_module.h"
@@ -27,6 +28,13 @@ using tensorflow::PartialTensorShape;
 using tensorflow::Tensor;
 using tensorflow::TensorShape;
 using tensorflow::tstring;
+
+// tf2xla invents a stack frame for nodes that have none; it would only mislead.
+absl::Status WithoutInventedTrace(const absl::Status& status) {
+  constexpr absl::string_view kInvented =
+      "Stack trace for op definition: \ndummy_file_name:10:dummy_function_name\n";
+  return absl::Status(status.code(), absl::StrReplaceAll(status.message(), {{kInvented, ""}}));
+}
 
 // Compiles the module of the op, once for every set of argument shapes, and starts a new launch. A
 // failed compilation is told through the compilation_status output, as on a TPU.
@@ -119,7 +127,7 @@ class CompileMlirOp : public OpKernel {
     absl::Status status = LowerModule(module_, metadata_, shapes, &lowered);
     const absl::Time lowering_end = absl::Now();
     record->lowering = lowering_end - start;
-    if (!status.ok()) return status;
+    if (!status.ok()) return WithoutInventedTrace(status);
     auto program = BuildProgram(lowered, metadata_, record->name, id);
     record->building = absl::Now() - lowering_end;
     return program;

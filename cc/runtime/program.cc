@@ -124,7 +124,9 @@ class Program::Run {
       if (allocation.is_thread_local()) continue;
       if (allocation.is_constant()) {
         // The list has an element for every allocation, empty where it is no constant.
-        buffers[index] = executable.constants()[index].AsDeviceAddress();
+        if (index < static_cast<int64_t>(executable.constants().size())) {
+          buffers[index] = executable.constants()[index].AsDeviceAddress();
+        }
       } else if (allocation.is_entry_computation_parameter()) {
         auto address = BindParameter(allocation);
         if (!address.ok()) return address.status();
