@@ -169,7 +169,7 @@ def test_the_native_message_reaches_the_user(monkeypatch):
     monkeypatch.setattr(_native, "library", Library)
     with pytest.warns(RuntimeWarning, match="No loaded library calls it"):
         _tensorflow_patches.apply_all()
-    assert _tensorflow_patches.applied() == ("cluster_resolver",)
+    assert _tensorflow_patches.applied() == NAMES[:-1]
 
 
 def test_nothing_changes_beside_a_real_tpu(monkeypatch):
@@ -411,3 +411,12 @@ def test_the_docs_list_the_same_patches():
 
 def test_the_docs_say_how_to_undo():
     assert "_tensorflow_patches.undo_all()" in DOCS.read_text()
+
+
+def test_connecting_to_this_machine_in_a_graph_does_nothing():
+    with tf.Graph().as_default():
+        tf.config.experimental_connect_to_cluster(Resolver())
+        with pytest.raises(ValueError, match="eager"):
+            tf.config.experimental_connect_to_cluster(
+                tf.train.ClusterSpec({"worker": ["localhost:0"]})
+            )

@@ -21,10 +21,7 @@ if _native.load():
     from tf_tpu_ext import _machine, _tensorflow_patches
 
     _machine.configure_from_environment()
-    try:
-        _tensorflow_patches.apply_all()
-    except AttributeError:
-        pass
+    _tensorflow_patches.apply_all()
 
 from tf_tpu_ext import tpu
 from tf_tpu_ext._machine import (

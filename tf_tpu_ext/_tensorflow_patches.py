@@ -15,6 +15,7 @@ import os
 import threading
 import warnings
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 from tf_tpu_ext import _native
@@ -68,7 +69,7 @@ def apply_all() -> None:
         >>> from tf_tpu_ext import _tensorflow_patches
         >>> _tensorflow_patches.apply_all()
         >>> _tensorflow_patches.applied()
-        ('cluster_resolver', 'autotune_loop')
+        ('cluster_resolver', 'connect_to_cluster', 'autotune_loop')
     """
     with _lock:
         if not _native.load():
@@ -110,7 +111,7 @@ def applied() -> tuple[str, ...]:
         return tuple(_undo_by_name)
 
 
-def _replace_attribute(owner: type, name: str, replacement: object) -> Undo:
+def _replace_attribute(owner: type | ModuleType, name: str, replacement: object) -> Undo:
     # vars() gives the object itself, where getattr would bind it.
     stock = vars(owner)[name]
     setattr(owner, name, replacement)
@@ -119,13 +120,19 @@ def _replace_attribute(owner: type, name: str, replacement: object) -> Undo:
         found = vars(owner)[name]
         if found is not replacement:
             raise RuntimeError(
-                f"{owner.__module__}.{owner.__qualname__}.{name} can't be restored: expected what "
+                f"{_full_name(owner)}.{name} can't be restored: expected what "
                 f"tf_tpu_ext had put there, got {found!r}. Undo that other change first, then call "
                 "undo_all() again."
             )
         setattr(owner, name, stock)
 
     return undo
+
+
+def _full_name(owner: type | ModuleType) -> str:
+    if isinstance(owner, ModuleType):
+        return owner.__name__
+    return f"{owner.__module__}.{owner.__qualname__}"
 
 
 def _names_this_machine(tpu: Any, service: Any, discovery_url: Any) -> bool:
@@ -180,6 +187,34 @@ def _install_cluster_resolver() -> Undo:
     return _replace_attribute(resolver, "__init__", init)
 
 
+def _install_connect_to_cluster() -> Undo:
+    import tensorflow as tf
+    from tensorflow.python.eager import remote
+
+    stock = remote.connect_to_cluster
+
+    @functools.wraps(stock)
+    def connect_to_cluster(cluster_spec_or_resolver: Any, *args: Any, **kwargs: Any) -> None:
+        resolver = tf.distribute.cluster_resolver.TPUClusterResolver
+        if (
+            isinstance(cluster_spec_or_resolver, resolver)
+            and cluster_spec_or_resolver.master() in remote._LOCAL_MASTERS
+        ):
+            return
+        stock(cluster_spec_or_resolver, *args, **kwargs)
+
+    places = [(remote, "connect_to_cluster")]
+    for module in (tf.config, tf.compat.v1.config, tf.compat.v2.config):
+        places.append((module, "experimental_connect_to_cluster"))
+    undos = [_replace_attribute(module, name, connect_to_cluster) for module, name in places]
+
+    def undo() -> None:
+        for undo_one in reversed(undos):
+            undo_one()
+
+    return undo
+
+
 def _call_native(name: str) -> str | None:
     """Calls a function of the native library that returns the text of an error or null."""
     function = getattr(_native.library(), name)
@@ -211,6 +246,15 @@ PATCHES = (
         reason="stock TensorFlow asks Google Cloud for the TPU of that name, and fails where there "
         "is none.",
         install=_install_cluster_resolver,
+    ),
+    Patch(
+        name="connect_to_cluster",
+        target="tf.config.experimental_connect_to_cluster",
+        change="With a TPUClusterResolver of the virtual cores it does nothing in graph mode either; "
+        "in eager mode it never did anything.",
+        reason="programs that build graphs call it too, and stock TensorFlow refuses it there even "
+        "where there is nothing to connect to.",
+        install=_install_connect_to_cluster,
     ),
     Patch(
         name="autotune_loop",

@@ -3,15 +3,14 @@
 #include <atomic>
 #include <cstdint>
 #include <optional>
-#include <random>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/synchronization/blocking_counter.h"
 #include "absl/synchronization/notification.h"
+#include "absl/types/span.h"
 #include "gtest/gtest.h"
 
 namespace tf_tpu_ext {
@@ -159,7 +158,6 @@ TEST(CollectiveTableTest, FinishForgetsTheAbort) {
   Told told;
   table.Arrive(Key(1), 2, "all-reduce", told.As(0), Nothing);
   EXPECT_FALSE(told.status.has_value());
-  table.Arrive(Key(1), 2, "all-reduce", Told().As(0), Nothing);
   table.Abort(2, absl::InternalError("another run"));
   EXPECT_FALSE(told.status.has_value());
 }
@@ -214,7 +212,7 @@ TEST(CollectiveTableTest, ManyThreadsAndRounds) {
           EXPECT_EQ(status, absl::OkStatus());
           met.Notify();
         };
-        table.Arrive(Key(1, round % 3, devices), kRanks, "maximum", std::move(participant),
+        table.Arrive(Key(1, round % 3, devices), kRanks, "sum", std::move(participant),
                      [](Participants all) {
                        int64_t sum = 0;
                        for (const auto& each : all) {

@@ -1,6 +1,7 @@
 #include "cc/runtime/wait_monitor.h"
 
 #include <atomic>
+#include <cstdint>
 #include <thread>
 #include <vector>
 
@@ -57,7 +58,7 @@ TEST(WaitMonitorTest, EndingOneWaitLeavesTheOthers) {
 
 TEST(WaitMonitorTest, LimitIsAskedAtEveryBegin) {
   std::atomic<int64_t> milliseconds{3600 * 1000};
-  WaitMonitor monitor([&] { return absl::Milliseconds(milliseconds); });
+  WaitMonitor monitor([&] { return absl::Milliseconds(milliseconds.load()); });
   std::atomic<bool> old_expired{false};
   absl::Notification fresh;
   monitor.Begin([&](absl::Duration) { old_expired = true; });

@@ -110,12 +110,15 @@ class TransferOp : public XlaOpKernel {
     xla::OpSharding leaves;
     leaves.set_type(xla::OpSharding::TUPLE);
     for (size_t i = 0; i < results.size(); ++i) *leaves.add_tuple_shardings() = sharding;
-    xla::XlaScopedShardingAssignment scope(builder, leaves);
-    const xla::XlaOp call = xla::CustomCallWithLayout(
-        builder, kTransferTarget, operands, xla::ShapeUtil::MakeTupleShape(results), operand_shapes,
-        config, /*has_side_effect=*/true, /*output_operand_aliasing=*/{}, /*literal=*/nullptr,
-        xla::CustomCallSchedule::SCHEDULE_NONE,
-        xla::CustomCallApiVersion::API_VERSION_TYPED_FFI);
+    xla::XlaOp call;
+    {
+      xla::XlaScopedShardingAssignment scope(builder, leaves);
+      call = xla::CustomCallWithLayout(
+          builder, kTransferTarget, operands, xla::ShapeUtil::MakeTupleShape(results),
+          operand_shapes, config, /*has_side_effect=*/true, /*output_operand_aliasing=*/{},
+          /*literal=*/nullptr, xla::CustomCallSchedule::SCHEDULE_NONE,
+          xla::CustomCallApiVersion::API_VERSION_TYPED_FFI);
+    }
     for (size_t i = 0; i < types_.size(); ++i) {
       context->SetOutput(i, xla::GetTupleElement(call, i));
     }

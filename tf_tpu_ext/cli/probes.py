@@ -6,6 +6,7 @@ once, so that a crash loses nothing.
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import pathlib
@@ -61,9 +62,11 @@ def probe_machine() -> None:
 
 
 def _advice_for(error: Exception) -> str:
+    if isinstance(error, ValueError):
+        return "Set the environment variables TF_TPU_EXT_* to values in range, or unset them."
     if isinstance(error, (ImportError, RuntimeError)):
         return "Do what the message says, then run `tf-tpu doctor` again."
-    return "Set the environment variables TF_TPU_EXT_* to values in range, or unset them."
+    return "The library is of another version than the Python files: build or install both again."
 
 
 def _devices(machine: Any) -> str:
@@ -140,7 +143,7 @@ def probe_tensorflow_io() -> None:
 
     pairs = "Native ops of tensorflow-io 0.37.1 load on TensorFlow 2.16 and 2.17 only."
     try:
-        import tensorflow_io as tfio
+        tfio = importlib.import_module("tensorflow_io")
     except Exception as error:
         tell("tensorflow-io", "failed", f"can't be imported: {error}", pairs)
         return

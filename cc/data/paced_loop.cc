@@ -1,0 +1,28 @@
+#include "cc/data/paced_loop.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "absl/synchronization/notification.h"
+
+namespace tf_tpu_ext {
+
+void RunPaced(tsl::CancellationManager& cancellation, absl::Duration first_pause,
+              absl::Duration longest_pause, absl::FunctionRef<void()> work) {
+  // The manager says IsCancelled() only after its callbacks have run: a loop that a callback wakes
+  // and that asks the manager may hear "no" and sleep on. So the callback itself carries the news.
+  // It may outlive this call, hence the shared pointer.
+  auto cancelled = std::make_shared<absl::Notification>();
+  if (!cancellation.RegisterCallback(cancellation.get_cancellation_token(),
+                                     [cancelled] { cancelled->Notify(); })) {
+    return;
+  }
+  absl::Duration pause = first_pause;
+  do {
+    work();
+    if (cancelled->WaitForNotificationWithTimeout(std::min(pause, longest_pause))) return;
+    pause = std::min(2 * pause, longest_pause);
+  } while (true);
+}
+
+}  // namespace tf_tpu_ext
