@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pathlib
 import subprocess
 import sys
 import threading
@@ -204,6 +205,21 @@ def test_iterators_run_on_while_patches_come_and_go():
     assert not failures, failures[:3]
 
 
+def processor_seconds() -> float:
+    """Returns the processor time that all programs of the machine have had so far, in s."""
+    user, nice, system = pathlib.Path("/proc/stat").read_text().split()[1:4]
+    return (int(user) + int(nice) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
+def timed(work: Callable[[], Any]) -> tuple[float, float]:
+    """Returns how long the work took, in s, and what part of the machine other programs had."""
+    start, own, everyone = time.monotonic(), time.process_time(), processor_seconds()
+    work()
+    seconds = time.monotonic() - start
+    others = processor_seconds() - everyone - (time.process_time() - own)
+    return seconds, others / seconds / (os.cpu_count() or 1)
+
+
 def test_ten_fits_take_the_same_time(strategy):
     keras = pytest.importorskip("keras")
     generator = np.random.default_rng(0)
@@ -216,18 +232,17 @@ def test_ten_fits_take_the_same_time(strategy):
         loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         model.compile("sgd", loss)
 
-    def ten_fits() -> list[float]:
-        times = []
-        for _ in range(10):
-            start = time.monotonic()
-            model.fit(dataset, steps_per_epoch=64, epochs=2, shuffle=False, verbose=0)
-            times.append(time.monotonic() - start)
-        return times
+    def fit(steps: int = 128) -> None:
+        model.fit(dataset, steps_per_epoch=steps, epochs=2, shuffle=False, verbose=0)
 
-    # Compiles.
-    model.fit(dataset, steps_per_epoch=2, shuffle=False, verbose=0)
-    times = ten_fits()
-    if max(times) > 1.5 * min(times):
-        # Another program may have had the machine for a moment; a stall would come again.
-        times = ten_fits()
+    fit(steps=2)  # Compiles.
+    times: list[float] = []
+    deadline = time.monotonic() + 150
+    while len(times) < 10:
+        if time.monotonic() > deadline:
+            pytest.skip(f"other programs keep the machine busy: {len(times)} of 10 fits counted")
+        seconds, others = timed(fit)
+        # What another program slows down says nothing of us.
+        if others < 0.15:
+            times.append(seconds)
     assert max(times) <= 1.5 * min(times), [f"{seconds:.2f}" for seconds in times]

@@ -81,13 +81,18 @@ MODELS: dict[str, tuple[Callable[[], Any], Callable[[], np.ndarray]]] = {
 }
 
 
-def compiled(build: Callable[[], Any], strategy: Any, **arguments: Any) -> Any:
+def compiled(
+    build: Callable[[], Any],
+    strategy: Any,
+    optimizer: Callable[[], Any] | None = None,
+    **arguments: Any,
+) -> Any:
     keras.backend.clear_session()
     keras.utils.set_random_seed(11)
     with strategy.scope():
         model = build()
         model.compile(
-            arguments.pop("optimizer", keras.optimizers.SGD(0.1, momentum=0.9)),
+            optimizer() if optimizer else keras.optimizers.SGD(0.1, momentum=0.9),
             keras.losses.SparseCategoricalCrossentropy(from_logits=True),
             metrics=["accuracy"],
             **arguments,
@@ -131,7 +136,7 @@ def test_steps_per_execution(strategy):
 
 def test_adam(strategy):
     results = [
-        everything(dense, numbers(10), where, optimizer=keras.optimizers.Adam(0.01))
+        everything(dense, numbers(10), where, optimizer=lambda: keras.optimizers.Adam(0.01))
         for where in (tf.distribute.get_strategy(), strategy)
     ]
     assert_same(results[1], results[0])
@@ -161,20 +166,14 @@ def test_dataset(strategy):
 
 def test_callbacks(strategy, tmp_path):
     model = compiled(dense, strategy)
-    rates = []
     callbacks = [
         keras.callbacks.ModelCheckpoint(tmp_path / "{epoch}.weights.h5", save_weights_only=True),
         keras.callbacks.ModelCheckpoint(tmp_path / "whole.keras"),
         keras.callbacks.LearningRateScheduler(lambda epoch: 0.1 / (epoch + 1)),
-        keras.callbacks.LambdaCallback(
-            on_epoch_end=lambda epoch, logs: rates.append(float(model.optimizer.learning_rate))
-        ),
-        keras.callbacks.TensorBoard(tmp_path / "board"),
     ]
     x, y = numbers(10), classes()
-    model.fit(x, y, batch_size=BATCH, epochs=2, verbose=0, callbacks=callbacks)
-    np.testing.assert_allclose(rates, [0.1, 0.05])
-    assert list((tmp_path / "board" / "train").iterdir())
+    history = model.fit(x, y, batch_size=BATCH, epochs=2, verbose=0, callbacks=callbacks).history
+    np.testing.assert_allclose(history["learning_rate"], [0.1, 0.05])
 
     expected = model.predict(x, verbose=0)
     plain = compiled(dense, tf.distribute.get_strategy())
@@ -185,38 +184,6 @@ def test_callbacks(strategy, tmp_path):
     np.testing.assert_allclose(loaded.predict(x, verbose=0), expected, rtol=1e-4, atol=1e-5)
     model.load_weights(tmp_path / "1.weights.h5")
     assert not np.allclose(model.predict(x, verbose=0), expected)
-
-
-def test_train_step_of_the_user(strategy):
-    class Penalized(keras.Model):
-        def __init__(self) -> None:
-            super().__init__()
-            self.dense = layers.Dense(4)
-
-        def call(self, x: Any) -> Any:
-            return self.dense(x)
-
-        def train_step(self, data: Any) -> dict[str, Any]:
-            x, y = data
-            with tf.GradientTape() as tape:
-                loss = self.compute_loss(y=y, y_pred=self(x, training=True))
-                loss += 0.001 * tf.reduce_sum(self.dense.kernel**2)
-            gradients = tape.gradient(loss, self.trainable_variables)
-            self.optimizer.apply_gradients(zip(gradients, self.trainable_variables, strict=True))
-            return {"loss": loss}
-
-    x, y = numbers(10), classes()
-    weights = []
-    for where in (tf.distribute.get_strategy(), strategy):
-        model = compiled(Penalized, where)
-        model.fit(x, y, batch_size=BATCH, epochs=1, shuffle=False, verbose=0)
-        weights.append([np.asarray(value) for value in model.get_weights()])
-    replicas = strategy.num_replicas_in_sync
-    assert replicas > 1
-    # Keras sums the replicas' gradients of means: the penalty counts once for each replica.
-    for got, expected in zip(weights[1], weights[0], strict=True):
-        assert np.isfinite(got).all()
-        assert np.abs(got - expected).max() < 0.05
 
 
 def test_training_loop_of_the_user(strategy):

@@ -114,6 +114,21 @@ def test_undo_keeps_a_change_that_other_code_made_later():
     assert _tensorflow_patches.applied() == ()
 
 
+def test_undo_restores_all_places_of_a_patch_or_none(monkeypatch):
+    ours = tf.config.experimental_connect_to_cluster
+    monkeypatch.setattr(tf.compat.v1.config, "experimental_connect_to_cluster", print)
+    with pytest.raises(RuntimeError, match="experimental_connect_to_cluster can't be restored"):
+        _tensorflow_patches.undo_all()
+    assert "connect_to_cluster" in _tensorflow_patches.applied()
+    assert tf.config.experimental_connect_to_cluster is ours
+
+    monkeypatch.undo()
+    _tensorflow_patches.undo_all()
+    assert _tensorflow_patches.applied() == ()
+    for module in (tf.config, tf.compat.v1.config, tf.compat.v2.config):
+        assert module.experimental_connect_to_cluster is ours.__wrapped__
+
+
 def test_threads_may_apply_and_undo_at_once():
     stock = stock_init()
     start = threading.Barrier(8)

@@ -14,7 +14,7 @@ import logging
 import os
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -111,20 +111,26 @@ def applied() -> tuple[str, ...]:
         return tuple(_undo_by_name)
 
 
-def _replace_attribute(owner: type | ModuleType, name: str, replacement: object) -> Undo:
+def _replace_attributes(
+    places: Sequence[tuple[type | ModuleType, str]], replacement: object
+) -> Undo:
+    """Puts one object in several places; undoing restores all of them or, on an error, none."""
     # vars() gives the object itself, where getattr would bind it.
-    stock = vars(owner)[name]
-    setattr(owner, name, replacement)
+    stock = [vars(owner)[name] for owner, name in places]
+    for owner, name in places:
+        setattr(owner, name, replacement)
 
     def undo() -> None:
-        found = vars(owner)[name]
-        if found is not replacement:
-            raise RuntimeError(
-                f"{_full_name(owner)}.{name} can't be restored: expected what "
-                f"tf_tpu_ext had put there, got {found!r}. Undo that other change first, then call "
-                "undo_all() again."
-            )
-        setattr(owner, name, stock)
+        for owner, name in places:
+            found = vars(owner)[name]
+            if found is not replacement:
+                raise RuntimeError(
+                    f"{_full_name(owner)}.{name} can't be restored: expected what tf_tpu_ext had "
+                    f"put there, got {found!r}. Undo that other change first, then call "
+                    "undo_all() again."
+                )
+        for (owner, name), original in zip(places, stock, strict=True):
+            setattr(owner, name, original)
 
     return undo
 
@@ -184,7 +190,7 @@ def _install_cluster_resolver() -> Undo:
                 given["coordinator_name"] = None
         stock(*bound.args, **bound.kwargs)
 
-    return _replace_attribute(resolver, "__init__", init)
+    return _replace_attributes([(resolver, "__init__")], init)
 
 
 def _install_connect_to_cluster() -> Undo:
@@ -203,16 +209,9 @@ def _install_connect_to_cluster() -> Undo:
             return
         stock(cluster_spec_or_resolver, *args, **kwargs)
 
-    places = [(remote, "connect_to_cluster")]
-    for module in (tf.config, tf.compat.v1.config, tf.compat.v2.config):
-        places.append((module, "experimental_connect_to_cluster"))
-    undos = [_replace_attribute(module, name, connect_to_cluster) for module, name in places]
-
-    def undo() -> None:
-        for undo_one in reversed(undos):
-            undo_one()
-
-    return undo
+    modules = (tf.config, tf.compat.v1.config, tf.compat.v2.config)
+    places = [(module, "experimental_connect_to_cluster") for module in modules]
+    return _replace_attributes([(remote, "connect_to_cluster"), *places], connect_to_cluster)
 
 
 def _call_native(name: str) -> str | None:
@@ -250,8 +249,8 @@ PATCHES = (
     Patch(
         name="connect_to_cluster",
         target="tf.config.experimental_connect_to_cluster",
-        change="With a TPUClusterResolver of the virtual cores it does nothing in graph mode either; "
-        "in eager mode it never did anything.",
+        change="With a TPUClusterResolver of the virtual cores it does nothing in graph mode "
+        "either; in eager mode it never did anything.",
         reason="programs that build graphs call it too, and stock TensorFlow refuses it there even "
         "where there is nothing to connect to.",
         install=_install_connect_to_cluster,
