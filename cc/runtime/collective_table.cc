@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
 
 namespace tf_tpu_ext {
 
@@ -32,7 +33,7 @@ void CollectiveTable::Arrive(const CollectiveKey& key, int size, const std::stri
       auto meeting = std::find_if(meetings.begin(), meetings.end(), [&](const Meeting& open) {
         return !open.Has(participant.rank);
       });
-      if (meeting == meetings.end()) meeting = meetings.insert(meetings.end(), {size, name, {}});
+      if (meeting == meetings.end()) meeting = meetings.insert(meetings.end(), {size, name, absl::Now(), {}});
       meeting->participants.push_back(std::move(participant));
       if (static_cast<int>(meeting->participants.size()) < size) return;
       participants = std::move(meeting->participants);
@@ -74,12 +75,12 @@ void CollectiveTable::Finish(int64_t run_id) {
   aborted_.erase(run_id);
 }
 
-std::string CollectiveTable::Describe(int64_t run_id) const {
+std::string CollectiveTable::Describe(int64_t run_id, absl::Duration age) const {
   std::string description;
   absl::MutexLock lock(&mutex_);
   for (const auto& [key, meetings] : meetings_) {
-    if (key.run_id != run_id) continue;
     const Meeting& meeting = meetings.front();
+    if (key.run_id != run_id || absl::Now() - meeting.since < age) continue;
     std::vector<int64_t> here;
     for (const CollectiveParticipant& participant : meeting.participants) {
       here.push_back(key.devices.empty() ? participant.rank : key.devices[participant.rank]);

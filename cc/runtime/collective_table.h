@@ -15,6 +15,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 
 namespace tf_tpu_ext {
@@ -60,13 +61,14 @@ class CollectiveTable {
   // Forgets the run.
   void Finish(int64_t run_id);
 
-  // Who waits for whom in the run; empty if nobody does.
-  std::string Describe(int64_t run_id) const;
+  // Who has waited for whom in the run for at least `age`; empty if nobody has.
+  std::string Describe(int64_t run_id, absl::Duration age = absl::ZeroDuration()) const;
 
  private:
   struct Meeting {
     int size = 0;
     std::string name;
+    absl::Time since;
     std::vector<CollectiveParticipant> participants;
 
     bool Has(int rank) const;

@@ -20,7 +20,7 @@ tensorflow::thread::ThreadPool& Pool() {
     tensorflow::ThreadOptions options;
     options.stack_size = kStackBytes;
     return new tensorflow::thread::ThreadPool(tensorflow::Env::Default(), options,
-                                              "tf_tpu_ext_compute",
+                                              "tpu_compute",
                                               tensorflow::port::MaxParallelism(),
                                               /*low_latency_hint=*/false);
   }();

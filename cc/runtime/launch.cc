@@ -78,7 +78,7 @@ void Launch::WaitExpired(absl::Duration waited) {
     return;
   }
   // A program may run for longer than the limit; only waiting is an error.
-  const std::string waits = GetCollectiveTable().Describe(run_id_);
+  const std::string waits = GetCollectiveTable().Describe(run_id_, waited);
   if (waits.empty()) {
     WatchWait();
   } else {

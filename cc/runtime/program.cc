@@ -173,7 +173,7 @@ class Program::Run {
 
   void Finish(absl::Status status) {
     std::vector<Tensor> outputs;
-    if (status.ok()) CollectOutputs(&outputs);
+    if (status.ok()) status = CollectOutputs(&outputs);
     if (!scratch_.empty()) {
       absl::MutexLock lock(&program_->mutex_);
       program_->free_scratch_.push_back(std::move(scratch_));
@@ -182,14 +182,20 @@ class Program::Run {
     done_(std::move(status), std::move(outputs));
   }
 
-  void CollectOutputs(std::vector<Tensor>* outputs) {
+  absl::Status CollectOutputs(std::vector<Tensor>* outputs) {
     const CompiledProgram& compiled = program_->compiled_;
     outputs->reserve(compiled.outputs.size());
     for (size_t i = 0; i < compiled.outputs.size(); ++i) {
       const int result = program_->result_of_output_[i];
-      outputs->push_back(result < 0 ? *compiled.outputs[i].constant
-                                    : CutToSize(TakeResult(result), compiled.outputs[i]));
+      if (result < 0) {
+        outputs->push_back(*compiled.outputs[i].constant);
+        continue;
+      }
+      absl::StatusOr<Tensor> output = CutToSize(TakeResult(result), i);
+      if (!output.ok()) return output.status();
+      outputs->push_back(*std::move(output));
     }
+    return absl::OkStatus();
   }
 
   Tensor TakeResult(int result) {
@@ -202,10 +208,18 @@ class Program::Run {
     return copy;
   }
 
-  Tensor CutToSize(Tensor padded, const CompiledProgram::Output& output) {
+  absl::StatusOr<Tensor> CutToSize(Tensor padded, int number) {
     TensorShape shape = padded.shape();
-    for (const auto& [dimension, result] : output.dynamic_sizes) {
-      shape.set_dim(dimension, TakeResult(result).scalar<int32_t>()());
+    for (const auto& [dimension, result] : program_->compiled_.outputs[number].dynamic_sizes) {
+      const int32_t size = TakeResult(result).scalar<int32_t>()();
+      if (size < 0 || size > padded.dim_size(dimension)) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            "XLA computed a size of ", size, " for dimension ", dimension, " of result ", number,
+            "; it must be from 0 to ", padded.dim_size(dimension),
+            ". An op of the program cannot take inputs of this dynamic size: give it inputs of "
+            "static shape, or larger ones."));
+      }
+      shape.set_dim(dimension, size);
     }
     if (shape == padded.shape()) return padded;
     Tensor cut(tensorflow::cpu_allocator(), padded.dtype(), shape);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <string>
 #include <tuple>
@@ -49,16 +50,18 @@ class ChannelTable {
   static constexpr int kUnbounded = 0;
 
   // Sends a message. `sent` is called once the channel has room for it, at once if `capacity` is
-  // kUnbounded. Returns a number for Cancel.
-  WaitId Send(const ChannelKey& key, Message message, int capacity, Sent sent) {
+  // kUnbounded. Returns a number for Cancel. `owner` is the launch whose abort ends the wait even on
+  // a channel that is not the launch's own.
+  WaitId Send(const ChannelKey& key, Message message, int capacity, Sent sent,
+              int64_t owner = kNoLaunch) {
     Received receiver;
     absl::Status refused;
     WaitId id;
     {
       absl::MutexLock lock(&mutex_);
       id = next_id_++;
-      if (auto aborted = aborted_.find(key.launch_id); aborted != aborted_.end()) {
-        refused = aborted->second;
+      if (const absl::Status* aborted = FindAborted(key.launch_id, owner); aborted != nullptr) {
+        refused = *aborted;
       } else {
         Channel& channel = channels_[key];
         if (!channel.receivers.empty()) {
@@ -67,7 +70,7 @@ class ChannelTable {
           EraseIfEmpty(key);
         } else if (capacity != kUnbounded &&
                    static_cast<int>(channel.messages.size()) >= capacity) {
-          channel.senders.push_back({id, std::move(message), std::move(sent)});
+          channel.senders.push_back({id, owner, std::move(message), std::move(sent)});
           return id;
         } else {
           channel.messages.push_back(std::move(message));
@@ -79,20 +82,20 @@ class ChannelTable {
     return id;
   }
 
-  // Calls `received` with the next message. Returns a number for Cancel.
-  WaitId Receive(const ChannelKey& key, Received received) {
+  // Calls `received` with the next message. Returns a number for Cancel; for `owner` see Send.
+  WaitId Receive(const ChannelKey& key, Received received, int64_t owner = kNoLaunch) {
     absl::StatusOr<Message> message = absl::UnavailableError("");
     Sent sent;
     WaitId id;
     {
       absl::MutexLock lock(&mutex_);
       id = next_id_++;
-      if (auto aborted = aborted_.find(key.launch_id); aborted != aborted_.end()) {
-        message = aborted->second;
+      if (const absl::Status* aborted = FindAborted(key.launch_id, owner); aborted != nullptr) {
+        message = *aborted;
       } else {
         Channel& channel = channels_[key];
         if (channel.messages.empty()) {
-          channel.receivers.push_back({id, std::move(received)});
+          channel.receivers.push_back({id, owner, std::move(received)});
           return id;
         }
         message = std::move(channel.messages.front());
@@ -145,6 +148,7 @@ class ChannelTable {
       absl::MutexLock lock(&mutex_);
       aborted_.try_emplace(launch_id, status);
       TakeChannels(launch_id, &dropped);
+      TakeWaits(launch_id, &dropped);
     }
     Fail(dropped, status);
   }
@@ -170,10 +174,12 @@ class ChannelTable {
  private:
   struct Receiver {
     WaitId id;
+    int64_t owner;
     Received received;
   };
   struct Sender {
     WaitId id;
+    int64_t owner;
     Message message;
     Sent sent;
   };
@@ -198,6 +204,40 @@ class ChannelTable {
       taken->push_back(std::move(it->second));
       it = channels_.erase(it);
     }
+  }
+
+  // Takes the waits that the launch has on channels of cores.
+  void TakeWaits(int64_t launch_id, std::vector<Channel>* taken)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    Channel waits;
+    const auto take = [launch_id](auto& from, auto& to) {
+      for (auto it = from.begin(); it != from.end();) {
+        if (it->owner != launch_id) {
+          ++it;
+          continue;
+        }
+        to.push_back(std::move(*it));
+        it = from.erase(it);
+      }
+    };
+    for (auto it = channels_.begin();
+         it != channels_.end() && it->first.launch_id == kNoLaunch;) {
+      take(it->second.receivers, waits.receivers);
+      take(it->second.senders, waits.senders);
+      const bool empty = it->second.messages.empty() && it->second.receivers.empty() &&
+                         it->second.senders.empty();
+      it = empty ? channels_.erase(it) : std::next(it);
+    }
+    taken->push_back(std::move(waits));
+  }
+
+  const absl::Status* FindAborted(int64_t launch_id, int64_t owner) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    for (int64_t launch : {launch_id, owner}) {
+      auto aborted = aborted_.find(launch);
+      if (aborted != aborted_.end()) return &aborted->second;
+    }
+    return nullptr;
   }
 
   static void Fail(std::vector<Channel>& channels, const absl::Status& status) {

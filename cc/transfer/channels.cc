@@ -29,7 +29,8 @@ void FinishTransfers(int64_t launch_id) {
   int64_t forgotten = kNoLaunch;
   {
     absl::MutexLock lock(&mutex);
-    finished->push_back(launch_id);
+    // The rounds of a host loop are one launch.
+    if (finished->empty() || finished->back() != launch_id) finished->push_back(launch_id);
     if (finished->size() > kRememberedLaunches) {
       forgotten = finished->front();
       finished->pop_front();

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cc/compiler/program_cache.h"
+#include "cc/device/machine.h"
 #include "cc/device/virtual_device.h"
 #include "cc/runtime/program.h"
 #include "cc/runtime/program_key.h"
@@ -162,6 +163,11 @@ class FeedOp : public ChannelOp {
                          ". Place it on a TPU device, or give the core's number."));
       }
       core = context->device()->parsed_name().id;
+    }
+    if (const int cores = GetMachineOptions().cores; core >= cores) {
+      return absl::InvalidArgumentError(absl::StrCat("Op ", this->name(), " names core ", core,
+                                                     "; this virtual TPU has cores 0 to ",
+                                                     cores - 1, "."));
     }
     *key = {kNoLaunch, name, static_cast<int>(core)};
     return absl::OkStatus();

@@ -239,7 +239,8 @@ XLA_FFI_Error* Execute(XLA_FFI_CallFrame* frame) {
                                    [completion, wait](absl::Status status) {
                                      wait->Done();
                                      completion->Complete(status);
-                                   }));
+                                   },
+                                   (*core)->launch_id));
     return nullptr;
   }
   // A cluster without inputs starts by itself on the host.
@@ -253,7 +254,8 @@ XLA_FFI_Error* Execute(XLA_FFI_CallFrame* frame) {
         wait->Done();
         completion->Complete(tensors.ok() ? WriteResults(results, *tensors, op)
                                           : tensors.status());
-      }));
+      },
+      (*core)->launch_id));
   return nullptr;
 }
 
