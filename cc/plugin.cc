@@ -75,15 +75,15 @@ void TfTpuExt_MeshShape(int* shape) {
 char* TfTpuExt_CompilationRecords() {
   std::string json = "[";
   for (const auto& record : tf_tpu_ext::ProgramCache::Get().Records()) {
-    absl::StrAppend(
-        &json, json.size() > 1 ? "," : "", "{\"program_id\":", record.program_id,
-        ",\"name\":", tf_tpu_ext::Quoted(record.name),
-        ",\"argument_shapes\":", tf_tpu_ext::Quoted(record.argument_shapes),
-        ",\"num_replicas\":", record.num_replicas,
-        ",\"num_cores_per_replica\":", record.num_cores_per_replica,
-        ",\"lowering_seconds\":", absl::ToDoubleSeconds(record.lowering),
-        ",\"building_seconds\":", absl::ToDoubleSeconds(record.building),
-        ",\"hits\":", record.hits, ",\"error\":", tf_tpu_ext::Quoted(record.error), "}");
+    absl::StrAppend(&json, json.size() > 1 ? "," : "", "{\"program_id\":", record.program_id,
+                    ",\"name\":", tf_tpu_ext::Quoted(record.name),
+                    ",\"argument_shapes\":", tf_tpu_ext::Quoted(record.argument_shapes),
+                    ",\"num_replicas\":", record.num_replicas,
+                    ",\"num_cores_per_replica\":", record.num_cores_per_replica,
+                    ",\"lowering_seconds\":", absl::ToDoubleSeconds(record.lowering),
+                    ",\"building_seconds\":", absl::ToDoubleSeconds(record.building),
+                    ",\"hits\":", record.hits, ",\"error\":", tf_tpu_ext::Quoted(record.error),
+                    "}");
   }
   return tf_tpu_ext::Give(json + "]");
 }

@@ -40,7 +40,9 @@ def strategy() -> tf.distribute.TPUStrategy:
 @pytest.fixture
 def busy_machine() -> Iterator[None]:
     """Keeps every processor busy: TensorFlow's loop then misses most cancellations."""
-    spin = [sys.executable, "-c", "while True: pass"]
+    # They end by themselves, should this process be killed.
+    code = "import time; end = time.time() + 120\nwhile time.time() < end: pass"
+    spin = [sys.executable, "-c", code]
     spinners = [subprocess.Popen(spin) for _ in range(os.cpu_count() or 1)]
     yield
     for spinner in spinners:

@@ -200,9 +200,9 @@ def _number_variable(name: str, parse: type[int] | type[float]) -> Any:
     try:
         return parse(text)
     except ValueError:
+        kind = "an integer" if parse is int else "a number"
         raise ValueError(
-            f"The environment variable {name} must be {'an integer' if parse is int else 'a number'}"
-            f". Received: {name}={text!r}"
+            f"The environment variable {name} must be {kind}. Received: {name}={text!r}"
         ) from None
 
 

@@ -152,7 +152,14 @@ def main() -> None:
     failed = []
     for sanitizer in chosen:
         start = time.monotonic()
-        if not sanitize(sanitizer, arguments.only):
+        try:
+            clean = sanitize(sanitizer, arguments.only)
+        except (RuntimeError, ValueError) as error:
+            sys.exit(str(error))
+        except subprocess.SubprocessError as error:
+            print(error, flush=True)
+            clean = False
+        if not clean:
             failed.append(sanitizer)
         print(f"--- {sanitizer} sanitizer: {time.monotonic() - start:.0f} s", flush=True)
     if failed:

@@ -1,5 +1,5 @@
-// The compilation_status output of _TPUCompileMlir: a serialized tensorflow.tpu.CompilationResultProto,
-// whose generated header the wheel does not ship.
+// The compilation_status output of _TPUCompileMlir: a serialized
+// tensorflow.tpu.CompilationResultProto, whose generated header the wheel does not ship.
 #ifndef TF_TPU_EXT_CC_COMPILER_COMPILATION_STATUS_H_
 #define TF_TPU_EXT_CC_COMPILER_COMPILATION_STATUS_H_
 

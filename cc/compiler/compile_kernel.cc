@@ -15,8 +15,8 @@
 #include "cc/runtime/program_key.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/platform/fingerprint.h"
-#include "tsl/profiler/lib/traceme.h"
 #include "tensorflow/core/protobuf/tpu/compile_metadata.pb.h"
+#include "tsl/profiler/lib/traceme.h"
 
 namespace tf_tpu_ext {
 namespace {
@@ -58,8 +58,8 @@ class CompileMlirOp : public OpKernel {
     tsl::profiler::TraceMe trace("tf_tpu_ext::Compile");
     std::vector<TensorShape> shapes;
     OP_REQUIRES_OK(context, ArgumentShapes(context, &shapes));
-    const std::string shape_text = absl::StrJoin(
-        shapes, ";", [](std::string* out, const TensorShape& shape) {
+    const std::string shape_text =
+        absl::StrJoin(shapes, ";", [](std::string* out, const TensorShape& shape) {
           absl::StrAppend(out, shape.DebugString());
         });
     absl::StatusOr<std::shared_ptr<Program>> program = ProgramCache::Get().GetOrCompile(
@@ -96,9 +96,10 @@ class CompileMlirOp : public OpKernel {
       TensorShape shape;
       if (!PartialTensorShape(argument.shape()).AsTensorShape(&shape)) {
         if (next_dynamic >= dynamic.size()) {
-          return absl::InternalError(absl::StrCat(
-              name(), " gets ", dynamic.size(), " dynamic shapes, fewer than its arguments of "
-              "unknown shape; argument '", argument.name(), "' has none."));
+          return absl::InternalError(absl::StrCat(name(), " gets ", dynamic.size(),
+                                                  " dynamic shapes, fewer than its arguments of "
+                                                  "unknown shape; argument '",
+                                                  argument.name(), "' has none."));
         }
         status = TensorShape::BuildTensorShape(dynamic[next_dynamic++].flat<int64_t>(), &shape);
         if (!status.ok()) return status;

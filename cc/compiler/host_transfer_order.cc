@@ -62,8 +62,8 @@ void RenameHostCompute(NodeDef* node) {
 }
 
 std::string InputNode(const std::string& input) {
-  return std::string(absl::StripPrefix(
-      static_cast<std::string>(*absl::StrSplit(input, ':').begin()), "^"));
+  return std::string(
+      absl::StripPrefix(static_cast<std::string>(*absl::StrSplit(input, ':').begin()), "^"));
 }
 
 // The functions that a node calls.

@@ -10,8 +10,8 @@
 namespace tf_tpu_ext {
 
 // Turns the bridge's host computations into our own op and chains every op that talks to the host,
-// and every loop, branch or call that holds one, by tf2xla's token attributes: XLA then runs them in
-// program order, within and across loop iterations. Only functions that `entry` reaches matter.
+// and every loop, branch or call that holds one, by tf2xla's token attributes: XLA then runs them
+// in program order, within and across loop iterations. Only functions that `entry` reaches matter.
 absl::Status OrderHostTransfers(const std::string& entry,
                                 tensorflow::FunctionLibraryDefinition* library,
                                 bool* has_host_transfers);

@@ -56,9 +56,8 @@ class JitLaunchOp : public AsyncOpKernel {
     auto call = std::make_shared<Call>();
     OP_REQUIRES_OK_ASYNC(context, DescribeArguments(context, call.get()), done);
     absl::StatusOr<std::shared_ptr<Program>> program = ProgramCache::Get().GetOrCompile(
-        call->key, [&](int64_t id, CompilationRecord* record) {
-          return Compile(context, id, *call, record);
-        });
+        call->key,
+        [&](int64_t id, CompilationRecord* record) { return Compile(context, id, *call, record); });
     OP_REQUIRES_OK_ASYNC(context, program.status(), done);
     OP_REQUIRES_OK_ASYNC(context, Interface(call->key, &call->interface), done);
     auto write = [context, call](std::vector<Tensor> outputs) {
@@ -161,8 +160,8 @@ class JitLaunchOp : public AsyncOpKernel {
     const absl::Time lowering_end = absl::Now();
     record->lowering = lowering_end - start;
     if (!status.ok()) return status;
-    auto program = BuildProgram(lowered, tensorflow::tpu::TPUCompileMetadataProto(),
-                                function_.name(), id);
+    auto program =
+        BuildProgram(lowered, tensorflow::tpu::TPUCompileMetadataProto(), function_.name(), id);
     record->building = absl::Now() - lowering_end;
     if (!program.ok()) return program;
     auto interface = std::make_shared<ProgramInterface>();
@@ -228,14 +227,12 @@ class JitKernelCreator : public tensorflow::XlaKernelCreator {
     if (!status.ok()) return status;
     const tensorflow::MemoryTypeVector inputs = GetInputMemoryTypes(body, constants, resources);
     const tensorflow::MemoryTypeVector outputs = GetOutputMemoryTypes(body);
-    auto function_properties =
-        std::make_shared<NodeProperties>(&body->record->fdef().signature(), properties->node_def,
-                                         body->arg_types, body->ret_types);
-    OpKernelConstruction construction(
-        tensorflow::DeviceType(device->device_type()), device,
-        device->GetAllocator(tensorflow::AllocatorAttributes()), library,
-        device->resource_manager(), function_properties, inputs, outputs,
-        library->graph_def_version(), &status);
+    auto function_properties = std::make_shared<NodeProperties>(
+        &body->record->fdef().signature(), properties->node_def, body->arg_types, body->ret_types);
+    OpKernelConstruction construction(tensorflow::DeviceType(device->device_type()), device,
+                                      device->GetAllocator(tensorflow::AllocatorAttributes()),
+                                      library, device->resource_manager(), function_properties,
+                                      inputs, outputs, library->graph_def_version(), &status);
     *kernel = std::make_unique<JitLaunchOp>(&construction, std::move(function), constants);
     return status;
   }

@@ -87,7 +87,8 @@ absl::Status ExportFunctions(const std::string& module, FunctionLibraryDefinitio
                                                           &control_returns);
 }
 
-// Takes all traces of placement out of the functions, so that the whole replica becomes one program.
+// Takes all traces of placement out of the functions, so that the whole replica becomes one
+// program.
 absl::Status RemovePlacement(FunctionLibraryDefinition* library) {
   for (const std::string& name : library->ListFunctionNames()) {
     FunctionDef function = *library->Find(name);
@@ -123,9 +124,9 @@ void RestoreShardings(const Metadata& metadata, Graph* graph) {
 
 // Ops whose value is not the same on every device, or that only the compiler may evaluate.
 bool MayFold(const Node* node) {
-  static const auto* const kept = new absl::flat_hash_set<std::string>(
-      {"StatelessRandomUniform", "StatelessRandomNormal", "StatelessTruncatedNormal", "Shape",
-       "ShapeN", "Size"});
+  static const auto* const kept =
+      new absl::flat_hash_set<std::string>({"StatelessRandomUniform", "StatelessRandomNormal",
+                                            "StatelessTruncatedNormal", "Shape", "ShapeN", "Size"});
   if (kept->contains(node->type_string())) return false;
   return std::none_of(node->output_types().begin(), node->output_types().end(),
                       [](tensorflow::DataType type) { return type == tensorflow::DT_VARIANT; });
@@ -167,8 +168,8 @@ absl::Status DescribeArguments(const Metadata& metadata, const std::vector<Tenso
       xla::PrimitiveType type;
       absl::Status status = tensorflow::DataTypeToPrimitiveType(described.dtype(), &type);
       if (!status.ok()) return status;
-      argument.shape = xla::ShapeUtil::MakeShape(
-          type, shapes[i].dim_sizes(), std::vector<bool>(dynamic.begin(), dynamic.end()));
+      argument.shape = xla::ShapeUtil::MakeShape(type, shapes[i].dim_sizes(),
+                                                 std::vector<bool>(dynamic.begin(), dynamic.end()));
     }
   }
   return absl::OkStatus();

@@ -35,8 +35,8 @@ struct CompilationRecord {
 class ProgramCache {
  public:
   // Compiles the program `id` and fills in the record.
-  using Compile =
-      std::function<absl::StatusOr<std::shared_ptr<Program>>(int64_t id, CompilationRecord* record)>;
+  using Compile = std::function<absl::StatusOr<std::shared_ptr<Program>>(
+      int64_t id, CompilationRecord* record)>;
 
   // Returns the program for `key`, compiling it if it is new. Callers that ask for the same new key
   // at once wait for one compilation; a failed one is tried again at the next call.

@@ -64,7 +64,7 @@ std::shared_ptr<const xla::DeviceAssignment> ToDeviceAssignment(const std::vecto
 // Which arguments and results belong to core `core` of a replica whose ops are placed one by one.
 template <typename Described>
 absl::Status AddToSlices(const Described& described, int number, const char* what,
-                         std::vector<int> CompiledProgram::CoreSlice::*list,
+                         std::vector<int> CompiledProgram::CoreSlice::* list,
                          std::vector<CompiledProgram::CoreSlice>* slices) {
   const xla::OpSharding& sharding = described.sharding();
   switch (sharding.type()) {
@@ -118,8 +118,10 @@ xla::CompileOptions MakeCompileOptions(const LoweredModule& lowered, const Metad
     options.compile_portable_executable = true;
   }
   if (lowered.has_host_transfers) {
-    // Knowing a loop's trip count, XLA:CPU would no longer run its condition, nor the transfers in it.
-    for (const char* pass : {"while-loop-trip-count-annotator", "while_loop_trip_count_annotator"}) {
+    // Knowing a loop's trip count, XLA:CPU would no longer run its condition, nor the transfers in
+    // it.
+    for (const char* pass :
+         {"while-loop-trip-count-annotator", "while_loop_trip_count_annotator"}) {
       build.mutable_debug_options()->add_xla_disable_hlo_passes(pass);
     }
   }
@@ -132,8 +134,7 @@ absl::StatusOr<std::shared_ptr<Program>> BuildProgram(const LoweredModule& lower
                                                       const Metadata& metadata,
                                                       const std::string& name, int64_t id) {
   const Partitioning partitioning = PartitioningOf(metadata);
-  const int partitions =
-      partitioning == Partitioning::kSpmd ? metadata.num_cores_per_replica() : 1;
+  const int partitions = partitioning == Partitioning::kSpmd ? metadata.num_cores_per_replica() : 1;
   CompiledProgram compiled;
   compiled.name = name;
   compiled.id = id;
@@ -179,13 +180,11 @@ absl::StatusOr<std::shared_ptr<Program>> BuildProgram(const LoweredModule& lower
 
   auto client = CompileClient();
   if (!client.ok()) return client.status();
-  auto executable =
-      (*client)->Compile(results->computation,
-                         MakeCompileOptions(lowered, metadata, partitions,
-                                            compiled.device_assignment.get()));
+  auto executable = (*client)->Compile(
+      results->computation,
+      MakeCompileOptions(lowered, metadata, partitions, compiled.device_assignment.get()));
   if (!executable.ok()) return executable.status();
-  compiled.executable =
-      static_cast<xla::PjRtCpuExecutable*>(executable->get())->cpu_executable();
+  compiled.executable = static_cast<xla::PjRtCpuExecutable*>(executable->get())->cpu_executable();
   return Program::Create(std::move(compiled));
 }
 

@@ -137,10 +137,10 @@ class CpuKernelFactory : public tensorflow::kernel_factory::OpKernelFactory {
     OpKernel* kernel = nullptr;
     if (status.ok()) {
       tensorflow::DeviceBase* device = construction->device();
-      status = tensorflow::CreateOpKernel(
-          tensorflow::DeviceType(tensorflow::DEVICE_CPU), device,
-          device->GetAllocator(tensorflow::AllocatorAttributes()), library,
-          construction->resource_manager(), properties, construction->graph_def_version(), &kernel);
+      status = tensorflow::CreateOpKernel(tensorflow::DeviceType(tensorflow::DEVICE_CPU), device,
+                                          device->GetAllocator(tensorflow::AllocatorAttributes()),
+                                          library, construction->resource_manager(), properties,
+                                          construction->graph_def_version(), &kernel);
     }
     if (!status.ok()) {
       construction->SetStatus(status);
@@ -177,13 +177,11 @@ void RegisterFunctionBoundary(const char* op, const char* host_argument) {
     std::vector<tensorflow::DataType> types;
     bool on_host;
   } const constraints[] = {
-      {{tensorflow::DT_FLOAT,  tensorflow::DT_DOUBLE,   tensorflow::DT_INT32,
-        tensorflow::DT_UINT8,  tensorflow::DT_INT16,    tensorflow::DT_INT8,
-        tensorflow::DT_INT64,  tensorflow::DT_BOOL,     tensorflow::DT_QINT8,
-        tensorflow::DT_QUINT8, tensorflow::DT_QINT32,   tensorflow::DT_BFLOAT16,
-        tensorflow::DT_UINT16, tensorflow::DT_HALF,     tensorflow::DT_UINT32,
-        tensorflow::DT_UINT64, tensorflow::DT_COMPLEX64, tensorflow::DT_COMPLEX128,
-        tensorflow::DT_VARIANT},
+      {{tensorflow::DT_FLOAT, tensorflow::DT_DOUBLE, tensorflow::DT_INT32, tensorflow::DT_UINT8,
+        tensorflow::DT_INT16, tensorflow::DT_INT8, tensorflow::DT_INT64, tensorflow::DT_BOOL,
+        tensorflow::DT_QINT8, tensorflow::DT_QUINT8, tensorflow::DT_QINT32, tensorflow::DT_BFLOAT16,
+        tensorflow::DT_UINT16, tensorflow::DT_HALF, tensorflow::DT_UINT32, tensorflow::DT_UINT64,
+        tensorflow::DT_COMPLEX64, tensorflow::DT_COMPLEX128, tensorflow::DT_VARIANT},
        false},
       {{tensorflow::DT_RESOURCE, tensorflow::DT_STRING}, true},
   };

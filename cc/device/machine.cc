@@ -27,18 +27,17 @@ absl::Status ValidateCores(int64_t cores) {
 absl::Status SetMachineOptions(const MachineOptions& options) {
   if (absl::Status valid = ValidateCores(options.cores); !valid.ok()) return valid;
   if (options.wait_limit <= absl::ZeroDuration()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("The wait limit must be positive. Received: ",
-                     absl::FormatDuration(options.wait_limit)));
+    return absl::InvalidArgumentError(absl::StrCat("The wait limit must be positive. Received: ",
+                                                   absl::FormatDuration(options.wait_limit)));
   }
   absl::MutexLock lock(&mutex);
   MachineOptions& current = Options();
-  if (devices_created && (options.cores != current.cores ||
-                          options.local_devices != current.local_devices)) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "TensorFlow has already created its devices, with ", current.cores,
-        " virtual TPU cores; received: cores=", options.cores,
-        ". Call tf_tpu_ext.configure() before the first TensorFlow operation."));
+  if (devices_created &&
+      (options.cores != current.cores || options.local_devices != current.local_devices)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("TensorFlow has already created its devices, with ", current.cores,
+                     " virtual TPU cores; received: cores=", options.cores,
+                     ". Call tf_tpu_ext.configure() before the first TensorFlow operation."));
   }
   current = options;
   return absl::OkStatus();

@@ -1,4 +1,5 @@
-// The virtual TPU machine's settings: how many cores, how they are laid out, how long a wait may last.
+// The virtual TPU machine's settings: how many cores, how they are laid out, how long a wait may
+// last.
 #ifndef TF_TPU_EXT_CC_DEVICE_MACHINE_H_
 #define TF_TPU_EXT_CC_DEVICE_MACHINE_H_
 

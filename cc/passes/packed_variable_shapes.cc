@@ -1,7 +1,7 @@
-// Where a program reads a packed variable of unknown shape, the bridge asks for the variable's shape
-// by an op without a device. The placer would put it on the composite device that stands for all the
-// variable's cores, from which nothing but function arguments can be fed; this pass puts it on one
-// of the cores.
+// Where a program reads a packed variable of unknown shape, the bridge asks for the variable's
+// shape by an op without a device. The placer would put it on the composite device that stands for
+// all the variable's cores, from which nothing but function arguments can be fed; this pass puts it
+// on one of the cores.
 #include "absl/strings/match.h"
 #include "tensorflow/core/common_runtime/optimization_registry.h"
 #include "tensorflow/core/graph/graph.h"

@@ -30,10 +30,10 @@ void CollectiveTable::Arrive(const CollectiveKey& key, int size, const std::stri
       participants.push_back(std::move(participant));
     } else {
       std::list<Meeting>& meetings = meetings_[key];
-      auto meeting = std::find_if(meetings.begin(), meetings.end(), [&](const Meeting& open) {
-        return !open.Has(participant.rank);
-      });
-      if (meeting == meetings.end()) meeting = meetings.insert(meetings.end(), {size, name, absl::Now(), {}});
+      auto meeting = std::find_if(meetings.begin(), meetings.end(),
+                                  [&](const Meeting& open) { return !open.Has(participant.rank); });
+      if (meeting == meetings.end())
+        meeting = meetings.insert(meetings.end(), {size, name, absl::Now(), {}});
       meeting->participants.push_back(std::move(participant));
       if (static_cast<int>(meeting->participants.size()) < size) return;
       participants = std::move(meeting->participants);

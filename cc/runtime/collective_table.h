@@ -50,8 +50,8 @@ class CollectiveTable {
   using Operation = std::function<absl::Status(absl::Span<const CollectiveParticipant>)>;
 
   // Adds a participant to the meeting `key` of `size` participants. `name` says what the operation
-  // is in error messages. An operation of several buffers arrives once for each of them, in the same
-  // order on every rank, without waiting in between.
+  // is in error messages. An operation of several buffers arrives once for each of them, in the
+  // same order on every rank, without waiting in between.
   void Arrive(const CollectiveKey& key, int size, const std::string& name,
               CollectiveParticipant participant, const Operation& operation);
 

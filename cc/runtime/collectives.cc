@@ -65,8 +65,8 @@ void Reduce(ReductionKind kind, Participants participants, size_t offset, size_t
   for (size_t done = 0; done < count; done += kReductionBlock) {
     const size_t size = std::min(kReductionBlock, count - done);
     const size_t at = offset + done;
-    std::memcpy(static_cast<void*>(block),
-                static_cast<const T*>(participants[0].send[0]) + at, size * sizeof(T));
+    std::memcpy(static_cast<void*>(block), static_cast<const T*>(participants[0].send[0]) + at,
+                size * sizeof(T));
     for (size_t i = 1; i < participants.size(); ++i) {
       Combine<T>(kind, static_cast<const T*>(participants[i].send[0]) + at, size, block);
     }
@@ -81,9 +81,10 @@ absl::Status WithNativeType(PrimitiveType dtype, ReductionKind kind, const Body&
   if (!xla::primitive_util::IsArrayType(dtype) ||
       (ordered && xla::primitive_util::IsComplexType(dtype)) ||
       xla::primitive_util::IsSubByteNonPredType(dtype)) {
-    return absl::UnimplementedError(absl::StrCat(
-        "Cores cannot reduce values of type ", xla::primitive_util::LowercasePrimitiveTypeName(dtype),
-        " with this operation; cast to float32 or int32 before the collective."));
+    return absl::UnimplementedError(
+        absl::StrCat("Cores cannot reduce values of type ",
+                     xla::primitive_util::LowercasePrimitiveTypeName(dtype),
+                     " with this operation; cast to float32 or int32 before the collective."));
   }
   return xla::primitive_util::ArrayTypeSwitch(
       [&](auto type) -> absl::Status {
@@ -250,8 +251,8 @@ class AsyncCollectives : public xla::cpu::CpuCollectives {
       absl::Span<const DeviceRank> ranks, const Config& /*config*/) override {
     std::vector<std::unique_ptr<xla::Communicator>> communicators;
     for (const DeviceRank& device_rank : ranks) {
-      communicators.push_back(std::make_unique<AsyncCommunicator>(device_rank.rank.value(),
-                                                                  clique_key.num_devices()));
+      communicators.push_back(
+          std::make_unique<AsyncCommunicator>(device_rank.rank.value(), clique_key.num_devices()));
     }
     return communicators;
   }

@@ -19,8 +19,7 @@ tensorflow::thread::ThreadPool& Pool() {
   static auto* pool = [] {
     tensorflow::ThreadOptions options;
     options.stack_size = kStackBytes;
-    return new tensorflow::thread::ThreadPool(tensorflow::Env::Default(), options,
-                                              "tpu_compute",
+    return new tensorflow::thread::ThreadPool(tensorflow::Env::Default(), options, "tpu_compute",
                                               tensorflow::port::MaxParallelism(),
                                               /*low_latency_hint=*/false);
   }();

@@ -78,17 +78,17 @@ class ExecuteOp : public AsyncOpKernel {
       const tensorflow::ResourceHandle& handle = HandleFromInput(context, i);
       absl::Status status = LookupResource(context, handle, &(*variables)[i]);
       if (!status.ok()) {
-        return absl::FailedPreconditionError(absl::StrCat(
-            "Variable '", handle.name(), "', argument ", i, " of TPU computation ", name(),
-            ", does not exist on ", context->device()->name(),
-            ". Create and initialize it before the step. (", status.message(), ")"));
+        return absl::FailedPreconditionError(
+            absl::StrCat("Variable '", handle.name(), "', argument ", i, " of TPU computation ",
+                         name(), ", does not exist on ", context->device()->name(),
+                         ". Create and initialize it before the step. (", status.message(), ")"));
       }
       tensorflow::tf_shared_lock lock(*(*variables)[i]->mu());
       if (!(*variables)[i]->is_initialized) {
-        return absl::FailedPreconditionError(absl::StrCat(
-            "Variable '", handle.name(), "', argument ", i, " of TPU computation ", name(),
-            ", is not initialized on ", context->device()->name(),
-            ". Run its initializer before the step."));
+        return absl::FailedPreconditionError(
+            absl::StrCat("Variable '", handle.name(), "', argument ", i, " of TPU computation ",
+                         name(), ", is not initialized on ", context->device()->name(),
+                         ". Run its initializer before the step."));
       }
       (*arguments)[i] = *(*variables)[i]->tensor();
     }

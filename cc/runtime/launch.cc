@@ -65,16 +65,16 @@ void Launch::WaitExpired(absl::Duration waited) {
       (arrivals_[slot] != nullptr ? here : missing).push_back(cores.empty() ? 0 : cores[slot]);
     }
   }
-  const std::string step = absl::StrCat("TPU program ", program_->compiled().name, ", launch ",
-                                        launch_id_, ", waited longer than the limit of ",
-                                        absl::FormatDuration(waited), ": ");
+  const std::string step =
+      absl::StrCat("TPU program ", program_->compiled().name, ", launch ", launch_id_,
+                   ", waited longer than the limit of ", absl::FormatDuration(waited), ": ");
   const std::string advice =
       " Find out why the missing ones do not come, or raise the limit with "
       "tf_tpu_ext.configure(wait_limit_seconds=...).";
   if (!running) {
-    Fail(absl::DeadlineExceededError(
-        absl::StrCat(step, "cores [", absl::StrJoin(here, ", "), "] are ready and wait for cores [",
-                     absl::StrJoin(missing, ", "), "].", advice)));
+    Fail(absl::DeadlineExceededError(absl::StrCat(step, "cores [", absl::StrJoin(here, ", "),
+                                                  "] are ready and wait for cores [",
+                                                  absl::StrJoin(missing, ", "), "].", advice)));
     return;
   }
   // A program may run for longer than the limit; only waiting is an error.
@@ -119,10 +119,11 @@ void Launch::Start() {
 
 void Launch::StartSlot(int slot) {
   CoreArrival& arrival = *arrivals_[slot];
-  program_->Start(ContextOf(slot, arrival), std::move(arrival.arguments),
-                  [self = shared_from_this(), slot](absl::Status status, std::vector<Tensor> outputs) {
-                    self->RunDone({slot}, status, std::move(outputs));
-                  });
+  program_->Start(
+      ContextOf(slot, arrival), std::move(arrival.arguments),
+      [self = shared_from_this(), slot](absl::Status status, std::vector<Tensor> outputs) {
+        self->RunDone({slot}, status, std::move(outputs));
+      });
 }
 
 void Launch::StartMergedReplica(int replica) {
@@ -140,21 +141,20 @@ void Launch::StartMergedReplica(int replica) {
     }
   }
   const CoreContext context = ContextOf(slots[0], *arrivals_[slots[0]]);
-  program_->Start(context, std::move(arguments),
-                  [self = shared_from_this(), slots](absl::Status status,
-                                                     std::vector<Tensor> outputs) {
-                    self->RunDone(slots, status, std::move(outputs));
-                  });
+  program_->Start(
+      context, std::move(arguments),
+      [self = shared_from_this(), slots](absl::Status status, std::vector<Tensor> outputs) {
+        self->RunDone(slots, status, std::move(outputs));
+      });
 }
 
 void Launch::RunDone(absl::Span<const int> slots, const absl::Status& status,
                      std::vector<Tensor> outputs) {
   if (!status.ok()) {
     const CoreContext context = ContextOf(slots[0], *arrivals_[slots[0]]);
-    Fail(absl::Status(status.code(),
-                      absl::StrCat("Replica ", context.replica, " of TPU program ",
-                                   program_->compiled().name, " failed on core ", context.core,
-                                   ": ", status.message())));
+    Fail(absl::Status(status.code(), absl::StrCat("Replica ", context.replica, " of TPU program ",
+                                                  program_->compiled().name, " failed on core ",
+                                                  context.core, ": ", status.message())));
   } else if (program_->compiled().core_slices.empty()) {
     outputs_[slots[0]] = std::move(outputs);
   } else {
@@ -181,7 +181,8 @@ void Launch::Fail(const absl::Status& status) {
     running = started_;
   }
   if (running) {
-    // The cores that wait for the failed one, or for the host, stop; their runs end with this status.
+    // The cores that wait for the failed one, or for the host, stop; their runs end with this
+    // status.
     GetCollectiveTable().Abort(run_id_, status);
     AbortTransfers(launch_id_, status);
     return;
@@ -253,7 +254,8 @@ void LaunchTable::Reject(int64_t launch_id, const absl::Status& status) {
 
 void LaunchTable::Remove(const Launch* launch) {
   absl::MutexLock lock(&mutex_);
-  waiting_.remove_if([launch](const std::shared_ptr<Launch>& other) { return other.get() == launch; });
+  waiting_.remove_if(
+      [launch](const std::shared_ptr<Launch>& other) { return other.get() == launch; });
 }
 
 LaunchTable& LaunchTable::Get() {

@@ -56,10 +56,7 @@ class PoolTaskRunner : public xla::cpu::Thunk::TaskRunner {
 class Program::Run {
  public:
   Run(Program* program, CoreContext core, std::vector<Tensor> arguments, Done done)
-      : program_(program),
-        core_(core),
-        arguments_(std::move(arguments)),
-        done_(std::move(done)) {}
+      : program_(program), core_(core), arguments_(std::move(arguments)), done_(std::move(done)) {}
 
   // Starts the run, which keeps itself alive until it has called `done`.
   static void Start(std::shared_ptr<Run> run) {
@@ -201,8 +198,8 @@ class Program::Run {
   Tensor TakeResult(int result) {
     const ResultBuffer& buffer = program_->results_[result];
     if (program_->result_of_allocation_[buffer.allocation] == result) return results_[result];
-    const auto* data = static_cast<const char*>(
-        buffers_->GetDeviceAddressUnchecked(buffer.allocation).opaque());
+    const auto* data =
+        static_cast<const char*>(buffers_->GetDeviceAddressUnchecked(buffer.allocation).opaque());
     Tensor copy(tensorflow::cpu_allocator(), buffer.dtype, buffer.shape);
     if (copy.TotalBytes() > 0) std::memcpy(copy.data(), data + buffer.offset, copy.TotalBytes());
     return copy;
@@ -255,8 +252,7 @@ absl::Status Program::Prepare() {
   xla::cpu::CpuExecutable& executable = CpuExecutableOf(compiled_);
   const xla::BufferAssignment& assignment = executable.buffer_assignment();
   result_of_allocation_.assign(assignment.Allocations().size(), -1);
-  const xla::HloInstruction* root =
-      executable.module().entry_computation()->root_instruction();
+  const xla::HloInstruction* root = executable.module().entry_computation()->root_instruction();
   std::vector<const CompiledProgram::Output*> computed;
   for (const CompiledProgram::Output& output : compiled_.outputs) {
     if (output.constant != nullptr) {
@@ -273,8 +269,8 @@ absl::Status Program::Prepare() {
     if (!slice.ok()) return slice.status();
     const xla::Shape& shape = root->shape().tuple_shapes(result);
     ResultBuffer buffer;
-    buffer.dtype = result < static_cast<int>(computed.size()) ? computed[result]->dtype
-                                                              : tensorflow::DT_INT32;
+    buffer.dtype =
+        result < static_cast<int>(computed.size()) ? computed[result]->dtype : tensorflow::DT_INT32;
     buffer.allocation = slice->index();
     buffer.offset = slice->offset();
     for (int64_t size : shape.dimensions()) buffer.shape.AddDim(size);

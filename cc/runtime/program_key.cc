@@ -35,8 +35,7 @@ absl::StatusOr<ProgramKey> DecodeProgramKey(const Tensor& tensor) {
   if (tensor.dtype() == tensorflow::DT_STRING && tensor.NumElements() == kProgramKeySize) {
     auto strings = tensor.flat<tstring>();
     int code;
-    if (strings(0).empty() && absl::SimpleAtoi(absl::string_view(strings(1)), &code) &&
-        code != 0) {
+    if (strings(0).empty() && absl::SimpleAtoi(absl::string_view(strings(1)), &code) && code != 0) {
       return absl::Status(static_cast<absl::StatusCode>(code),
                           absl::StrCat("Compilation failure: ", absl::string_view(strings(2))));
     }

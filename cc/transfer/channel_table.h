@@ -50,8 +50,8 @@ class ChannelTable {
   static constexpr int kUnbounded = 0;
 
   // Sends a message. `sent` is called once the channel has room for it, at once if `capacity` is
-  // kUnbounded. Returns a number for Cancel. `owner` is the launch whose abort ends the wait even on
-  // a channel that is not the launch's own.
+  // kUnbounded. Returns a number for Cancel. `owner` is the launch whose abort ends the wait even
+  // on a channel that is not the launch's own.
   WaitId Send(const ChannelKey& key, Message message, int capacity, Sent sent,
               int64_t owner = kNoLaunch) {
     Received receiver;
@@ -220,12 +220,11 @@ class ChannelTable {
         it = from.erase(it);
       }
     };
-    for (auto it = channels_.begin();
-         it != channels_.end() && it->first.launch_id == kNoLaunch;) {
+    for (auto it = channels_.begin(); it != channels_.end() && it->first.launch_id == kNoLaunch;) {
       take(it->second.receivers, waits.receivers);
       take(it->second.senders, waits.senders);
-      const bool empty = it->second.messages.empty() && it->second.receivers.empty() &&
-                         it->second.senders.empty();
+      const bool empty =
+          it->second.messages.empty() && it->second.receivers.empty() && it->second.senders.empty();
       it = empty ? channels_.erase(it) : std::next(it);
     }
     taken->push_back(std::move(waits));

@@ -21,11 +21,11 @@ bool ChannelWait::Watch() {
   monitored_ = WaitMonitor::Get().Begin([weak = weak_from_this()](absl::Duration waited) {
     std::shared_ptr<ChannelWait> self = weak.lock();
     if (self == nullptr) return;
-    self->End(absl::DeadlineExceededError(absl::StrCat(
-        "Op ", self->op_, " waited ", absl::FormatDuration(waited), " on ",
-        self->key_.DebugString(),
-        ". Find out why the other side does not serve it, or raise the limit with "
-        "tf_tpu_ext.configure(wait_limit_seconds=...).")));
+    self->End(absl::DeadlineExceededError(
+        absl::StrCat("Op ", self->op_, " waited ", absl::FormatDuration(waited), " on ",
+                     self->key_.DebugString(),
+                     ". Find out why the other side does not serve it, or raise the limit with "
+                     "tf_tpu_ext.configure(wait_limit_seconds=...).")));
   });
   return true;
 }

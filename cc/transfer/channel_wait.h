@@ -25,8 +25,8 @@ class ChannelWait : public std::enable_shared_from_this<ChannelWait> {
   // Tells the channel's number for the wait, once it has one.
   void Began(TensorChannels::WaitId id);
 
-  // To be called when the channel has called back. Does not wait for a cancellation under way, which
-  // may be what made it call.
+  // To be called when the channel has called back. Does not wait for a cancellation under way,
+  // which may be what made it call.
   void Done();
 
  private:

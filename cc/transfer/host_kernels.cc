@@ -1,4 +1,5 @@
-// The host's side of transfers: the ops that the bridge leaves in the host graph, infeed and outfeed.
+// The host's side of transfers: the ops that the bridge leaves in the host graph, infeed and
+// outfeed.
 #include <memory>
 #include <string>
 #include <utility>
@@ -32,14 +33,13 @@ class ChannelOp : public AsyncOpKernel {
     auto wait = std::make_shared<ChannelWait>(context->cancellation_manager(), key, name());
     OP_REQUIRES_ASYNC(context, wait->Watch(),
                       absl::CancelledError(absl::StrCat("Op ", name(), " was cancelled.")), done);
-    const auto id = GetChannels().Receive(
-        key, [this, context, wait, done](absl::StatusOr<std::vector<Tensor>> message) {
-          wait->Done();
-          const absl::Status status =
-              message.ok() ? SetOutputs(context, *message) : message.status();
-          if (!status.ok()) context->SetStatus(status);
-          done();
-        });
+    const auto id = GetChannels().Receive(key, [this, context, wait,
+                                                done](absl::StatusOr<std::vector<Tensor>> message) {
+      wait->Done();
+      const absl::Status status = message.ok() ? SetOutputs(context, *message) : message.status();
+      if (!status.ok()) context->SetStatus(status);
+      done();
+    });
     wait->Began(id);
   }
 
@@ -67,16 +67,16 @@ class ChannelOp : public AsyncOpKernel {
  private:
   absl::Status SetOutputs(OpKernelContext* context, const std::vector<Tensor>& message) const {
     if (static_cast<int>(message.size()) != context->num_outputs()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("Op ", name(), " gets ", message.size(), " tensors; it has ",
-                       context->num_outputs(), " outputs."));
+      return absl::InvalidArgumentError(absl::StrCat("Op ", name(), " gets ", message.size(),
+                                                     " tensors; it has ", context->num_outputs(),
+                                                     " outputs."));
     }
     for (int i = 0; i < context->num_outputs(); ++i) {
       if (message[i].dtype() != context->expected_output_dtype(i)) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            "Output ", i, " of op ", name(), " gets ",
-            tensorflow::DataTypeString(message[i].dtype()), "; it is declared as ",
-            tensorflow::DataTypeString(context->expected_output_dtype(i)), "."));
+        return absl::InvalidArgumentError(
+            absl::StrCat("Output ", i, " of op ", name(), " gets ",
+                         tensorflow::DataTypeString(message[i].dtype()), "; it is declared as ",
+                         tensorflow::DataTypeString(context->expected_output_dtype(i)), "."));
       }
       context->set_output(i, message[i]);
     }
@@ -152,15 +152,13 @@ class FeedOp : public ChannelOp {
 
  protected:
   absl::Status KeyOf(OpKernelContext* context, const char* name, ChannelKey* key) const {
-    int64_t core = ordinal_is_input_
-                       ? context->input(context->num_inputs() - 1).scalar<int32_t>()()
-                       : ordinal_;
+    int64_t core = ordinal_is_input_ ? context->input(context->num_inputs() - 1).scalar<int32_t>()()
+                                     : ordinal_;
     if (core < 0) {
       if (context->device()->device_type() != kTpuDeviceType) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("Op ", this->name(), " is on ", context->device()->name(),
-                         " and has device_ordinal=", core,
-                         ". Place it on a TPU device, or give the core's number."));
+        return absl::InvalidArgumentError(absl::StrCat(
+            "Op ", this->name(), " is on ", context->device()->name(), " and has device_ordinal=",
+            core, ". Place it on a TPU device, or give the core's number."));
       }
       core = context->device()->parsed_name().id;
     }

@@ -12,9 +12,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "cc/runtime/core_context.h"
+#include "cc/runtime/tensor_copy.h"
 #include "cc/transfer/channel_wait.h"
 #include "cc/transfer/channels.h"
-#include "cc/runtime/tensor_copy.h"
 #include "tensorflow/core/framework/tensor.h"
 #include "xla/ffi/api/c_api.h"
 #include "xla/ffi/api/c_api_internal.h"
@@ -235,12 +235,13 @@ XLA_FFI_Error* Execute(XLA_FFI_CallFrame* frame) {
   wait->Watch();
   if (receive.empty()) {
     const int capacity = send == kOutfeedName ? kFeedCapacity : TensorChannels::kUnbounded;
-    wait->Began(GetChannels().Send(key, std::move(operands), capacity,
-                                   [completion, wait](absl::Status status) {
-                                     wait->Done();
-                                     completion->Complete(status);
-                                   },
-                                   (*core)->launch_id));
+    wait->Began(GetChannels().Send(
+        key, std::move(operands), capacity,
+        [completion, wait](absl::Status status) {
+          wait->Done();
+          completion->Complete(status);
+        },
+        (*core)->launch_id));
     return nullptr;
   }
   // A cluster without inputs starts by itself on the host.
@@ -249,11 +250,11 @@ XLA_FFI_Error* Execute(XLA_FFI_CallFrame* frame) {
                        [](absl::Status) {});
   }
   wait->Began(GetChannels().Receive(
-      key, [completion, wait, results = std::move(results),
-            op](absl::StatusOr<std::vector<Tensor>> tensors) {
+      key,
+      [completion, wait, results = std::move(results),
+       op](absl::StatusOr<std::vector<Tensor>> tensors) {
         wait->Done();
-        completion->Complete(tensors.ok() ? WriteResults(results, *tensors, op)
-                                          : tensors.status());
+        completion->Complete(tensors.ok() ? WriteResults(results, *tensors, op) : tensors.status());
       },
       (*core)->launch_id));
   return nullptr;
@@ -262,8 +263,7 @@ XLA_FFI_Error* Execute(XLA_FFI_CallFrame* frame) {
 XLA_FFI_Error* Handler(XLA_FFI_CallFrame* frame) {
   auto* extension = frame->extension_start;
   if (extension != nullptr && extension->type == XLA_FFI_Extension_Metadata) {
-    XLA_FFI_Metadata* metadata =
-        reinterpret_cast<XLA_FFI_Metadata_Extension*>(extension)->metadata;
+    XLA_FFI_Metadata* metadata = reinterpret_cast<XLA_FFI_Metadata_Extension*>(extension)->metadata;
     metadata->api_version.struct_size = XLA_FFI_Api_Version_STRUCT_SIZE;
     metadata->api_version.major_version = XLA_FFI_API_MAJOR;
     metadata->api_version.minor_version = XLA_FFI_API_MINOR;

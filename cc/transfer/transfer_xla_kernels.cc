@@ -134,8 +134,8 @@ class TransferOp : public XlaOpKernel {
     OP_REQUIRES_OK(construction, construction->GetAttr("shape", &shapes_[0]));
   }
 
-  // Where the transfer happens in a replica of several cores: on the core that the program names, on
-  // the first one if it names none, or on every core for itself.
+  // Where the transfer happens in a replica of several cores: on the core that the program names,
+  // on the first one if it names none, or on every core for itself.
   xla::OpSharding PartitionOf(const xla::XlaBuilder& builder) const {
     if (every_partition_) return xla::sharding_builder::Manual();
     const auto& current = builder.sharding();
