@@ -242,7 +242,8 @@ class JitKernelCreator : public tensorflow::XlaKernelCreator {
 
 void RegisterJitKernels() {
   // TensorFlow keeps the creator for the life of the process.
-  tensorflow::RegisterDefaultCustomKernelCreator(new JitKernelCreator);
+  static auto* const creator = new JitKernelCreator;
+  tensorflow::RegisterDefaultCustomKernelCreator(creator);
 }
 
 }  // namespace tf_tpu_ext
