@@ -298,8 +298,8 @@ class TestCompilationStats:
 
         described(tf.ones([5, 5]))
         stats = tf_tpu_ext.compilation_stats()
-        program = stats.programs[-1]
-        assert "described" in program.name
+        # Failed compilations of other tests stand behind it.
+        [program] = [program for program in stats.programs if "described" in program.name]
         assert "5,5" in program.argument_shapes
         assert program.num_replicas == strategy.num_replicas_in_sync
         assert program.num_cores_per_replica == 1
