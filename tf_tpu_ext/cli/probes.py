@@ -168,8 +168,10 @@ def probe_tensorflow_io() -> None:
 def main() -> None:
     """Runs the probe that the command line names."""
     probe, folder = sys.argv[1:]
-    # In the place of this file's own folder, where modules stand that are not to be found by name.
-    sys.path[0] = folder
+    # This file's own folder holds modules that are not to be found by name. Python puts it first,
+    # unless PYTHONSAFEPATH is set.
+    own = os.path.dirname(os.path.abspath(__file__))
+    sys.path[:] = [folder, *(path for path in sys.path if os.path.abspath(path) != own)]
     {"machine": probe_machine, "tensorflow_io": probe_tensorflow_io}[probe]()
     print(json.dumps({"finished": True}), flush=True)
 
