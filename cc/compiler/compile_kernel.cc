@@ -12,6 +12,7 @@
 #include "cc/compiler/program_cache.h"
 #include "cc/compiler/xla_build.h"
 #include "cc/device/machine.h"
+#include "cc/runtime/launch_ids.h"
 #include "cc/runtime/program_key.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/platform/fingerprint.h"
@@ -28,6 +29,8 @@ using tensorflow::PartialTensorShape;
 using tensorflow::Tensor;
 using tensorflow::TensorShape;
 using tensorflow::tstring;
+
+constexpr char kParallelIds[] = "_parallel_execution_ids";
 
 // tf2xla invents a stack frame for nodes that have none; it would only mislead.
 absl::Status WithoutInventedTrace(const absl::Status& status) {
@@ -50,6 +53,12 @@ class CompileMlirOp : public OpKernel {
                     "The metadata attribute of ", name(),
                     " is not a TPUCompileMetadataProto. The graph was rewritten by a bridge of "
                     "another TensorFlow version; trace it again.")));
+    // The bridge leaves the attribute out where one op compiles for all replicas.
+    std::string parallel_ids;
+    if (construction->HasAttr(kParallelIds)) {
+      OP_REQUIRES_OK(construction, construction->GetAttr(kParallelIds, &parallel_ids));
+    }
+    place_ = ParseReplicaPlace(name(), parallel_ids);
     const auto fingerprint = tensorflow::Fingerprint128(absl::StrCat(module_, metadata));
     key_prefix_ = absl::StrCat(fingerprint.low64, ":", fingerprint.high64, ":", module_.size());
   }
@@ -63,7 +72,8 @@ class CompileMlirOp : public OpKernel {
           absl::StrAppend(out, shape.DebugString());
         });
     absl::StatusOr<std::shared_ptr<Program>> program = ProgramCache::Get().GetOrCompile(
-        absl::StrCat(key_prefix_, "|", shape_text), [&](int64_t id, CompilationRecord* record) {
+        absl::StrCat(key_prefix_, "|", place_.in_replica(), "|", shape_text),
+        [&](int64_t id, CompilationRecord* record) {
           record->argument_shapes = shape_text;
           return Compile(id, shapes, record);
         });
@@ -72,7 +82,14 @@ class CompileMlirOp : public OpKernel {
     OP_REQUIRES_OK(context, context->allocate_output(0, {}, &status));
     status->scalar<tstring>()() = SerializeCompilationStatus(program.status());
     ProgramKey key;
-    key.launch_id = NextLaunchId();
+    if (place_.in_replica()) {
+      absl::StatusOr<int64_t> id =
+          LaunchIdOfReplica(context, place_, std::max(1, metadata_.num_replicas()));
+      OP_REQUIRES_OK(context, id.status());
+      key.launch_id = *id;
+    } else {
+      key.launch_id = NextLaunchId();
+    }
     if (program.ok()) key.program_id = (*program)->compiled().id;
     for (int i = 0; i < num_computations_; ++i) {
       Tensor* output = nullptr;
@@ -125,6 +142,7 @@ class CompileMlirOp : public OpKernel {
     }
     const absl::Time start = absl::Now();
     LoweredModule lowered;
+    lowered.for_one_replica = place_.in_replica();
     absl::Status status = LowerModule(module_, metadata_, shapes, &lowered);
     const absl::Time lowering_end = absl::Now();
     record->lowering = lowering_end - start;
@@ -136,6 +154,7 @@ class CompileMlirOp : public OpKernel {
 
   std::string module_;
   tensorflow::tpu::TPUCompileMetadataProto metadata_;
+  ReplicaPlace place_;
   int num_computations_ = 0;
   std::string key_prefix_;
 };

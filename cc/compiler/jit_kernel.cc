@@ -15,7 +15,7 @@
 #include "cc/compiler/xla_build.h"
 #include "cc/device/virtual_device.h"
 #include "cc/runtime/join_launch.h"
-#include "cc/runtime/program_key.h"
+#include "cc/runtime/launch_ids.h"
 #include "llvm/ADT/StringRef.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "tensorflow/compiler/jit/compilability_check_util.h"

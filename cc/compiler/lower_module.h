@@ -28,6 +28,8 @@ struct LoweredModule {
   tensorflow::XlaCompilationResult result;
   // Whether the program talks to the host while it runs.
   bool has_host_transfers = false;
+  // Whether the other replicas of the step may run other programs.
+  bool for_one_replica = false;
 };
 
 // Lowers `module`, the mlir_module attribute of a _TPUCompileMlir op, for arguments of the given

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "cc/compiler/collective_order.h"
 #include "cc/compiler/static_results.h"
 #include "cc/device/machine.h"
 #include "llvm/ADT/StringRef.h"
@@ -178,6 +179,7 @@ absl::StatusOr<std::shared_ptr<Program>> BuildProgram(const LoweredModule& lower
     ++result;
   }
 
+  if (lowered.for_one_replica) OrderCollectives(results->computation.mutable_proto());
   auto client = CompileClient();
   if (!client.ok()) return client.status();
   auto executable = (*client)->Compile(

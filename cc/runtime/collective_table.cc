@@ -19,6 +19,25 @@ bool CollectiveTable::Meeting::Has(int rank) const {
                      [rank](const CollectiveParticipant& present) { return present.rank == rank; });
 }
 
+absl::Status CollectiveTable::Meeting::CheckFits(const std::string& other_name,
+                                                 const CollectiveParticipant& other) const {
+  if (participants.empty()) return absl::OkStatus();
+  const CollectiveParticipant& first = participants.front();
+  if (name == other_name && first.elements == other.elements &&
+      first.element_type == other.element_type) {
+    return absl::OkStatus();
+  }
+  const auto describe = [](const std::string& operation, const CollectiveParticipant& each) {
+    return absl::StrCat("rank ", each.rank, " is in ", operation, " of ", each.elements,
+                        " elements of type ", each.element_type);
+  };
+  return absl::InvalidArgumentError(absl::StrCat(
+      "The replicas meet in different collectives: ", describe(name, first), ", ",
+      describe(other_name, other),
+      ". Every replica must run the same collectives, on values of the same shape and type, in the "
+      "same order."));
+}
+
 void CollectiveTable::Arrive(const CollectiveKey& key, int size, const std::string& name,
                              CollectiveParticipant participant, const Operation& operation) {
   absl::Status status;
@@ -34,8 +53,9 @@ void CollectiveTable::Arrive(const CollectiveKey& key, int size, const std::stri
                                   [&](const Meeting& open) { return !open.Has(participant.rank); });
       if (meeting == meetings.end())
         meeting = meetings.insert(meetings.end(), {size, name, absl::Now(), {}});
+      status = meeting->CheckFits(name, participant);
       meeting->participants.push_back(std::move(participant));
-      if (static_cast<int>(meeting->participants.size()) < size) return;
+      if (status.ok() && static_cast<int>(meeting->participants.size()) < size) return;
       participants = std::move(meeting->participants);
       meetings.erase(meeting);
       if (meetings.empty()) meetings_.erase(key);

@@ -36,6 +36,10 @@ struct CollectiveKey {
 
 struct CollectiveParticipant {
   int rank = 0;
+  // How much it brings, of what: the same for all, since what each reads and writes follows from
+  // it.
+  int64_t elements = 0;
+  int element_type = 0;
   // One buffer each, except for an all-to-all, which has one for every rank.
   std::vector<const void*> send;
   std::vector<void*> recv;
@@ -50,7 +54,8 @@ class CollectiveTable {
   using Operation = std::function<absl::Status(absl::Span<const CollectiveParticipant>)>;
 
   // Adds a participant to the meeting `key` of `size` participants. `name` says what the operation
-  // is in error messages. An operation of several buffers arrives once for each of them, in the
+  // is in error messages. A participant that comes to another operation, or with data of another
+  // form, fails the meeting. An operation of several buffers arrives once for each of them, in the
   // same order on every rank, without waiting in between.
   void Arrive(const CollectiveKey& key, int size, const std::string& name,
               CollectiveParticipant participant, const Operation& operation);
@@ -72,6 +77,8 @@ class CollectiveTable {
     std::vector<CollectiveParticipant> participants;
 
     bool Has(int rank) const;
+    // An error unless the participant takes part in the same operation as the first one.
+    absl::Status CheckFits(const std::string& name, const CollectiveParticipant& participant) const;
   };
 
   mutable absl::Mutex mutex_;

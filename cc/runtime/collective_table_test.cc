@@ -56,6 +56,27 @@ TEST(CollectiveTableTest, LastToArriveWorksForAllInOrderOfRank) {
   for (const Told& each : told) EXPECT_EQ(each.status, absl::OkStatus());
 }
 
+TEST(CollectiveTableTest, ParticipantsOfDifferentOperationsFail) {
+  for (const bool same_name : {true, false}) {
+    CollectiveTable table;
+    Told told[2];
+    const auto never = [](Participants) -> absl::Status {
+      ADD_FAILURE() << "the operation ran";
+      return absl::OkStatus();
+    };
+    CollectiveParticipant first = told[0].As(0), second = told[1].As(1);
+    first.elements = 4;
+    second.elements = same_name ? 3 : 4;
+    table.Arrive(Key(1), 3, "all-reduce", std::move(first), never);
+    EXPECT_FALSE(told[0].status.has_value());
+    table.Arrive(Key(1), 3, same_name ? "all-reduce" : "all-gather", std::move(second), never);
+    for (const Told& each : told) {
+      ASSERT_TRUE(each.status.has_value());
+      EXPECT_TRUE(absl::IsInvalidArgument(*each.status)) << *each.status;
+    }
+  }
+}
+
 TEST(CollectiveTableTest, OneParticipantNeedsNoOther) {
   CollectiveTable table;
   Told told;

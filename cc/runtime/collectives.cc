@@ -101,46 +101,50 @@ class AsyncCommunicator : public xla::Communicator {
 
   xla::Future<> AllReduce(DeviceAddressBase send, DeviceAddressBase recv, PrimitiveType dtype,
                           size_t count, ReductionKind kind, const Executor& executor) override {
-    return Meet("all-reduce", {send}, {recv}, std::nullopt, executor, [=](Participants all) {
-      return WithNativeType(dtype, kind, [&](auto zero) {
-        using T = decltype(zero);
-        Reduce<T>(kind, all, 0, count, [&](const T* block, size_t at, size_t size) {
-          for (const CollectiveParticipant& participant : all) {
-            std::memcpy(static_cast<void*>(static_cast<T*>(participant.recv[0]) + at), block,
-                        size * sizeof(T));
-          }
-        });
-      });
-    });
+    return Meet("all-reduce", dtype, count, {send}, {recv}, std::nullopt, executor,
+                [=](Participants all) {
+                  return WithNativeType(dtype, kind, [&](auto zero) {
+                    using T = decltype(zero);
+                    Reduce<T>(kind, all, 0, count, [&](const T* block, size_t at, size_t size) {
+                      for (const CollectiveParticipant& participant : all) {
+                        std::memcpy(static_cast<void*>(static_cast<T*>(participant.recv[0]) + at),
+                                    block, size * sizeof(T));
+                      }
+                    });
+                  });
+                });
   }
 
   xla::Future<> ReduceScatter(DeviceAddressBase send, DeviceAddressBase recv, PrimitiveType dtype,
                               size_t count, ReductionKind kind, const Executor& executor) override {
-    return Meet("reduce-scatter", {send}, {recv}, std::nullopt, executor, [=](Participants all) {
-      return WithNativeType(dtype, kind, [&](auto zero) {
-        using T = decltype(zero);
-        for (const CollectiveParticipant& target : all) {
-          const size_t start = target.rank * count;
-          Reduce<T>(kind, all, start, count, [&](const T* block, size_t at, size_t size) {
-            std::memcpy(static_cast<void*>(static_cast<T*>(target.recv[0]) + (at - start)), block,
-                        size * sizeof(T));
+    return Meet(
+        "reduce-scatter", dtype, count, {send}, {recv}, std::nullopt, executor,
+        [=](Participants all) {
+          return WithNativeType(dtype, kind, [&](auto zero) {
+            using T = decltype(zero);
+            for (const CollectiveParticipant& target : all) {
+              const size_t start = target.rank * count;
+              Reduce<T>(kind, all, start, count, [&](const T* block, size_t at, size_t size) {
+                std::memcpy(static_cast<void*>(static_cast<T*>(target.recv[0]) + (at - start)),
+                            block, size * sizeof(T));
+              });
+            }
           });
-        }
-      });
-    });
+        });
   }
 
   xla::Future<> AllGather(DeviceAddressBase send, DeviceAddressBase recv, PrimitiveType dtype,
                           size_t count, const Executor& executor) override {
     const size_t bytes = count * xla::primitive_util::ByteWidth(dtype);
-    return Meet("all-gather", {send}, {recv}, std::nullopt, executor, [=](Participants all) {
-      for (const CollectiveParticipant& target : all) {
-        for (const CollectiveParticipant& source : all) {
-          Copy(static_cast<char*>(target.recv[0]) + source.rank * bytes, source.send[0], bytes);
-        }
-      }
-      return absl::OkStatus();
-    });
+    return Meet(
+        "all-gather", dtype, count, {send}, {recv}, std::nullopt, executor, [=](Participants all) {
+          for (const CollectiveParticipant& target : all) {
+            for (const CollectiveParticipant& source : all) {
+              Copy(static_cast<char*>(target.recv[0]) + source.rank * bytes, source.send[0], bytes);
+            }
+          }
+          return absl::OkStatus();
+        });
   }
 
   xla::Future<> CollectivePermute(DeviceAddressBase send, DeviceAddressBase recv,
@@ -151,41 +155,44 @@ class AsyncCommunicator : public xla::Communicator {
     const size_t bytes = count * xla::primitive_util::ByteWidth(dtype);
     std::optional<int> source;
     if (source_rank.has_value()) source = source_rank->value();
-    return Meet("collective-permute", {send}, {recv}, source, executor, [=](Participants all) {
-      for (const CollectiveParticipant& target : all) {
-        if (target.source_rank.has_value()) {
-          Copy(target.recv[0], all[*target.source_rank].send[0], bytes);
-        } else {
-          std::memset(target.recv[0], 0, bytes);
-        }
-      }
-      return absl::OkStatus();
-    });
+    return Meet("collective-permute", dtype, count, {send}, {recv}, source, executor,
+                [=](Participants all) {
+                  for (const CollectiveParticipant& target : all) {
+                    if (target.source_rank.has_value()) {
+                      Copy(target.recv[0], all[*target.source_rank].send[0], bytes);
+                    } else {
+                      std::memset(target.recv[0], 0, bytes);
+                    }
+                  }
+                  return absl::OkStatus();
+                });
   }
 
   xla::Future<> AllToAll(absl::InlinedVector<DeviceAddressBase, 4> send,
                          absl::InlinedVector<DeviceAddressBase, 4> recv, PrimitiveType dtype,
                          size_t count, const Executor& executor) override {
     const size_t bytes = count * xla::primitive_util::ByteWidth(dtype);
-    return Meet("all-to-all", send, recv, std::nullopt, executor, [=](Participants all) {
-      for (const CollectiveParticipant& target : all) {
-        for (const CollectiveParticipant& source : all) {
-          Copy(target.recv[source.rank], source.send[target.rank], bytes);
-        }
-      }
-      return absl::OkStatus();
-    });
+    return Meet("all-to-all", dtype, count, send, recv, std::nullopt, executor,
+                [=](Participants all) {
+                  for (const CollectiveParticipant& target : all) {
+                    for (const CollectiveParticipant& source : all) {
+                      Copy(target.recv[source.rank], source.send[target.rank], bytes);
+                    }
+                  }
+                  return absl::OkStatus();
+                });
   }
 
   xla::Future<> Broadcast(DeviceAddressBase send, DeviceAddressBase recv, PrimitiveType dtype,
                           size_t count, RankId root, const Executor& executor) override {
     const size_t bytes = count * xla::primitive_util::ByteWidth(dtype);
-    return Meet("broadcast", {send}, {recv}, std::nullopt, executor, [=](Participants all) {
-      for (const CollectiveParticipant& target : all) {
-        Copy(target.recv[0], all[root.value()].send[0], bytes);
-      }
-      return absl::OkStatus();
-    });
+    return Meet("broadcast", dtype, count, {send}, {recv}, std::nullopt, executor,
+                [=](Participants all) {
+                  for (const CollectiveParticipant& target : all) {
+                    Copy(target.recv[0], all[root.value()].send[0], bytes);
+                  }
+                  return absl::OkStatus();
+                });
   }
 
   xla::Future<> Send(DeviceAddressBase, PrimitiveType, size_t, RankId, const Executor&) override {
@@ -212,7 +219,8 @@ class AsyncCommunicator : public xla::Communicator {
     if (bytes > 0 && to != from) std::memcpy(to, from, bytes);
   }
 
-  xla::Future<> Meet(const char* name, absl::Span<const DeviceAddressBase> send,
+  xla::Future<> Meet(const char* name, PrimitiveType dtype, size_t count,
+                     absl::Span<const DeviceAddressBase> send,
                      absl::Span<const DeviceAddressBase> recv, std::optional<int> source_rank,
                      const Executor& executor, const CollectiveTable::Operation& operation) {
     absl::StatusOr<const xla::cpu::CpuCollectives::Executor*> cpu_executor =
@@ -221,13 +229,16 @@ class AsyncCommunicator : public xla::Communicator {
     const xla::RendezvousKey& rendezvous = (*cpu_executor)->rendezvous_key();
     CollectiveKey key;
     key.run_id = rendezvous.run_id.ToInt();
-    key.op_id = rendezvous.op_id;
     key.cross_module = rendezvous.collective_op_kind == xla::RendezvousKey::kCrossModule;
+    // Else it is a number of the module, and replicas may run modules of their own.
+    if (key.cross_module) key.op_id = rendezvous.op_id;
     for (const auto& device : rendezvous.global_devices) key.devices.push_back(device.value());
 
     auto [promise, future] = xla::MakePromise<>();
     CollectiveParticipant participant;
     participant.rank = rank_;
+    participant.elements = static_cast<int64_t>(count);
+    participant.element_type = dtype;
     participant.source_rank = source_rank;
     for (const DeviceAddressBase& buffer : send) participant.send.push_back(buffer.opaque());
     for (const DeviceAddressBase& buffer : recv) {

@@ -59,6 +59,7 @@ absl::Status JoinLaunch(tensorflow::OpKernelContext* context, int64_t launch_id,
   }
   CoreArrival arrival;
   arrival.core = context->device()->parsed_name().id;
+  arrival.program = program;
   arrival.arguments = std::move(arguments);
   arrival.done = [context, cancellation, token, write = std::move(write), done = std::move(done)](
                      absl::Status status, std::vector<Tensor> outputs) {
@@ -69,7 +70,7 @@ absl::Status JoinLaunch(tensorflow::OpKernelContext* context, int64_t launch_id,
     done();
   };
   const absl::Status status = LaunchTable::Get().Arrive(
-      launch_id, program, std::move(arrival),
+      launch_id, std::move(arrival),
       [handle](const std::shared_ptr<Launch>& launch) { handle->Join(launch); });
   if (!status.ok()) {
     if (cancellation != nullptr) cancellation->TryDeregisterCallback(token);

@@ -33,6 +33,18 @@ bool Launch::Awaits(int slot) const {
   return !started_ && !finished_ && arrivals_[slot] == nullptr;
 }
 
+absl::Status Launch::CheckFits(const Program& program) const {
+  const CompiledProgram& mine = program_->compiled();
+  const CompiledProgram& other = program.compiled();
+  if (mine.cores == other.cores && mine.num_cores_per_replica == other.num_cores_per_replica) {
+    return absl::OkStatus();
+  }
+  return absl::InternalError(
+      absl::StrCat("TPU program ", other.name, " runs on cores [", absl::StrJoin(other.cores, ", "),
+                   "]; the other replicas of its step brought program ", mine.name, " for cores [",
+                   absl::StrJoin(mine.cores, ", "), "]. Report this with the program."));
+}
+
 bool Launch::Add(int slot, CoreArrival arrival) {
   absl::MutexLock lock(&mutex_);
   arrivals_[slot] = std::make_unique<CoreArrival>(std::move(arrival));
@@ -119,7 +131,7 @@ void Launch::Start() {
 
 void Launch::StartSlot(int slot) {
   CoreArrival& arrival = *arrivals_[slot];
-  program_->Start(
+  arrival.program->Start(
       ContextOf(slot, arrival), std::move(arrival.arguments),
       [self = shared_from_this(), slot](absl::Status status, std::vector<Tensor> outputs) {
         self->RunDone({slot}, status, std::move(outputs));
@@ -127,11 +139,13 @@ void Launch::StartSlot(int slot) {
 }
 
 void Launch::StartMergedReplica(int replica) {
-  const CompiledProgram& compiled = program_->compiled();
+  const int first_slot = replica * program_->compiled().num_cores_per_replica;
+  const std::shared_ptr<Program>& program = arrivals_[first_slot]->program;
+  const CompiledProgram& compiled = program->compiled();
   std::vector<int> slots;
   std::vector<Tensor> arguments;
   for (int core = 0; core < compiled.num_cores_per_replica; ++core) {
-    const int slot = replica * compiled.num_cores_per_replica + core;
+    const int slot = first_slot + core;
     slots.push_back(slot);
     const std::vector<int>& numbers = compiled.core_slices[core].arguments;
     std::vector<Tensor>& given = arrivals_[slot]->arguments;
@@ -141,7 +155,7 @@ void Launch::StartMergedReplica(int replica) {
     }
   }
   const CoreContext context = ContextOf(slots[0], *arrivals_[slots[0]]);
-  program_->Start(
+  program->Start(
       context, std::move(arguments),
       [self = shared_from_this(), slots](absl::Status status, std::vector<Tensor> outputs) {
         self->RunDone(slots, status, std::move(outputs));
@@ -150,16 +164,17 @@ void Launch::StartMergedReplica(int replica) {
 
 void Launch::RunDone(absl::Span<const int> slots, const absl::Status& status,
                      std::vector<Tensor> outputs) {
+  const CompiledProgram& compiled = arrivals_[slots[0]]->program->compiled();
   if (!status.ok()) {
     const CoreContext context = ContextOf(slots[0], *arrivals_[slots[0]]);
-    Fail(absl::Status(status.code(), absl::StrCat("Replica ", context.replica, " of TPU program ",
-                                                  program_->compiled().name, " failed on core ",
-                                                  context.core, ": ", status.message())));
-  } else if (program_->compiled().core_slices.empty()) {
+    Fail(absl::Status(status.code(),
+                      absl::StrCat("Replica ", context.replica, " of TPU program ", compiled.name,
+                                   " failed on core ", context.core, ": ", status.message())));
+  } else if (compiled.core_slices.empty()) {
     outputs_[slots[0]] = std::move(outputs);
   } else {
     for (size_t core = 0; core < slots.size(); ++core) {
-      for (int number : program_->compiled().core_slices[core].outputs) {
+      for (int number : compiled.core_slices[core].outputs) {
         outputs_[slots[core]].push_back(outputs[number]);
       }
     }
@@ -212,9 +227,9 @@ void Launch::Finish() {
 }
 
 absl::Status LaunchTable::Arrive(
-    int64_t launch_id, const std::shared_ptr<Program>& program, CoreArrival arrival,
+    int64_t launch_id, CoreArrival arrival,
     const std::function<void(const std::shared_ptr<Launch>&)>& joined) {
-  absl::StatusOr<int> slot = program->SlotOfCore(arrival.core);
+  absl::StatusOr<int> slot = arrival.program->SlotOfCore(arrival.core);
   if (!slot.ok()) return slot.status();
   std::shared_ptr<Launch> launch;
   bool created = false, complete;
@@ -229,8 +244,10 @@ absl::Status LaunchTable::Arrive(
     }
     if (launch == nullptr) {
       created = true;
-      launch = std::make_shared<Launch>(program, launch_id);
+      launch = std::make_shared<Launch>(arrival.program, launch_id);
       waiting_.push_back(launch);
+    } else if (absl::Status status = launch->CheckFits(*arrival.program); !status.ok()) {
+      return status;
     }
     joined(launch);
     complete = launch->Add(*slot, std::move(arrival));

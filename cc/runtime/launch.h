@@ -1,4 +1,5 @@
-// A launch: one step of one program on all its cores.
+// A launch: one step of a program on all its cores. Replicas that were compiled for shapes of their
+// own bring different programs.
 //
 // The execute op of every core brings its arguments; when the last has come, all cores start. When
 // the last core is done, all ops finish, with the same error if any core failed. No thread waits.
@@ -26,6 +27,7 @@ namespace tf_tpu_ext {
 // What the execute op of one core brings, and how it is told of the end.
 struct CoreArrival {
   int core = 0;
+  std::shared_ptr<Program> program;
   std::vector<tensorflow::Tensor> arguments;
   Program::Done done;
 };
@@ -38,6 +40,9 @@ class Launch : public std::enable_shared_from_this<Launch> {
 
   // Whether the core has a place in the launch and has not come yet.
   bool Awaits(int slot) const;
+
+  // An error unless the program runs on the same cores as those that have come.
+  absl::Status CheckFits(const Program& program) const;
 
   // Takes the arrival, and returns whether it was the last one: then the caller must Start.
   bool Add(int slot, CoreArrival arrival);
@@ -60,6 +65,7 @@ class Launch : public std::enable_shared_from_this<Launch> {
   void Finish();
   void WaitExpired(absl::Duration waited);
 
+  // Of the core that came first: tells the cores of the launch.
   const std::shared_ptr<Program> program_;
   const int64_t launch_id_;
   const int64_t run_id_;
@@ -81,8 +87,7 @@ class LaunchTable {
  public:
   // Brings a core to the launch, which starts when all its cores have come. Before that, `joined`
   // gets the launch, so that a cancellation can reach it.
-  absl::Status Arrive(int64_t launch_id, const std::shared_ptr<Program>& program,
-                      CoreArrival arrival,
+  absl::Status Arrive(int64_t launch_id, CoreArrival arrival,
                       const std::function<void(const std::shared_ptr<Launch>&)>& joined);
 
   // Fails the launch if it still waits: one of its cores cannot come.

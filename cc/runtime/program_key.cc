@@ -1,6 +1,5 @@
 #include "cc/runtime/program_key.h"
 
-#include <atomic>
 #include <string>
 
 #include "absl/strings/numbers.h"
@@ -10,11 +9,6 @@ namespace tf_tpu_ext {
 
 using tensorflow::Tensor;
 using tensorflow::tstring;
-
-int64_t NextLaunchId() {
-  static std::atomic<int64_t> next{1};
-  return next.fetch_add(1, std::memory_order_relaxed);
-}
 
 void EncodeProgramKey(const ProgramKey& key, Tensor* tensor) {
   auto strings = tensor->flat<tstring>();

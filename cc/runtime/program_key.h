@@ -12,14 +12,11 @@ namespace tf_tpu_ext {
 
 struct ProgramKey {
   int64_t program_id = 0;
-  // Names one step: all ops that got their key from the same run of the compile op share it.
+  // Names one step: all ops of all its replicas share it.
   int64_t launch_id = 0;
 };
 
 inline constexpr int kProgramKeySize = 3;
-
-// A number that no other launch of the process has.
-int64_t NextLaunchId();
 
 void EncodeProgramKey(const ProgramKey& key, tensorflow::Tensor* tensor);
 

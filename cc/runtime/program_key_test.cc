@@ -2,14 +2,11 @@
 
 #include <cstdint>
 #include <limits>
-#include <set>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
-#include "absl/synchronization/mutex.h"
 #include "gtest/gtest.h"
 #include "tensorflow/core/framework/tensor.h"
 #include "tensorflow/core/framework/types.h"
@@ -72,25 +69,6 @@ TEST(ProgramKeyTest, OtherTensorsAreRefusedWithAdvice) {
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << tensor.DebugString() << ": " << status;
     EXPECT_TRUE(absl::StrContains(status.message(), "_TPUCompileMlir")) << status;
   }
-}
-
-TEST(NextLaunchIdTest, NeverRepeats) {
-  constexpr int kThreads = 4, kLaunches = 2000;
-  absl::Mutex mutex;
-  std::set<int64_t> seen;
-  std::vector<std::thread> threads;
-  for (int thread = 0; thread < kThreads; ++thread) {
-    threads.emplace_back([&] {
-      std::vector<int64_t> mine;
-      for (int i = 0; i < kLaunches; ++i) mine.push_back(NextLaunchId());
-      absl::MutexLock lock(&mutex);
-      seen.insert(mine.begin(), mine.end());
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(seen.size(), kThreads * kLaunches);
-  // 0 means no launch: infeed and outfeed.
-  EXPECT_GT(*seen.begin(), 0);
 }
 
 }  // namespace
