@@ -16,7 +16,7 @@ namespace {
 
 // Devices must be known before TensorFlow's context starts, and proxies made of the kernels that
 // exist now; both hold for a static initializer of a library loaded at import.
-[[maybe_unused]] const bool loaded = [] {
+[[maybe_unused]] const bool kLoaded = [] {
   RegisterDeviceFactories();
   RegisterKernelProxies();
   RegisterBridgePasses();

@@ -42,7 +42,7 @@ std::string SerializeCompilationStatus(const absl::Status& status) {
 }
 
 absl::Status ParseCompilationStatus(absl::string_view serialized) {
-  const absl::Status malformed = absl::InvalidArgumentError(
+  absl::Status malformed = absl::InvalidArgumentError(
       "Expected the compilation_status output of _TPUCompileMlir, a serialized "
       "CompilationResultProto; the bytes received are not one.");
   uint64_t code = 0;

@@ -66,7 +66,7 @@ absl::Status RunAutotuner(Model* model, AutotuneAlgorithm algorithm,
 // In the Itanium C++ ABI the first word of a pointer to a non-virtual member is its address.
 void* StockLoopAddress() {
   void* address = nullptr;
-  std::memcpy(&address, &kStockLoop, sizeof(address));
+  std::memcpy(static_cast<void*>(&address), &kStockLoop, sizeof(address));
   return address;
 }
 

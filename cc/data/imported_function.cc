@@ -101,7 +101,8 @@ struct EntryFinder {
   void Search(const dl_phdr_info& library, const Imports& imports, const Relocation* table,
               size_t bytes, const Range& read_only) {
     if (table == nullptr || imports.symbols == nullptr || imports.names == nullptr) return;
-    for (const Relocation* entry = table; entry < table + bytes / sizeof(Relocation); ++entry) {
+    const size_t size = bytes / sizeof(Relocation);
+    for (const Relocation* entry = table; entry < table + size; ++entry) {
       const uint32_t type = ELF64_R_TYPE(entry->r_info);
       if (type != kCalled && type != kReferred) continue;
       const Symbol& imported = imports.symbols[ELF64_R_SYM(entry->r_info)];

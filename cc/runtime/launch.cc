@@ -133,7 +133,7 @@ void Launch::StartSlot(int slot) {
   CoreArrival& arrival = *arrivals_[slot];
   arrival.program->Start(
       ContextOf(slot, arrival), std::move(arrival.arguments),
-      [self = shared_from_this(), slot](absl::Status status, std::vector<Tensor> outputs) {
+      [self = shared_from_this(), slot](const absl::Status& status, std::vector<Tensor> outputs) {
         self->RunDone({slot}, status, std::move(outputs));
       });
 }
@@ -157,7 +157,7 @@ void Launch::StartMergedReplica(int replica) {
   const CoreContext context = ContextOf(slots[0], *arrivals_[slots[0]]);
   program->Start(
       context, std::move(arguments),
-      [self = shared_from_this(), slots](absl::Status status, std::vector<Tensor> outputs) {
+      [self = shared_from_this(), slots](const absl::Status& status, std::vector<Tensor> outputs) {
         self->RunDone(slots, status, std::move(outputs));
       });
 }

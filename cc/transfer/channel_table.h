@@ -8,6 +8,7 @@
 #include <functional>
 #include <iterator>
 #include <map>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -55,6 +56,7 @@ class ChannelTable {
   WaitId Send(const ChannelKey& key, Message message, int capacity, Sent sent,
               int64_t owner = kNoLaunch) {
     Received receiver;
+    std::optional<Message> direct;
     absl::Status refused;
     WaitId id;
     {
@@ -66,6 +68,7 @@ class ChannelTable {
         Channel& channel = channels_[key];
         if (!channel.receivers.empty()) {
           receiver = std::move(channel.receivers.front().received);
+          direct = std::move(message);
           channel.receivers.pop_front();
           EraseIfEmpty(key);
         } else if (capacity != kUnbounded &&
@@ -77,7 +80,7 @@ class ChannelTable {
         }
       }
     }
-    if (receiver) receiver(std::move(message));
+    if (receiver) receiver(*std::move(direct));
     sent(refused);
     return id;
   }

@@ -242,7 +242,7 @@ TEST(ChannelTableTest, CallbacksMayComeBackToTheTable) {
 
 TEST(ChannelTableTest, MovesMessagesThatCannotBeCopied) {
   ChannelTable<std::unique_ptr<int>> table;
-  table.Send({1, "a", 0}, std::make_unique<int>(5), 0, [](absl::Status) {});
+  table.Send({1, "a", 0}, std::make_unique<int>(5), 0, [](const absl::Status&) {});
   int got = 0;
   table.Receive({1, "a", 0},
                 [&](absl::StatusOr<std::unique_ptr<int>> message) { got = **message; });

@@ -29,7 +29,7 @@ class ChannelOp : public AsyncOpKernel {
 
  protected:
   // Makes the op's outputs of the channel's next message.
-  void Receive(OpKernelContext* context, const ChannelKey& key, DoneCallback done) {
+  void Receive(OpKernelContext* context, const ChannelKey& key, const DoneCallback& done) {
     auto wait = std::make_shared<ChannelWait>(context->cancellation_manager(), key, name());
     OP_REQUIRES_ASYNC(context, wait->Watch(),
                       absl::CancelledError(absl::StrCat("Op ", name(), " was cancelled.")), done);
@@ -44,19 +44,20 @@ class ChannelOp : public AsyncOpKernel {
   }
 
   void Send(OpKernelContext* context, const ChannelKey& key, int capacity,
-            std::vector<Tensor> message, DoneCallback done) {
+            std::vector<Tensor> message, const DoneCallback& done) {
     if (capacity == TensorChannels::kUnbounded) {
-      GetChannels().Send(key, std::move(message), capacity, [context, done](absl::Status status) {
-        if (!status.ok()) context->SetStatus(status);
-        done();
-      });
+      GetChannels().Send(key, std::move(message), capacity,
+                         [context, done](const absl::Status& status) {
+                           if (!status.ok()) context->SetStatus(status);
+                           done();
+                         });
       return;
     }
     auto wait = std::make_shared<ChannelWait>(context->cancellation_manager(), key, name());
     OP_REQUIRES_ASYNC(context, wait->Watch(),
                       absl::CancelledError(absl::StrCat("Op ", name(), " was cancelled.")), done);
     const auto id = GetChannels().Send(key, std::move(message), capacity,
-                                       [context, wait, done](absl::Status status) {
+                                       [context, wait, done](const absl::Status& status) {
                                          wait->Done();
                                          if (!status.ok()) context->SetStatus(status);
                                          done();
@@ -127,7 +128,7 @@ class RecvAtHostOp : public HostTransferOp {
   void ComputeAsync(OpKernelContext* context, DoneCallback done) override {
     ChannelKey key;
     OP_REQUIRES_OK_ASYNC(context, KeyOf(context, &key), done);
-    Receive(context, key, std::move(done));
+    Receive(context, key, done);
   }
 };
 
@@ -139,7 +140,7 @@ class SendFromHostOp : public HostTransferOp {
     OP_REQUIRES_OK_ASYNC(context, KeyOf(context, &key), done);
     std::vector<Tensor> message;
     for (int i = 0; i < NumPayloads(context); ++i) message.push_back(context->input(i));
-    Send(context, key, TensorChannels::kUnbounded, std::move(message), std::move(done));
+    Send(context, key, TensorChannels::kUnbounded, std::move(message), done);
   }
 };
 
@@ -184,7 +185,7 @@ class InfeedEnqueueOp : public FeedOp {
     OP_REQUIRES_OK_ASYNC(context, KeyOf(context, kInfeedName, &key), done);
     std::vector<Tensor> message;
     for (int i = 0; i < context->num_inputs(); ++i) message.push_back(context->input(i));
-    Send(context, key, kFeedCapacity, std::move(message), std::move(done));
+    Send(context, key, kFeedCapacity, std::move(message), done);
   }
 };
 
@@ -194,7 +195,7 @@ class OutfeedDequeueOp : public FeedOp {
   void ComputeAsync(OpKernelContext* context, DoneCallback done) override {
     ChannelKey key;
     OP_REQUIRES_OK_ASYNC(context, KeyOf(context, kOutfeedName, &key), done);
-    Receive(context, key, std::move(done));
+    Receive(context, key, done);
   }
 };
 

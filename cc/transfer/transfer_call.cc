@@ -237,7 +237,7 @@ XLA_FFI_Error* Execute(XLA_FFI_CallFrame* frame) {
     const int capacity = send == kOutfeedName ? kFeedCapacity : TensorChannels::kUnbounded;
     wait->Began(GetChannels().Send(
         key, std::move(operands), capacity,
-        [completion, wait](absl::Status status) {
+        [completion, wait](const absl::Status& status) {
           wait->Done();
           completion->Complete(status);
         },
@@ -247,7 +247,7 @@ XLA_FFI_Error* Execute(XLA_FFI_CallFrame* frame) {
   // A cluster without inputs starts by itself on the host.
   if (!operands.empty()) {
     GetChannels().Send(KeyOf(send, **core), std::move(operands), TensorChannels::kUnbounded,
-                       [](absl::Status) {});
+                       [](const absl::Status&) {});
   }
   wait->Began(GetChannels().Receive(
       key,
@@ -274,7 +274,7 @@ XLA_FFI_Error* Handler(XLA_FFI_CallFrame* frame) {
   return Execute(frame);
 }
 
-[[maybe_unused]] const bool registered = [] {
+[[maybe_unused]] const bool kRegistered = [] {
   constexpr absl::string_view kPlatform = "Host";
   const XLA_FFI_Api* api = xla::ffi::GetXlaFfiApi();
   XLA_FFI_Handler_Register_Args args;
