@@ -248,3 +248,31 @@ def test_ten_fits_take_the_same_time(strategy):
         if others < 0.15:
             times.append(seconds)
     assert max(times) <= 1.5 * min(times), [f"{seconds:.2f}" for seconds in times]
+
+
+@pytest.mark.parametrize("threads", ["1", "2"])
+def test_iterators_of_a_function_need_no_inter_op_threads(run_python, threads):
+    # They die on a thread of an executor and wait there for functions that run on the host.
+    out = run_python(
+        """
+        import tf_tpu_ext
+        import tensorflow as tf
+
+        resolver = tf.distribute.cluster_resolver.TPUClusterResolver()
+        tf.tpu.experimental.initialize_tpu_system(resolver)
+        strategy = tf.distribute.TPUStrategy(resolver)
+
+        @tf.function
+        def squares(dataset):
+            iterator = iter(dataset)
+            steps = [strategy.run(tf.square, args=(next(iterator),)) for _ in range(2)]
+            return [strategy.experimental_local_results(step) for step in steps]
+
+        dataset = strategy.experimental_distribute_dataset(tf.data.Dataset.range(16).batch(8))
+        for _ in range(5):
+            print([int(x[0]) for step in squares(dataset) for x in step])
+        """,
+        env={"TF_NUM_INTEROP_THREADS": threads, "TF_TPU_EXT_CORES": "8"},
+        timeout=90,
+    ).stdout
+    assert out.splitlines() == [str([i * i for i in range(16)])] * 5

@@ -18,6 +18,8 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+
 from tf_tpu_ext import _native
 
 Undo = Callable[[], None]
@@ -69,7 +71,7 @@ def apply_all() -> None:
         >>> from tf_tpu_ext import _tensorflow_patches
         >>> _tensorflow_patches.apply_all()
         >>> _tensorflow_patches.applied()
-        ('cluster_resolver', 'connect_to_cluster', 'autotune_loop')
+        ('cluster_resolver', 'connect_to_cluster', 'all_to_all', 'autotune_loop')
     """
     with _lock:
         if not _native.load():
@@ -214,6 +216,36 @@ def _install_connect_to_cluster() -> Undo:
     return _replace_attributes([(remote, "connect_to_cluster"), *places], connect_to_cluster)
 
 
+def _install_all_to_all() -> Undo:
+    import tensorflow as tf
+    from tensorflow.python.tpu.ops import tpu_ops
+
+    stock = tpu_ops.all_to_all
+    signature = inspect.signature(stock)
+
+    @functools.wraps(stock)
+    def all_to_all(*args: Any, **kwargs: Any) -> Any:
+        if not tf.executing_eagerly():
+            return stock(*args, **kwargs)
+        try:
+            given = signature.bind(*args, **kwargs).arguments
+        except TypeError:
+            # TensorFlow's own complaint names its own function.
+            stock(*args, **kwargs)
+            raise
+        given["x"] = tf.convert_to_tensor(given["x"])
+        if given.get("group_assignment") is not None:
+            given["group_assignment"] = np.asarray(given["group_assignment"])
+        with tf.Graph().as_default():
+            # A graph runs the op's shape function, which eager execution leaves out.
+            x = tf.compat.v1.placeholder(given["x"].dtype, given["x"].shape)
+            checked = stock(**{**given, "x": x})
+            given["group_assignment"] = tf.get_static_value(checked.op.inputs[1])
+        return stock(**given)
+
+    return _replace_attributes([(tpu_ops, "all_to_all")], all_to_all)
+
+
 def _call_native(name: str) -> str | None:
     """Calls a function of the native library that returns the text of an error or null."""
     function = getattr(_native.library(), name)
@@ -254,6 +286,15 @@ PATCHES = (
         reason="programs that build graphs call it too, and stock TensorFlow refuses it there even "
         "where there is nothing to connect to.",
         install=_install_connect_to_cluster,
+    ),
+    Patch(
+        name="all_to_all",
+        target="tensorflow.python.tpu.ops.tpu_ops.all_to_all",
+        change="Called eagerly with shapes that do not fit, it raises the ValueError that it "
+        "raises in a graph.",
+        reason="eager execution leaves the op's shape function out, and the error of a kernel is "
+        "not a ValueError: the same mistake would have two types.",
+        install=_install_all_to_all,
     ),
     Patch(
         name="autotune_loop",

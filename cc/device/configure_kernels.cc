@@ -1,11 +1,8 @@
 // Kernels that start and stop the TPU system.
-#include <array>
-#include <string>
-
 #include "cc/device/machine.h"
+#include "cc/device/topology.h"
 #include "cc/device/virtual_device.h"
 #include "tensorflow/core/framework/op_kernel.h"
-#include "tensorflow/core/protobuf/tpu/topology.pb.h"
 
 namespace tf_tpu_ext {
 namespace {
@@ -19,17 +16,10 @@ class ConfigureDistributedTpuOp : public OpKernel {
   using OpKernel::OpKernel;
 
   void Compute(OpKernelContext* context) override {
-    const int cores = GetMachineOptions().cores;
-    tensorflow::tpu::TopologyProto topology;
-    for (int extent : MeshShape(cores)) topology.add_mesh_shape(extent);
-    topology.set_num_tasks(1);
-    topology.set_num_tpu_devices_per_task(cores);
-    for (const std::array<int, 4>& coordinates : CoreCoordinates(cores)) {
-      for (int coordinate : coordinates) topology.add_device_coordinates(coordinate);
-    }
     Tensor* output = nullptr;
     OP_REQUIRES_OK(context, context->allocate_output(0, {}, &output));
-    output->scalar<tensorflow::tstring>()() = topology.SerializeAsString();
+    output->scalar<tensorflow::tstring>()() =
+        MakeTopology(GetMachineOptions().cores).SerializeAsString();
   }
 };
 

@@ -1,8 +1,10 @@
 #include "cc/device/virtual_device.h"
 
+#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "cc/device/core_threads.h"
 #include "tensorflow/core/framework/tensor.h"
 
 namespace tf_tpu_ext {
@@ -38,6 +40,9 @@ VirtualDevice::VirtualDevice(const tensorflow::SessionOptions& options,
     : LocalDevice(options, attributes), context_(new HostMemoryContext) {
   info_.default_context = context_.get();
   set_tensorflow_accelerator_device_info(&info_);
+  if (device_type() != kTpuDeviceType) return;
+  threads_ = std::make_unique<tensorflow::thread::ThreadPool>(CoreThreads::Get());
+  set_tensorflow_device_thread_pool(threads_.get());
 }
 
 VirtualDevice::~VirtualDevice() = default;

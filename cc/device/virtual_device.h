@@ -2,10 +2,13 @@
 #ifndef TF_TPU_EXT_CC_DEVICE_VIRTUAL_DEVICE_H_
 #define TF_TPU_EXT_CC_DEVICE_VIRTUAL_DEVICE_H_
 
+#include <memory>
+
 #include "tensorflow/core/common_runtime/local_device.h"
 #include "tensorflow/core/framework/allocator.h"
 #include "tensorflow/core/framework/device_base.h"
 #include "tensorflow/core/lib/core/refcount.h"
+#include "tensorflow/core/platform/threadpool.h"
 #include "tensorflow/core/public/session_options.h"
 
 namespace tf_tpu_ext {
@@ -46,6 +49,8 @@ class VirtualDevice : public tensorflow::LocalDevice {
  private:
   tensorflow::core::RefCountPtr<HostMemoryContext> context_;
   tensorflow::DeviceBase::AcceleratorDeviceInfo info_;
+  // CoreThreads in TensorFlow's dress; of a core only.
+  std::unique_ptr<tensorflow::thread::ThreadPool> threads_;
 };
 
 }  // namespace tf_tpu_ext

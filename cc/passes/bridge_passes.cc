@@ -6,14 +6,23 @@
 #include "llvm/ADT/StringRef.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "tensorflow/compiler/jit/flags.h"
+#include "tensorflow/compiler/mlir/mlir_graph_optimization_pass.h"
+#include "tensorflow/compiler/mlir/tensorflow/transforms/host_runtime/lower_cluster_to_runtime_ops.h"
+#include "tensorflow/compiler/mlir/tf2xla/api/v2/cluster_tf.h"
 #include "tensorflow/compiler/tf2xla/mlir_bridge_pass.h"
 #include "tensorflow/core/graph/graph.h"
 #include "tensorflow/core/public/session_options.h"
 
 namespace tensorflow {
-// Declared in a header that needs MLIR's own headers.
+// Functions of the wheel whose headers need MLIR's own, or call them outdated.
 bool IsSupportedByReplicatedBridge(const Graph& graph,
                                    const FunctionLibraryDefinition* function_library);
+bool IsSupportedByReplicatedBridge(mlir::ModuleOp module);
+bool HasTPUPartitionedCallOpInModule(mlir::ModuleOp module);
+namespace tf2xla::v2 {
+absl::Status ExportFromTensorflowDialectToExecutor(mlir::ModuleOp module,
+                                                   llvm::StringRef module_name);
+}  // namespace tf2xla::v2
 }  // namespace tensorflow
 
 namespace tf_tpu_ext {
@@ -27,32 +36,44 @@ using tensorflow::MlirOptimizationPassState;
 // A free priority in TensorFlow's registry of function passes.
 constexpr int kFunctionPassPriority = 77;
 constexpr char kPassName[] = "tf_tpu_ext_bridge";
+// What the bridge calls the compiler of the programs.
+constexpr char kCompiler[] = "XLA_TPU_JIT";
 
-// The bridge asks the ConfigProto of the graph it is given; the process-wide flag would also change
-// graphs that have nothing to do with TPUs.
-ConfigProto WithBridge(const ConfigProto& config) {
-  ConfigProto enabled = config;
-  enabled.mutable_experimental()->set_enable_mlir_bridge(true);
-  return enabled;
+// Neither the ConfigProto's nor the process-wide switch of the bridge counts: without the bridge a
+// TPU graph can't run at all, and setting a switch would also change graphs that are none.
+MlirOptimizationPassState StateFor(const Graph& graph, const FunctionLibraryDefinition& library) {
+  return tensorflow::IsSupportedByReplicatedBridge(graph, &library)
+             ? MlirOptimizationPassState::Enabled
+             : MlirOptimizationPassState::Disabled;
 }
 
-class FunctionBridgePass : public tensorflow::MlirBridgePass {
+class FunctionBridgePass : public tensorflow::MlirOptimizationPass {
  public:
   llvm::StringRef name() const override { return kPassName; }
 
   MlirOptimizationPassState GetPassState(const tensorflow::DeviceSet* devices,
-                                         const ConfigProto& config, const Graph& graph,
+                                         const ConfigProto& /*config*/, const Graph& graph,
                                          const FunctionLibraryDefinition& library) const override {
-    if (!tensorflow::IsSupportedByReplicatedBridge(graph, &library)) {
-      return MlirOptimizationPassState::Disabled;
-    }
-    return MlirBridgePass::GetPassState(devices, WithBridge(config), graph, library);
+    // The bridge has to know the devices.
+    return devices == nullptr ? MlirOptimizationPassState::Disabled : StateFor(graph, library);
   }
 
-  absl::Status Run(const std::string& function_name, const ConfigProto& config,
-                   mlir::ModuleOp module, const Graph& graph,
-                   const FunctionLibraryDefinition& library) override {
-    return MlirBridgePass::Run(function_name, WithBridge(config), module, graph, library);
+  // TensorFlow's MlirBridgePass would do the same and no more, but asks its switch first.
+  absl::Status Run(const std::string& function_name, const ConfigProto& /*config*/,
+                   mlir::ModuleOp module, const Graph& /*graph*/,
+                   const FunctionLibraryDefinition& /*library*/) override {
+    // The functions of such calls meet the bridge when they are called.
+    if (tensorflow::HasTPUPartitionedCallOpInModule(module)) return absl::OkStatus();
+    // Another pass may have run the bridge.
+    if (!tensorflow::IsSupportedByReplicatedBridge(module)) return absl::OkStatus();
+    absl::Status status = tensorflow::tf2xla::v2::RunFunctionTf2xlaClusteringBridge(
+        module, /*is_supported_by_replicated_brige=*/true, /*is_in_fallback_enabled_mode=*/false,
+        function_name);
+    if (!status.ok()) return status;
+    status = tensorflow::tfrt_compiler::RunLowerClusterToRuntimeOpsPassPipeline(
+        module, tsl::DeviceType(kCompiler), function_name);
+    if (!status.ok()) return status;
+    return tensorflow::tf2xla::v2::ExportFromTensorflowDialectToExecutor(module, function_name);
   }
 };
 
@@ -60,23 +81,20 @@ class SessionBridgePass : public tensorflow::MlirBridgeV1CompatPass {
  public:
   llvm::StringRef name() const override { return kPassName; }
 
-  MlirOptimizationPassState GetPassState(const tensorflow::DeviceSet* devices,
-                                         const ConfigProto& config, const Graph& graph,
+  // The base class's Run asks this too.
+  MlirOptimizationPassState GetPassState(const tensorflow::DeviceSet* /*devices*/,
+                                         const ConfigProto& /*config*/, const Graph& graph,
                                          const FunctionLibraryDefinition& library) const override {
-    if (!tensorflow::IsSupportedByReplicatedBridge(graph, &library)) {
-      return MlirOptimizationPassState::Disabled;
-    }
-    return MlirBridgeV1CompatPass::GetPassState(devices, WithBridge(config), graph, library);
+    return StateFor(graph, library);
   }
 
   absl::Status Run(const tensorflow::GraphOptimizationPassOptions& options,
                    mlir::ModuleOp module) override {
-    tensorflow::SessionOptions session_options;
-    if (options.session_options != nullptr) session_options = *options.session_options;
-    session_options.config = WithBridge(session_options.config);
-    tensorflow::GraphOptimizationPassOptions with_bridge = options;
-    with_bridge.session_options = &session_options;
-    return MlirBridgeV1CompatPass::Run(with_bridge, module);
+    if (options.session_options != nullptr) return MlirBridgeV1CompatPass::Run(options, module);
+    const tensorflow::SessionOptions defaults;
+    tensorflow::GraphOptimizationPassOptions with_session = options;
+    with_session.session_options = &defaults;
+    return MlirBridgeV1CompatPass::Run(with_session, module);
   }
 };
 

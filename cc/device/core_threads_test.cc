@@ -1,0 +1,115 @@
+#include "cc/device/core_threads.h"
+
+#include <atomic>
+#include <memory>
+#include <set>
+
+#include "absl/synchronization/blocking_counter.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
+#include "gtest/gtest.h"
+
+namespace tf_tpu_ext {
+namespace {
+
+CoreThreads::Options Threads(int usual, int max) {
+  CoreThreads::Options options;
+  options.usual_threads = usual;
+  options.max_threads = max;
+  return options;
+}
+
+TEST(CoreThreadsTest, RunsAllWorkBeforeItEnds) {
+  std::atomic<int> done{0};
+  {
+    CoreThreads threads(Threads(2, 8));
+    for (int i = 0; i < 10000; ++i) threads.Schedule([&] { ++done; });
+  }
+  EXPECT_EQ(done, 10000);
+}
+
+TEST(CoreThreadsTest, WorkMaySchedule) {
+  std::atomic<int> done{0};
+  {
+    CoreThreads threads(Threads(1, 1));
+    for (int i = 0; i < 100; ++i) {
+      threads.Schedule([&] { threads.Schedule([&] { threads.Schedule([&] { ++done; }); }); });
+    }
+  }
+  EXPECT_EQ(done, 100);
+}
+
+TEST(CoreThreadsTest, UsualNumberWorksWhileNoneIsBlocked) {
+  absl::Mutex mutex;
+  std::set<int> ids;
+  {
+    CoreThreads threads(Threads(2, 8));
+    for (int i = 0; i < 10000; ++i) {
+      threads.Schedule([&] {
+        absl::MutexLock lock(&mutex);
+        ids.insert(threads.CurrentThreadId());
+      });
+    }
+  }
+  EXPECT_LE(ids.size(), 2);
+  EXPECT_GE(*ids.begin(), 0);
+}
+
+TEST(CoreThreadsTest, BlockedThreadsAreReplaced) {
+  constexpr int kBlocked = 30;
+  CoreThreads threads(Threads(2, kBlocked + 1));
+  absl::BlockingCounter started(kBlocked);
+  absl::Notification release;
+  for (int i = 0; i < kBlocked; ++i) {
+    threads.Schedule([&] {
+      started.DecrementCount();
+      release.WaitForNotification();
+    });
+  }
+  started.Wait();
+  // Work that comes afterwards runs too, one piece after the other.
+  const absl::Time start = absl::Now();
+  for (int i = 0; i < 20; ++i) {
+    absl::Notification done;
+    threads.Schedule([&] { done.Notify(); });
+    ASSERT_TRUE(done.WaitForNotificationWithTimeout(absl::Seconds(20)));
+  }
+  EXPECT_LT(absl::Now() - start, absl::Seconds(5));
+  release.Notify();
+}
+
+TEST(CoreThreadsTest, NeverMoreThanTheMaximum) {
+  std::atomic<int> now{0}, most{0};
+  {
+    CoreThreads threads(Threads(1, 3));
+    for (int i = 0; i < 30; ++i) {
+      threads.Schedule([&] {
+        const int running = ++now;
+        int seen = most;
+        while (running > seen && !most.compare_exchange_weak(seen, running)) {
+        }
+        absl::SleepFor(absl::Milliseconds(5));
+        --now;
+      });
+    }
+  }
+  EXPECT_EQ(most, 3);
+}
+
+TEST(CoreThreadsTest, DeletesWorkOnItsThread) {
+  CoreThreads threads(Threads(1, 1));
+  absl::Notification deleted;
+  int id = -1;
+  std::shared_ptr<int> held(new int(0), [&](int* value) {
+    delete value;
+    id = threads.CurrentThreadId();
+    deleted.Notify();
+  });
+  threads.Schedule([held = std::move(held)] {});
+  deleted.WaitForNotification();
+  EXPECT_EQ(id, 0);
+  EXPECT_EQ(threads.CurrentThreadId(), -1);
+}
+
+}  // namespace
+}  // namespace tf_tpu_ext

@@ -1,0 +1,101 @@
+"""The bridge runs for every TPU graph, and TensorFlow finds the compiler behind it by name."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tf_tpu_ext
+
+SWITCHED_OFF = """
+import numpy as np
+import tf_tpu_ext
+import tensorflow as tf
+
+tf.config.experimental.disable_mlir_bridge()
+v1 = tf.compat.v1
+resolver = tf.distribute.cluster_resolver.TPUClusterResolver()
+tf.tpu.experimental.initialize_tpu_system(resolver)
+strategy = tf.distribute.TPUStrategy(resolver)
+with strategy.scope():
+    total = tf.Variable([1.0, 2.0])
+
+@tf.function
+def step(x):
+    def replica():
+        number = tf.distribute.get_replica_context().replica_id_in_sync_group
+        host = v1.tpu.outside_compilation(lambda n: n * 2, tf.cast(number, tf.float32))
+        total.assign_add(tf.distribute.get_replica_context().all_reduce("SUM", host * x))
+        return total.read_value()
+    return strategy.run(replica)
+
+for times in (1, 2):
+    for value in strategy.experimental_local_results(step(tf.constant([1.0, 0.5]))):
+        np.testing.assert_array_equal(value, [1.0 + 12 * times, 2.0 + 6 * times])
+
+plain = tf.function(lambda x: tf.sin(x) + 1)
+np.testing.assert_allclose(plain(tf.constant(0.5)), np.sin(0.5) + 1, rtol=1e-6)
+with tf.Graph().as_default(), v1.Session() as session:
+    session.run(v1.tpu.initialize_system())
+    sums = v1.tpu.replicate(lambda x: v1.tpu.cross_replica_sum(x), [[1.0], [2.0], [3.0], [4.0]])
+    assert session.run(sums) == [[10.0]] * 4
+print("done")
+"""
+
+
+def test_switched_off_by_the_program(run_python):
+    # On a real TPU another bridge takes over then. Here there is none.
+    out = run_python(SWITCHED_OFF, env={"TF_TPU_EXT_CORES": "4"}).stdout
+    assert out.splitlines()[-1] == "done"
+
+
+def test_switched_off_by_the_session():
+    config = tf.compat.v1.ConfigProto()
+    rollout = tf.compat.v1.ConfigProto.Experimental.MLIR_BRIDGE_ROLLOUT_DISABLED
+    config.experimental.mlir_bridge_rollout = rollout
+    with tf.Graph().as_default(), tf.compat.v1.Session(config=config) as session:
+        session.run(tf_tpu_ext.initialize_system())
+        outputs = tf_tpu_ext.replicate(lambda x: x + 1.0, [[float(i)] for i in range(8)])
+        assert session.run(outputs) == [[i + 1.0] for i in range(8)]
+
+
+def test_switched_on_by_the_program(run_python):
+    # TensorFlow's own pass runs then, and ours must not run again.
+    code = SWITCHED_OFF.replace("disable_mlir_bridge", "enable_mlir_bridge")
+    out = run_python(code, env={"TF_TPU_EXT_CORES": "4"}).stdout
+    assert out.splitlines()[-1] == "done"
+
+
+class TestCompilerIr:
+    @pytest.mark.parametrize("stage", ["hlo", "hlo_no_metadata", "stablehlo"])
+    def test_is_what_the_cpu_gets(self, stage):
+        weights = tf.constant(np.eye(3, dtype=np.float32))
+
+        @tf.function(jit_compile=True)
+        def function(x):
+            return tf.reduce_sum(tf.sin(x @ weights), axis=1)
+
+        show = function.experimental_get_compiler_ir(tf.ones([2, 3]))
+        text = show(stage=stage, platform_name="TPU")
+        assert "sine" in text
+        assert text == show(stage=stage, platform_name="CPU")
+
+    def test_of_a_function_on_a_core(self):
+        @tf.function(jit_compile=True)
+        def function(x):
+            return tf.exp(x) * 2.0
+
+        with tf.device("/device:TPU:1"):
+            x = tf.ones([4])
+            text = function.experimental_get_compiler_ir(x)(stage="hlo")
+        assert "exponential" in text
+        assert "f32[4]" in text
+
+    def test_op_that_no_compiler_has(self):
+        @tf.function(jit_compile=True)
+        def function(x):
+            return tf.strings.length(tf.strings.as_string(x))
+
+        with pytest.raises(ValueError, match="AsString"):
+            function.experimental_get_compiler_ir(tf.ones([2]))(stage="hlo", platform_name="TPU")
