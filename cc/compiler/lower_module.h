@@ -28,7 +28,12 @@ struct LoweredModule {
   tensorflow::XlaCompilationResult result;
   // Whether the program talks to the host while it runs.
   bool has_host_transfers = false;
+  // Whether it takes elements from its cores' infeeds.
+  bool takes_infeed = false;
 };
+
+// Whether the program of a mlir_module attribute takes infeed, known before it is lowered.
+bool TakesInfeed(const std::string& module);
 
 // Lowers `module`, the mlir_module attribute of a _TPUCompileMlir op, for arguments of the given
 // shapes.

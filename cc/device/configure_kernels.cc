@@ -4,6 +4,7 @@
 
 #include "cc/device/machine.h"
 #include "cc/device/virtual_device.h"
+#include "cc/transfer/channels.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/protobuf/tpu/topology.pb.h"
 
@@ -20,6 +21,7 @@ class ConfigureDistributedTpuOp : public OpKernel {
 
   void Compute(OpKernelContext* context) override {
     const int cores = GetMachineOptions().cores;
+    DropAllFeeds(cores);
     tensorflow::tpu::TopologyProto topology;
     for (int extent : MeshShape(cores)) topology.add_mesh_shape(extent);
     topology.set_num_tasks(1);
