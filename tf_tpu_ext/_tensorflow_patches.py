@@ -10,6 +10,7 @@ import ctypes
 import dataclasses
 import functools
 import inspect
+import itertools
 import logging
 import os
 import threading
@@ -71,7 +72,7 @@ def apply_all() -> None:
         >>> from tf_tpu_ext import _tensorflow_patches
         >>> _tensorflow_patches.apply_all()
         >>> _tensorflow_patches.applied()
-        ('cluster_resolver', 'connect_to_cluster', 'all_to_all', 'autotune_loop')
+        ('cluster_resolver', 'connect_to_cluster', 'all_to_all', 'outside_compilation', 'autotune_loop')
     """
     with _lock:
         if not _native.load():
@@ -246,6 +247,46 @@ def _install_all_to_all() -> Undo:
     return _replace_attributes([(tpu_ops, "all_to_all")], all_to_all)
 
 
+def _install_outside_compilation() -> Undo:
+    from tensorflow.python.framework import func_graph, ops
+    from tensorflow.python.ops import control_flow_ops
+    from tensorflow.python.tpu import tpu_replication
+
+    stock = tpu_replication.outside_compilation_impl
+    cluster_numbers = itertools.count()
+
+    def in_replicated_computation() -> bool:
+        try:
+            tpu_replication._enclosing_tpu_context_and_graph()
+        except ValueError:
+            return False
+        return True
+
+    @functools.wraps(stock)
+    def outside_compilation_impl(
+        is_map: bool, computation: Callable[..., Any], *args: Any, **kwargs: Any
+    ) -> Any:
+        if (
+            not isinstance(ops.get_default_graph(), func_graph.FuncGraph)
+            or control_flow_ops.get_enclosing_xla_context() is None
+            or in_replicated_computation()
+        ):
+            return stock(is_map, computation, *args, **kwargs)
+        # Functions that the compiled one calls are inlined into it: names must not repeat.
+        context = tpu_replication.OutsideCompilationV2Context(
+            f"jit_{next(cluster_numbers)}", is_map_outside_compilation=is_map
+        )
+        context.Enter()
+        try:
+            return computation(*args, **kwargs)
+        finally:
+            context.Exit()
+
+    return _replace_attributes(
+        [(tpu_replication, "outside_compilation_impl")], outside_compilation_impl
+    )
+
+
 def _call_native(name: str) -> str | None:
     """Calls a function of the native library that returns the text of an error or null."""
     function = getattr(_native.library(), name)
@@ -295,6 +336,15 @@ PATCHES = (
         reason="eager execution leaves the op's shape function out, and the error of a kernel is "
         "not a ValueError: the same mistake would have two types.",
         install=_install_all_to_all,
+    ),
+    Patch(
+        name="outside_compilation",
+        target="tensorflow.python.tpu.tpu_replication.outside_compilation_impl",
+        change="`tf.compat.v1.tpu.outside_compilation` in a `tf.function(jit_compile=True)` that has "
+        "nothing to do with TPUs runs the computation on the host, as in a TPU computation.",
+        reason="stock TensorFlow puts the ops into the compiled program, which then fails if XLA "
+        "does not support one of them.",
+        install=_install_outside_compilation,
     ),
     Patch(
         name="autotune_loop",

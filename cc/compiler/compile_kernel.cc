@@ -12,8 +12,11 @@
 #include "cc/compiler/program_cache.h"
 #include "cc/compiler/xla_build.h"
 #include "cc/device/machine.h"
+#include "cc/runtime/launch.h"
 #include "cc/runtime/launch_ids.h"
 #include "cc/runtime/program_key.h"
+#include "cc/transfer/channels.h"
+#include "tensorflow/core/framework/cancellation.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/platform/fingerprint.h"
 #include "tensorflow/core/protobuf/tpu/compile_metadata.pb.h"
@@ -60,6 +63,7 @@ class CompileMlirOp : public OpKernel {
     }
     place_ = ParseReplicaPlace(name(), parallel_ids);
     const auto fingerprint = tensorflow::Fingerprint128(absl::StrCat(module_, metadata));
+    takes_infeed_ = TakesInfeed(module_);
     key_prefix_ = absl::StrCat(fingerprint.low64, ":", fingerprint.high64, ":", module_.size());
   }
 
@@ -91,6 +95,7 @@ class CompileMlirOp : public OpKernel {
       key.launch_id = NextLaunchId();
     }
     if (program.ok()) key.program_id = (*program)->compiled().id;
+    if (takes_infeed_) WatchInfeed(context, program.status(), key.launch_id);
     for (int i = 0; i < num_computations_; ++i) {
       Tensor* output = nullptr;
       OP_REQUIRES_OK(context,
@@ -104,6 +109,29 @@ class CompileMlirOp : public OpKernel {
   }
 
  private:
+  // Sees to it that infeed for a program that never starts does not reach the next one.
+  void WatchInfeed(OpKernelContext* context, const absl::Status& compiled,
+                   int64_t launch_id) const {
+    absl::StatusOr<std::vector<int>> cores = AssignCores(metadata_);
+    if (!cores.ok()) return;
+    if (cores->empty()) cores->push_back(0);
+    const int64_t step_id = context->step_id();
+    if (!compiled.ok()) {
+      DropInfeed(*cores, step_id, compiled);
+      return;
+    }
+    tensorflow::CancellationManager* cancellation = context->cancellation_manager();
+    if (cancellation == nullptr) return;
+    LaunchTable::Get().Expect(launch_id);
+    // Called when the step fails, and at its end if it does not.
+    auto end = [launch_id, step_id, cores = *std::move(cores)] {
+      if (LaunchTable::Get().StopExpecting(launch_id)) return;
+      DropInfeed(cores, step_id,
+                 absl::CancelledError("The step ended before its TPU program started."));
+    };
+    if (!cancellation->RegisterCallback(cancellation->get_cancellation_token(), end)) end();
+  }
+
   absl::Status ArgumentShapes(OpKernelContext* context, std::vector<TensorShape>* shapes) const {
     tensorflow::OpInputList dynamic;
     absl::Status status = context->input_list("dynamic_shapes", &dynamic);
@@ -156,6 +184,7 @@ class CompileMlirOp : public OpKernel {
   tensorflow::tpu::TPUCompileMetadataProto metadata_;
   ReplicaPlace place_;
   int num_computations_ = 0;
+  bool takes_infeed_ = false;
   std::string key_prefix_;
 };
 

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "cc/compiler/jit_with_host.h"
 #include "cc/compiler/lower_module.h"
 #include "cc/compiler/program_cache.h"
 #include "cc/compiler/xla_build.h"
@@ -214,13 +215,15 @@ class JitKernelCreator : public tensorflow::XlaKernelCreator {
                             const std::shared_ptr<const NodeProperties>& properties,
                             std::unique_ptr<OpKernel>* kernel) const override {
     tensorflow::Device* device = library->device();
-    if (device->device_type() != kTpuDeviceType) {
-      return XlaKernelCreator::CreateKernel(library, properties, kernel);
-    }
-    tensorflow::XlaOpRegistry::RegisterCompilationKernels();
     NameAttrList function;
     absl::Status status = NameAndAttrsFromFunctionCall(properties->node_def, &function);
+    const bool on_core = device->device_type() == kTpuDeviceType;
+    const bool with_host =
+        !on_core && status.ok() &&
+        HoldsOutsideCompilation(function.name(), *library->GetFunctionLibraryDefinition());
+    if (!on_core && !with_host) return XlaKernelCreator::CreateKernel(library, properties, kernel);
     if (!status.ok()) return status;
+    tensorflow::XlaOpRegistry::RegisterCompilationKernels();
     const tensorflow::FunctionBody* body = nullptr;
     std::vector<int> constants, resources;
     status = GetBodyAndConstantsAndResources(library, function, &body, &constants, &resources);
@@ -233,7 +236,11 @@ class JitKernelCreator : public tensorflow::XlaKernelCreator {
                                       device->GetAllocator(tensorflow::AllocatorAttributes()),
                                       library, device->resource_manager(), function_properties,
                                       inputs, outputs, library->graph_def_version(), &status);
-    *kernel = std::make_unique<JitLaunchOp>(&construction, std::move(function), constants);
+    if (with_host) {
+      *kernel = MakeJitWithHostKernel(&construction, function);
+    } else {
+      *kernel = std::make_unique<JitLaunchOp>(&construction, std::move(function), constants);
+    }
     return status;
   }
 };

@@ -182,12 +182,17 @@ Partitioning PartitioningOf(const Metadata& metadata) {
   return metadata.use_spmd_for_xla_partitioning() ? Partitioning::kSpmd : Partitioning::kMerged;
 }
 
+bool TakesInfeed(const std::string& module) {
+  return absl::StrContains(module, "\"tf.InfeedDequeue");
+}
+
 absl::Status LowerModule(const std::string& module, const Metadata& metadata,
                          const std::vector<TensorShape>& argument_shapes, LoweredModule* lowered) {
   FunctionLibraryDefinition library(tensorflow::OpRegistry::Global(),
                                     tensorflow::FunctionDefLibrary());
   absl::Status status = ExportFunctions(module, &library);
   if (!status.ok()) return status;
+  lowered->takes_infeed = TakesInfeed(module);
   const Partitioning partitioning = PartitioningOf(metadata);
   if (partitioning == Partitioning::kMerged) {
     status = RemovePlacement(&library);

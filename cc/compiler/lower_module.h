@@ -30,7 +30,12 @@ struct LoweredModule {
   bool has_host_transfers = false;
   // Whether the other replicas of the step may run other programs.
   bool for_one_replica = false;
+  // Whether it takes elements from its cores' infeeds.
+  bool takes_infeed = false;
 };
+
+// Whether the program of a mlir_module attribute takes infeed, known before it is lowered.
+bool TakesInfeed(const std::string& module);
 
 // Lowers `module`, the mlir_module attribute of a _TPUCompileMlir op, for arguments of the given
 // shapes.

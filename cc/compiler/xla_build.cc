@@ -30,25 +30,6 @@ absl::StatusOr<xla::PjRtClient*> CompileClient() {
   return (*client)->get();
 }
 
-// The physical core of every slot; empty for a program that may run anywhere.
-absl::StatusOr<std::vector<int>> AssignCores(const Metadata& metadata) {
-  const int replicas = std::max(1, metadata.num_replicas());
-  const int cores_per_replica = std::max(1, metadata.num_cores_per_replica());
-  std::vector<int> cores;
-  if (metadata.has_device_assignment()) {
-    auto given = xla::DeviceAssignment::Deserialize(metadata.device_assignment());
-    if (!given.ok()) return given.status();
-    for (int replica = 0; replica < replicas; ++replica) {
-      for (int core = 0; core < cores_per_replica; ++core) {
-        cores.push_back((**given)(replica, core));
-      }
-    }
-  } else if (replicas * cores_per_replica > 1) {
-    for (int slot = 0; slot < replicas * cores_per_replica; ++slot) cores.push_back(slot);
-  }
-  return cores;
-}
-
 std::shared_ptr<const xla::DeviceAssignment> ToDeviceAssignment(const std::vector<int>& cores,
                                                                 int replicas, int partitions) {
   if (cores.empty()) return nullptr;
@@ -131,6 +112,24 @@ xla::CompileOptions MakeCompileOptions(const LoweredModule& lowered, const Metad
 
 }  // namespace
 
+absl::StatusOr<std::vector<int>> AssignCores(const Metadata& metadata) {
+  const int replicas = std::max(1, metadata.num_replicas());
+  const int cores_per_replica = std::max(1, metadata.num_cores_per_replica());
+  std::vector<int> cores;
+  if (metadata.has_device_assignment()) {
+    auto given = xla::DeviceAssignment::Deserialize(metadata.device_assignment());
+    if (!given.ok()) return given.status();
+    for (int replica = 0; replica < replicas; ++replica) {
+      for (int core = 0; core < cores_per_replica; ++core) {
+        cores.push_back((**given)(replica, core));
+      }
+    }
+  } else if (replicas * cores_per_replica > 1) {
+    for (int slot = 0; slot < replicas * cores_per_replica; ++slot) cores.push_back(slot);
+  }
+  return cores;
+}
+
 absl::StatusOr<std::shared_ptr<Program>> BuildProgram(const LoweredModule& lowered,
                                                       const Metadata& metadata,
                                                       const std::string& name, int64_t id) {
@@ -144,6 +143,7 @@ absl::StatusOr<std::shared_ptr<Program>> BuildProgram(const LoweredModule& lower
   auto cores = AssignCores(metadata);
   if (!cores.ok()) return cores.status();
   compiled.cores = *std::move(cores);
+  compiled.takes_infeed = lowered.takes_infeed;
   compiled.device_assignment =
       ToDeviceAssignment(compiled.cores, compiled.num_replicas, partitions);
   if (partitioning == Partitioning::kMerged) {

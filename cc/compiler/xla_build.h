@@ -12,6 +12,10 @@
 
 namespace tf_tpu_ext {
 
+// The physical core of every slot; empty for a program that may run anywhere.
+absl::StatusOr<std::vector<int>> AssignCores(
+    const tensorflow::tpu::TPUCompileMetadataProto& metadata);
+
 absl::StatusOr<std::shared_ptr<Program>> BuildProgram(
     const LoweredModule& lowered, const tensorflow::tpu::TPUCompileMetadataProto& metadata,
     const std::string& name, int64_t id);

@@ -2,6 +2,7 @@
 #include "cc/device/machine.h"
 #include "cc/device/topology.h"
 #include "cc/device/virtual_device.h"
+#include "cc/transfer/channels.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
 namespace tf_tpu_ext {
@@ -16,6 +17,7 @@ class ConfigureDistributedTpuOp : public OpKernel {
   using OpKernel::OpKernel;
 
   void Compute(OpKernelContext* context) override {
+    DropAllFeeds(GetMachineOptions().cores);
     Tensor* output = nullptr;
     OP_REQUIRES_OK(context, context->allocate_output(0, {}, &output));
     output->scalar<tensorflow::tstring>()() =

@@ -9,6 +9,7 @@
 #include "cc/runtime/join_launch.h"
 #include "cc/runtime/launch.h"
 #include "cc/runtime/program_key.h"
+#include "cc/transfer/channels.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/resource_mgr.h"
 #include "tensorflow/core/framework/resource_var.h"
@@ -43,6 +44,10 @@ class ExecuteOp : public AsyncOpKernel {
     if (status.ok()) return;
     // The other cores of the step get the cause, not a cancellation.
     LaunchTable::Get().Reject(key->launch_id, status);
+    const auto program = ProgramCache::Get().Find(key->program_id);
+    if (program.ok() && (*program)->compiled().takes_infeed) {
+      DropInfeed((*program)->compiled().cores, context->step_id(), status);
+    }
     context->SetStatus(status);
     done();
   }

@@ -60,6 +60,7 @@ absl::Status JoinLaunch(tensorflow::OpKernelContext* context, int64_t launch_id,
   CoreArrival arrival;
   arrival.core = context->device()->parsed_name().id;
   arrival.program = program;
+  arrival.step_id = context->step_id();
   arrival.arguments = std::move(arguments);
   arrival.done = [context, cancellation, token, write = std::move(write), done = std::move(done)](
                      absl::Status status, std::vector<Tensor> outputs) {

@@ -1,6 +1,7 @@
 #include "cc/runtime/launch.h"
 
 #include <atomic>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -219,11 +220,23 @@ void Launch::Finish() {
   WaitMonitor::Get().End(wait);
   GetCollectiveTable().Finish(run_id_);
   FinishTransfers(launch_id_);
+  if (!status.ok() && program_->compiled().takes_infeed) DropInfeedOfCores(status);
   for (int slot = 0; slot < program_->num_slots(); ++slot) {
     if (arrivals_[slot] == nullptr) continue;
     Program::Done done = std::move(arrivals_[slot]->done);
     done(status, std::move(outputs_[slot]));
   }
+}
+
+void Launch::DropInfeedOfCores(const absl::Status& status) const {
+  std::vector<int> cores = program_->compiled().cores;
+  std::set<int64_t> steps;
+  for (const std::unique_ptr<CoreArrival>& arrival : arrivals_) {
+    if (arrival == nullptr) continue;
+    steps.insert(arrival->step_id);
+    if (program_->compiled().cores.empty()) cores.push_back(arrival->core);
+  }
+  for (int64_t step : steps) DropInfeed(cores, step, status);
 }
 
 absl::Status LaunchTable::Arrive(
@@ -244,6 +257,9 @@ absl::Status LaunchTable::Arrive(
     }
     if (launch == nullptr) {
       created = true;
+      if (auto expected = begun_.find(launch_id); expected != begun_.end()) {
+        expected->second = true;
+      }
       launch = std::make_shared<Launch>(arrival.program, launch_id);
       waiting_.push_back(launch);
     } else if (absl::Status status = launch->CheckFits(*arrival.program); !status.ok()) {
@@ -267,6 +283,20 @@ void LaunchTable::Reject(int64_t launch_id, const absl::Status& status) {
     }
   }
   for (const std::shared_ptr<Launch>& launch : rejected) launch->Fail(status);
+}
+
+void LaunchTable::Expect(int64_t launch_id) {
+  absl::MutexLock lock(&mutex_);
+  begun_.emplace(launch_id, false);
+}
+
+bool LaunchTable::StopExpecting(int64_t launch_id) {
+  absl::MutexLock lock(&mutex_);
+  auto expected = begun_.find(launch_id);
+  if (expected == begun_.end()) return false;
+  const bool begun = expected->second;
+  begun_.erase(expected);
+  return begun;
 }
 
 void LaunchTable::Remove(const Launch* launch) {

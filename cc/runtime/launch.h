@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <list>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -28,6 +29,8 @@ namespace tf_tpu_ext {
 struct CoreArrival {
   int core = 0;
   std::shared_ptr<Program> program;
+  // The step of the session or function that the op belongs to.
+  int64_t step_id = 0;
   std::vector<tensorflow::Tensor> arguments;
   Program::Done done;
 };
@@ -63,6 +66,7 @@ class Launch : public std::enable_shared_from_this<Launch> {
   void RunDone(absl::Span<const int> slots, const absl::Status& status,
                std::vector<tensorflow::Tensor> outputs);
   void Finish();
+  void DropInfeedOfCores(const absl::Status& status) const;
   void WaitExpired(absl::Duration waited);
 
   // Of the core that came first: tells the cores of the launch.
@@ -95,11 +99,16 @@ class LaunchTable {
 
   void Remove(const Launch* launch);
 
+  // Remembers, until StopExpecting, whether the launch has begun: StopExpecting returns it.
+  void Expect(int64_t launch_id);
+  bool StopExpecting(int64_t launch_id);
+
   static LaunchTable& Get();
 
  private:
   absl::Mutex mutex_;
   std::list<std::shared_ptr<Launch>> waiting_ ABSL_GUARDED_BY(mutex_);
+  std::map<int64_t, bool> begun_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace tf_tpu_ext

@@ -52,6 +52,8 @@ struct CompiledProgram {
   // For each parameter of the executable the argument it takes.
   std::vector<int> parameter_arguments;
   std::vector<Output> outputs;
+  // Whether the program dequeues elements of its cores' infeeds.
+  bool takes_infeed = false;
   // Empty unless the replica's cores share one executable run (placement without SPMD).
   std::vector<CoreSlice> core_slices;
 };

@@ -51,8 +51,8 @@ class ChannelTable {
   static constexpr int kUnbounded = 0;
 
   // Sends a message. `sent` is called once the channel has room for it, at once if `capacity` is
-  // kUnbounded. Returns a number for Cancel. `owner` is the launch whose abort ends the wait even
-  // on a channel that is not the launch's own.
+  // kUnbounded. Returns a number for Cancel. `owner` is the launch whose abort ends the wait, and
+  // drops the message, even on a channel that is not the launch's own.
   WaitId Send(const ChannelKey& key, Message message, int capacity, Sent sent,
               int64_t owner = kNoLaunch) {
     Received receiver;
@@ -76,7 +76,7 @@ class ChannelTable {
           channel.senders.push_back({id, owner, std::move(message), std::move(sent)});
           return id;
         } else {
-          channel.messages.push_back(std::move(message));
+          channel.messages.push_back({owner, std::move(message)});
         }
       }
     }
@@ -101,11 +101,12 @@ class ChannelTable {
           channel.receivers.push_back({id, owner, std::move(received)});
           return id;
         }
-        message = std::move(channel.messages.front());
+        message = std::move(channel.messages.front().message);
         channel.messages.pop_front();
         if (!channel.senders.empty()) {
-          channel.messages.push_back(std::move(channel.senders.front().message));
-          sent = std::move(channel.senders.front().sent);
+          Sender& next = channel.senders.front();
+          channel.messages.push_back({next.owner, std::move(next.message)});
+          sent = std::move(next.sent);
           channel.senders.pop_front();
         }
         EraseIfEmpty(key);
@@ -144,16 +145,35 @@ class ChannelTable {
     return received || sent;
   }
 
+  // Drops the messages of a channel, also those that wait for room: their senders are told that
+  // they were sent. Receivers go on waiting. Returns how many there were.
+  int Drain(const ChannelKey& key) {
+    std::deque<Unread> messages;
+    std::deque<Sender> senders;
+    {
+      absl::MutexLock lock(&mutex_);
+      auto found = channels_.find(key);
+      if (found == channels_.end()) return 0;
+      messages.swap(found->second.messages);
+      senders.swap(found->second.senders);
+      EraseIfEmpty(key);
+    }
+    for (Sender& sender : senders) sender.sent(absl::OkStatus());
+    return static_cast<int>(messages.size() + senders.size());
+  }
+
   // Fails all waits of the launch, now and until Forget, and drops its messages.
   void Abort(int64_t launch_id, const absl::Status& status) {
     std::vector<Channel> dropped;
+    std::vector<Sent> admitted;
     {
       absl::MutexLock lock(&mutex_);
       aborted_.try_emplace(launch_id, status);
       TakeChannels(launch_id, &dropped);
-      TakeWaits(launch_id, &dropped);
+      TakeFromCores(launch_id, &dropped, &admitted);
     }
     Fail(dropped, status);
+    for (Sent& sent : admitted) sent(absl::OkStatus());
   }
 
   // Drops what is left of the launch.
@@ -175,6 +195,10 @@ class ChannelTable {
   }
 
  private:
+  struct Unread {
+    int64_t owner;
+    Message message;
+  };
   struct Receiver {
     WaitId id;
     int64_t owner;
@@ -187,7 +211,7 @@ class ChannelTable {
     Sent sent;
   };
   struct Channel {
-    std::deque<Message> messages;
+    std::deque<Unread> messages;
     std::deque<Receiver> receivers;
     std::deque<Sender> senders;
   };
@@ -209,10 +233,11 @@ class ChannelTable {
     }
   }
 
-  // Takes the waits that the launch has on channels of cores.
-  void TakeWaits(int64_t launch_id, std::vector<Channel>* taken)
+  // Takes the waits and messages that the launch has on channels of cores; senders that waited for
+  // the room are admitted.
+  void TakeFromCores(int64_t launch_id, std::vector<Channel>* taken, std::vector<Sent>* admitted)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    Channel waits;
+    Channel owned;
     const auto take = [launch_id](auto& from, auto& to) {
       for (auto it = from.begin(); it != from.end();) {
         if (it->owner != launch_id) {
@@ -223,14 +248,24 @@ class ChannelTable {
         it = from.erase(it);
       }
     };
-    for (auto it = channels_.begin(); it != channels_.end() && it->first.launch_id == kNoLaunch;) {
-      take(it->second.receivers, waits.receivers);
-      take(it->second.senders, waits.senders);
+    for (auto it = channels_.lower_bound({kNoLaunch, "", -1});
+         it != channels_.end() && it->first.launch_id == kNoLaunch;) {
+      Channel& channel = it->second;
+      const size_t unread = channel.messages.size();
+      take(channel.messages, owned.messages);
+      take(channel.receivers, owned.receivers);
+      take(channel.senders, owned.senders);
+      while (channel.messages.size() < unread && !channel.senders.empty()) {
+        Sender& next = channel.senders.front();
+        channel.messages.push_back({next.owner, std::move(next.message)});
+        admitted->push_back(std::move(next.sent));
+        channel.senders.pop_front();
+      }
       const bool empty =
-          it->second.messages.empty() && it->second.receivers.empty() && it->second.senders.empty();
+          channel.messages.empty() && channel.receivers.empty() && channel.senders.empty();
       it = empty ? channels_.erase(it) : std::next(it);
     }
-    taken->push_back(std::move(waits));
+    taken->push_back(std::move(owned));
   }
 
   const absl::Status* FindAborted(int64_t launch_id, int64_t owner) const

@@ -227,6 +227,46 @@ TEST(ChannelTableTest, IsIdleLooksAtOneLaunchOnly) {
   EXPECT_FALSE(table.IsIdle(kLaunch));
 }
 
+TEST(ChannelTableTest, DrainDropsMessagesAndThoseThatWaitForRoom) {
+  Table table;
+  const ChannelKey infeed = Key(kNoLaunch, "infeed");
+  Receipt first, second;
+  table.Send(infeed, "a", 1, first.Sender());
+  table.Send(infeed, "b", 1, second.Sender());
+  EXPECT_TRUE(second.waits());
+  EXPECT_EQ(table.Drain(infeed), 2);
+  EXPECT_EQ(second.status, absl::OkStatus());
+  EXPECT_EQ(table.Drain(infeed), 0);
+  Inbox inbox;
+  table.Receive(infeed, inbox.Receiver());
+  EXPECT_EQ(table.Drain(infeed), 0);
+  EXPECT_TRUE(inbox.waits());
+  SendNow(table, infeed, "c");
+  EXPECT_EQ(inbox.text(), "c");
+}
+
+TEST(ChannelTableTest, AbortDropsWhatTheOwnerSentToCores) {
+  Table table;
+  const ChannelKey outfeed = Key(kNoLaunch, "outfeed");
+  Receipt sent, admitted;
+  table.Send(outfeed, "kept", 2, sent.Sender(), kLaunch + 1);
+  sent = {};
+  table.Send(outfeed, "dropped", 2, sent.Sender(), kLaunch);
+  table.Send(outfeed, "admitted", 2, admitted.Sender(), kLaunch + 1);
+  EXPECT_TRUE(admitted.waits());
+  table.Abort(kLaunch, absl::AbortedError("failed"));
+  EXPECT_EQ(admitted.status, absl::OkStatus());
+  for (const char* expected : {"kept", "admitted"}) {
+    Inbox inbox;
+    table.Receive(outfeed, inbox.Receiver());
+    EXPECT_EQ(inbox.text(), expected);
+  }
+  Receipt late;
+  table.Send(outfeed, "late", 2, late.Sender(), kLaunch);
+  EXPECT_EQ(late.status, absl::AbortedError("failed"));
+  EXPECT_TRUE(table.IsIdle(kNoLaunch));
+}
+
 TEST(ChannelTableTest, CallbacksMayComeBackToTheTable) {
   Table table;
   Inbox second;

@@ -1,6 +1,8 @@
 #include "cc/transfer/channels.h"
 
+#include <cstdint>
 #include <deque>
+#include <limits>
 
 #include "absl/base/const_init.h"
 #include "absl/synchronization/mutex.h"
@@ -22,6 +24,26 @@ TensorChannels& GetChannels() {
 
 void AbortTransfers(int64_t launch_id, const absl::Status& status) {
   GetChannels().Abort(launch_id, status);
+}
+
+int64_t OwnerOfStep(int64_t step_id) {
+  // Launches count up from one; negative numbers are free.
+  return -1 - (step_id & std::numeric_limits<int64_t>::max());
+}
+
+void DropInfeed(absl::Span<const int> cores, int64_t step_id, const absl::Status& status) {
+  const int64_t owner = OwnerOfStep(step_id);
+  GetChannels().Abort(owner, status);
+  FinishTransfers(owner);
+  for (int core : cores) GetChannels().Drain({kNoLaunch, kInfeedName, core});
+}
+
+void DropAllFeeds(int num_cores) {
+  for (int core = 0; core < num_cores; ++core) {
+    for (const char* name : {kInfeedName, kOutfeedName}) {
+      GetChannels().Drain({kNoLaunch, name, core});
+    }
+  }
 }
 
 void FinishTransfers(int64_t launch_id) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "cc/transfer/channel_table.h"
 #include "tensorflow/core/framework/tensor.h"
 
@@ -23,6 +24,17 @@ inline constexpr char kOutfeedName[] = "outfeed";
 
 // A program's cores have failed: whatever its transfers wait for will not come.
 void AbortTransfers(int64_t launch_id, const absl::Status& status);
+
+// The owner, see ChannelTable::Send, of what the host sends in a step of a session or a function.
+int64_t OwnerOfStep(int64_t step_id);
+
+// A program that takes infeed has failed in the step: what is queued for its cores, and what the
+// step still sends, was meant for it and must not reach the next program. Senders of the step get
+// `status`, the program's error.
+void DropInfeed(absl::Span<const int> cores, int64_t step_id, const absl::Status& status);
+
+// The TPU system starts anew: nothing is queued on any core.
+void DropAllFeeds(int num_cores);
 
 // The program's cores are done. The host may still read what they sent last.
 void FinishTransfers(int64_t launch_id);

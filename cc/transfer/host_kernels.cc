@@ -56,12 +56,14 @@ class ChannelOp : public AsyncOpKernel {
     auto wait = std::make_shared<ChannelWait>(context->cancellation_manager(), key, name());
     OP_REQUIRES_ASYNC(context, wait->Watch(),
                       absl::CancelledError(absl::StrCat("Op ", name(), " was cancelled.")), done);
-    const auto id = GetChannels().Send(key, std::move(message), capacity,
-                                       [context, wait, done](const absl::Status& status) {
-                                         wait->Done();
-                                         if (!status.ok()) context->SetStatus(status);
-                                         done();
-                                       });
+    const auto id = GetChannels().Send(
+        key, std::move(message), capacity,
+        [context, wait, done](const absl::Status& status) {
+          wait->Done();
+          if (!status.ok()) context->SetStatus(status);
+          done();
+        },
+        OwnerOfStep(context->step_id()));
     wait->Began(id);
   }
 

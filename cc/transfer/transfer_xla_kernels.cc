@@ -92,10 +92,12 @@ class TransferOp : public XlaOpKernel {
       TensorShape shape;
       OP_REQUIRES(context, i < shapes_.size() && shapes_[i].AsTensorShape(&shape),
                   absl::InvalidArgumentError(absl::StrCat(
-                      "Result ", i, " of host computation ", name(), " has shape ",
+                      "Result ", i, " of op ", name(), " has shape ",
                       i < shapes_.size() ? shapes_[i].DebugString() : "<unknown>",
-                      "; a compiled program needs its static shape. Call set_shape() on what the "
-                      "host function returns.")));
+                      "; a compiled program needs its static shape. ",
+                      receive_ == kInfeedName ? "Give the infeed queue or op static shapes."
+                                              : "Call set_shape() on what the host function "
+                                                "returns.")));
       xla::Shape result;
       OP_REQUIRES_OK(context, tensorflow::TensorShapeToXLAShape(types_[i], shape, &result));
       results.push_back(WithRowMajorLayout(result));

@@ -77,9 +77,12 @@ def test_in_a_session(cores):
 
 
 def test_rewrite_and_shard(cores):
-    queue = tpu.InfeedQueue(tuple_types=[tf.float32], tuple_shapes=[[1]])
-    queue.generate_enqueue_ops([[[1.0]]])
-    assert tpu.rewrite(lambda x, y: x + y, [2.0], infeed_queue=queue)[0].numpy() == 3.0
+    for value in (1.0, [1.0]):
+        shapes = [np.shape(value)]
+        queue = tpu.InfeedQueue(tuple_types=[tf.float32], tuple_shapes=shapes)
+        queue.generate_enqueue_ops([[value]])
+        [output] = tpu.rewrite(lambda x, y: x + y, [2.0], infeed_queue=queue)
+        np.testing.assert_array_equal(output, np.add(value, 2.0))
     queue = tpu.InfeedQueue(tuple_types=[tf.float32], tuple_shapes=[[cores]])
     queue.generate_enqueue_ops([[[float(r)]] for r in range(cores)])
     x = np.ones([cores], np.float32)

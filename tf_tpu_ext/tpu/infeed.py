@@ -6,10 +6,23 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.tpu import tpu_feed
+from tensorflow.python.tpu import tpu_feed, tpu_sharding
 
 # TensorFlow counts on hosts of eight cores.
 _LEAST_CORES_PER_HOST = 8
+
+
+class _ShardingPolicy(tpu_sharding.ShardingPolicy):
+    """A policy that knows the shape of scalars, which TensorFlow's forgets."""
+
+    def __init__(self, policy: tpu_sharding.ShardingPolicy) -> None:
+        super().__init__()
+        self.__dict__.update(policy.__dict__)
+
+    def get_unpartitioned_shape(self, shape: Any) -> tf.TensorShape | None:
+        if shape is not None and tf.TensorShape(shape).rank == 0:
+            return tf.TensorShape([])
+        return super().get_unpartitioned_shape(shape)
 
 
 class InfeedQueue(tpu_feed.InfeedQueue):
@@ -32,6 +45,24 @@ class InfeedQueue(tpu_feed.InfeedQueue):
     Defined at
     https://github.com/tensorflow/tensorflow/blob/v2.21.0/tensorflow/python/tpu/tpu_feed.py
     """
+
+    def generate_dequeue_op(self, tpu_device: int | None = 0) -> list[tf.Tensor]:
+        """Dequeues one tuple, inside the computation.
+
+        Args:
+            tpu_device: The core of the replica that dequeues; None leaves it to the scope.
+
+        Returns:
+            The elements, with the types and shapes of a shard.
+
+        Raises:
+            ValueError: The types or shapes are not set, or this graph dequeues already.
+        """
+        self._sharding_policies: list[Any] = [
+            _ShardingPolicy(policy) for policy in self._sharding_policies
+        ]
+        elements: list[tf.Tensor] = super().generate_dequeue_op(tpu_device)
+        return elements
 
     def generate_enqueue_ops(
         self,

@@ -1,0 +1,178 @@
+#include "cc/compiler/jit_with_host.h"
+
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "cc/device/core_function.h"
+#include "tensorflow/core/framework/attr_value.pb.h"
+#include "tensorflow/core/framework/node_def_util.h"
+
+namespace tf_tpu_ext {
+namespace {
+
+using tensorflow::AsyncOpKernel;
+using tensorflow::FunctionDef;
+using tensorflow::FunctionLibraryDefinition;
+using tensorflow::NameAttrList;
+using tensorflow::NodeDef;
+using tensorflow::OpKernelConstruction;
+using tensorflow::OpKernelContext;
+using tensorflow::Tensor;
+
+constexpr char kOutsideCompilation[] = "_xla_outside_compilation";
+constexpr char kMustCompile[] = "_XlaMustCompile";
+constexpr char kCluster[] = "cluster";
+constexpr char kMetadata[] = "metadata";
+constexpr int kCore = 0;
+
+// The marks by which the bridge knows the ops of a computation.
+void MarkReplicated(NodeDef* node) {
+  auto& attributes = *node->mutable_attr();
+  attributes["_tpu_replicate"].set_s(kCluster);
+  attributes["_replication_info"].set_s(kCluster);
+  attributes["_xla_compile_device_type"].set_s("TPU");
+}
+
+NodeDef* AddNode(const std::string& name, const std::string& op, FunctionDef* function) {
+  NodeDef* node = function->add_node_def();
+  node->set_name(name);
+  node->set_op(op);
+  return node;
+}
+
+class JitWithHostOp : public AsyncOpKernel {
+ public:
+  JitWithHostOp(OpKernelConstruction* construction, const NameAttrList& function)
+      : AsyncOpKernel(construction),
+        function_(*this, function, NameFor(function.name()),
+                  [name = function.name()](const std::vector<Tensor>& arguments,
+                                           FunctionLibraryDefinition* library) {
+                    return Define(name, arguments, library);
+                  }) {}
+
+  void ComputeAsync(OpKernelContext* context, DoneCallback done) override {
+    std::vector<Tensor> arguments;
+    arguments.reserve(context->num_inputs());
+    for (int i = 0; i < context->num_inputs(); ++i) arguments.push_back(context->input(i));
+    function_.Call(context, std::move(arguments), kCore, std::move(done));
+  }
+
+ private:
+  static std::string NameFor(const std::string& function) {
+    return absl::StrCat(function, "_as_tpu_computation");
+  }
+
+  static absl::Status Define(const std::string& function, const std::vector<Tensor>& arguments,
+                             FunctionLibraryDefinition* library) {
+    const std::string name = NameFor(function);
+    absl::Status status = AddAsTpuComputation(function, name, library);
+    if (!status.ok()) return status;
+    // What the host returns needs a static shape, which often follows from the arguments'.
+    FunctionDef definition = *library->Find(name);
+    for (size_t i = 0; i < arguments.size(); ++i) {
+      if (arguments[i].dtype() == tensorflow::DT_RESOURCE) continue;
+      auto& attributes = *(*definition.mutable_arg_attr())[static_cast<uint32_t>(i)].mutable_attr();
+      tensorflow::AttrValue shapes;
+      arguments[i].shape().AsProto(shapes.mutable_list()->add_shape());
+      attributes["_output_shapes"] = std::move(shapes);
+    }
+    return library->ReplaceFunction(name, definition);
+  }
+
+  CoreFunction function_;
+};
+
+}  // namespace
+
+bool HoldsOutsideCompilation(const std::string& function,
+                             const FunctionLibraryDefinition& library) {
+  absl::flat_hash_set<std::string> seen = {function};
+  std::vector<std::string> open = {function};
+  while (!open.empty()) {
+    const FunctionDef* definition = library.Find(open.back());
+    open.pop_back();
+    if (definition == nullptr) continue;
+    for (const NodeDef& node : definition->node_def()) {
+      for (const auto& [name, value] : node.attr()) {
+        if (name == kOutsideCompilation) return true;
+        const auto visit = [&](const NameAttrList& callee) {
+          if (seen.insert(callee.name()).second) open.push_back(callee.name());
+        };
+        if (value.has_func()) visit(value.func());
+        for (const NameAttrList& callee : value.list().func()) visit(callee);
+      }
+    }
+  }
+  return false;
+}
+
+absl::Status AddAsTpuComputation(const std::string& function, const std::string& name,
+                                 FunctionLibraryDefinition* library) {
+  const FunctionDef* found = library->Find(function);
+  if (found == nullptr) {
+    return absl::NotFoundError(absl::StrCat("There is no function ", function, "."));
+  }
+  // Compiled as a part of the computation, not by itself.
+  FunctionDef callee = *found;
+  callee.mutable_attr()->erase(kMustCompile);
+  absl::Status status = library->ReplaceFunction(function, callee);
+  if (!status.ok()) return status;
+
+  FunctionDef wrapper;
+  *wrapper.mutable_signature() = callee.signature();
+  wrapper.mutable_signature()->set_name(name);
+  wrapper.mutable_signature()->set_is_stateful(true);
+  wrapper.mutable_signature()->clear_control_output();
+  *wrapper.mutable_arg_attr() = callee.arg_attr();
+
+  NodeDef* metadata = AddNode(kMetadata, "TPUReplicateMetadata", &wrapper);
+  MarkReplicated(metadata);
+  tensorflow::AddNodeAttr("num_replicas", 1, metadata);
+  NodeDef* call = AddNode("call", "StatefulPartitionedCall", &wrapper);
+  MarkReplicated(call);
+  tensorflow::AttrValue inputs, outputs;
+  inputs.mutable_list();
+  outputs.mutable_list();
+  for (const auto& argument : callee.signature().input_arg()) {
+    if (argument.type() == tensorflow::DT_INVALID || argument.is_ref()) {
+      return absl::UnimplementedError(
+          absl::StrCat("Argument ", argument.name(), " of compiled function ", function,
+                       " has no single type, and the function holds outside compilation. Trace it "
+                       "by tf.function."));
+    }
+    inputs.mutable_list()->add_type(argument.type());
+    const std::string node_name = absl::StrCat("input_", inputs.list().type_size());
+    NodeDef* input = AddNode(node_name, "TPUReplicatedInput", &wrapper);
+    input->add_input(argument.name());
+    tensorflow::AddNodeAttr("N", 1, input);
+    tensorflow::AddNodeAttr("T", argument.type(), input);
+    call->add_input(absl::StrCat(node_name, ":output:0"));
+  }
+  call->add_input(absl::StrCat("^", kMetadata));
+  for (const auto& result : callee.signature().output_arg()) {
+    const int number = outputs.list().type_size();
+    outputs.mutable_list()->add_type(result.type());
+    const std::string node_name = absl::StrCat("output_", number);
+    NodeDef* output = AddNode(node_name, "TPUReplicatedOutput", &wrapper);
+    output->add_input(absl::StrCat("call:output:", number));
+    tensorflow::AddNodeAttr("num_replicas", 1, output);
+    tensorflow::AddNodeAttr("T", result.type(), output);
+    (*wrapper.mutable_ret())[result.name()] = absl::StrCat(node_name, ":outputs:0");
+  }
+  auto& attributes = *call->mutable_attr();
+  attributes["Tin"] = std::move(inputs);
+  attributes["Tout"] = std::move(outputs);
+  attributes["f"].mutable_func()->set_name(function);
+  wrapper.mutable_signature()->add_control_output("call");
+  (*wrapper.mutable_control_ret())["call"] = "call";
+  return library->AddFunctionDef(wrapper);
+}
+
+std::unique_ptr<tensorflow::OpKernel> MakeJitWithHostKernel(OpKernelConstruction* construction,
+                                                            const NameAttrList& function) {
+  return std::make_unique<JitWithHostOp>(construction, function);
+}
+
+}  // namespace tf_tpu_ext
