@@ -23,17 +23,13 @@ using tensorflow::Tensor;
 
 constexpr char kOutsideCompilation[] = "_xla_outside_compilation";
 constexpr char kMustCompile[] = "_XlaMustCompile";
+constexpr char kNoInline[] = "_noinline";
 constexpr char kCluster[] = "cluster";
 constexpr char kMetadata[] = "metadata";
 constexpr int kCore = 0;
 
-// The marks by which the bridge knows the ops of a computation.
-void MarkReplicated(NodeDef* node) {
-  auto& attributes = *node->mutable_attr();
-  attributes["_tpu_replicate"].set_s(kCluster);
-  attributes["_replication_info"].set_s(kCluster);
-  attributes["_xla_compile_device_type"].set_s("TPU");
-}
+// The mark by which the bridge knows the ops of a computation.
+void MarkReplicated(NodeDef* node) { (*node->mutable_attr())["_tpu_replicate"].set_s(kCluster); }
 
 NodeDef* AddNode(const std::string& name, const std::string& op, FunctionDef* function) {
   NodeDef* node = function->add_node_def();
@@ -114,9 +110,11 @@ absl::Status AddAsTpuComputation(const std::string& function, const std::string&
   if (found == nullptr) {
     return absl::NotFoundError(absl::StrCat("There is no function ", function, "."));
   }
-  // Compiled as a part of the computation, not by itself.
+  // Compiled as a part of the computation, not by itself, whose clusters the bridge sees only when
+  // it is inlined.
   FunctionDef callee = *found;
   callee.mutable_attr()->erase(kMustCompile);
+  callee.mutable_attr()->erase(kNoInline);
   absl::Status status = library->ReplaceFunction(function, callee);
   if (!status.ok()) return status;
 
