@@ -154,3 +154,40 @@ def test_scatters_elsewhere_are_tensorflow_s(name):
     ):
         kinds = [op.type for op in graph.get_operations()]
         assert f"ResourceScatter{name.title()}" in kinds
+
+
+def test_scatters_in_a_loop_of_a_replica():
+    resolver = tf.distribute.cluster_resolver.TPUClusterResolver()
+    tf.tpu.experimental.initialize_tpu_system(resolver)
+    strategy = tf.distribute.TPUStrategy(resolver)
+    with strategy.scope():
+        variable = tf.Variable([1.0, 1.0, 1.0], aggregation=tf.VariableAggregation.NONE)
+
+    @tf.function
+    def step(times: Any) -> Any:
+        def replica() -> Any:
+            for i in tf.range(times):
+                rows = tf.IndexedSlices(tf.constant([2.0]), [i])
+                variable.scatter_mul(rows)
+                variable.scatter_sub(rows)
+            return variable.read_value()
+
+        return strategy.run(replica)
+
+    for value in strategy.experimental_local_results(step(tf.constant(2))):
+        np.testing.assert_array_equal(value, [0.0, 0.0, 1.0])
+
+
+@pytest.mark.parametrize("name", ["sub", "mul"])
+def test_scatters_in_a_graph(name):
+    def kinds(where: Any) -> set[str]:
+        with tf.Graph().as_default() as graph:
+            variable = tf.Variable([1.0, 2.0])
+            slices = tf.IndexedSlices(tf.constant([3.0]), tf.constant([1]))
+            scatter = getattr(variable, f"scatter_{name}")
+            tf.compat.v1.tpu.rewrite(lambda: where(lambda: scatter(slices)))
+            return {op.type for op in graph.get_operations()}
+
+    stock = f"ResourceScatter{name.title()}"
+    assert stock not in kinds(lambda function: function())
+    assert stock in kinds(tf.compat.v1.tpu.outside_compilation)

@@ -248,9 +248,27 @@ def _install_all_to_all() -> Undo:
     return _replace_attributes([(tpu_ops, "all_to_all", all_to_all)])
 
 
+def _builds_tpu_computation() -> bool:
+    """Whether an op made now would be part of a TPU computation, and not of its host's part."""
+    import tensorflow as tf
+    from tensorflow.python.tpu import tpu_replication
+
+    graph = tf.compat.v1.get_default_graph()
+    while graph is not None:
+        context = graph._get_control_flow_context()
+        while context is not None:
+            if isinstance(context, tpu_replication.OutsideCompilationV2Context):
+                return False
+            if isinstance(context, tpu_replication.TPUReplicateContext):
+                return not context._outside_compilation_cluster
+            context = context.outer_context
+        # Loops, branches and functions have graphs of their own.
+        graph = getattr(graph, "outer_graph", None)
+    return False
+
+
 def _install_resource_scatters() -> Undo:
     import tensorflow as tf
-    from tensorflow.python.distribute import tpu_util
     from tensorflow.python.ops import gen_resource_variable_ops as generated
 
     raw = tf.raw_ops
@@ -272,8 +290,7 @@ def _install_resource_scatters() -> Undo:
     def replace(stock: Callable[..., Any], new_value: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(stock)
         def scatter(resource: Any, indices: Any, updates: Any, name: str | None = None) -> Any:
-            context = tpu_util.enclosing_tpu_context()
-            if context is None or context._outside_compilation_cluster:
+            if not _builds_tpu_computation():
                 return stock(resource, indices, updates, name)
             with tf.name_scope(name or stock.__name__):
                 indices, updates = tf.convert_to_tensor(indices), tf.convert_to_tensor(updates)
