@@ -10,6 +10,7 @@
 #include "cc/device/kernel_proxies.h"
 #include "cc/device/machine.h"
 #include "cc/passes/bridge_passes.h"
+#include "cc/runtime/compute_pool.h"
 
 namespace tf_tpu_ext {
 namespace {
@@ -60,6 +61,9 @@ char* TfTpuExt_Configure(int cores, int local_devices, double wait_limit_seconds
 }
 
 int TfTpuExt_Cores() { return tf_tpu_ext::GetMachineOptions().cores; }
+
+// How many threads run compiled programs.
+int TfTpuExt_ComputeThreads() { return tf_tpu_ext::ComputePool::NumThreads(); }
 
 double TfTpuExt_WaitLimitSeconds() {
   return absl::ToDoubleSeconds(tf_tpu_ext::GetMachineOptions().wait_limit);

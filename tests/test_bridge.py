@@ -99,3 +99,49 @@ class TestCompilerIr:
 
         with pytest.raises(ValueError, match="AsString"):
             function.experimental_get_compiler_ir(tf.ones([2]))(stage="hlo", platform_name="TPU")
+
+
+class TestTensorsOfSeveralComputations:
+    """In a graph, an Identity on the host may feed more than one computation."""
+
+    def test_one_identity(self):
+        with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+            count = tf.compat.v1.get_variable("count", initializer=0.0, use_resource=True)
+            step = count.assign_add(1.0)
+            with tf.control_dependencies([step]):
+                rate = tf.identity(0.5, name="rate")
+                chained = tf.identity(rate)
+            computations = [
+                tf.compat.v1.tpu.rewrite(lambda x: x + rate, [1.0]),
+                tf.compat.v1.tpu.rewrite(lambda x: x * rate, [4.0]),
+                tf.compat.v1.tpu.rewrite(lambda x: x - chained * rate, [1.0]),
+            ]
+            session.run(tf_tpu_ext.initialize_system())
+            session.run(tf.compat.v1.global_variables_initializer())
+            assert session.run([*computations, rate]) == [[1.5], [2.0], [0.75], 0.5]
+            # The Identity still runs, once, after what it waits for.
+            assert session.run(count) == 1.0
+            assert session.run(computations[1]) == [2.0]
+            assert session.run(count) == 2.0
+
+    def test_between_computations(self):
+        with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+            [first] = tf.compat.v1.tpu.rewrite(lambda x: x + 1.0, [2.0])
+            passed = tf.identity(tf.identity(first))
+            second = tf.compat.v1.tpu.rewrite(lambda: passed * 2.0)
+            third = tf.compat.v1.tpu.rewrite(lambda: passed * 3.0)
+            session.run(tf_tpu_ext.initialize_system())
+            assert session.run([second, third, passed]) == [[6.0], [9.0], 3.0]
+
+    def test_replicas(self):
+        with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+            shared = tf.identity(tf.constant(2.0))
+            inputs = [[tf.identity(tf.constant(float(i)))] for i in range(8)]
+            sums = [
+                tf.compat.v1.tpu.replicate(
+                    lambda x: tf.compat.v1.tpu.cross_replica_sum(x * shared), inputs
+                )
+                for _ in range(2)
+            ]
+            session.run(tf_tpu_ext.initialize_system())
+            assert session.run(sums) == [[[56.0]] * 8] * 2

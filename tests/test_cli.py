@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.metadata
+import importlib.util
 import json
 import os
 import pathlib
@@ -14,6 +16,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import tf_tpu_command
 import tf_tpu_ext
 from tf_tpu_ext.cli import doctor, main
 
@@ -32,6 +35,25 @@ def run_command(*arguments, package=PACKAGE, env=None, timeout=280):
         text=True,
         timeout=timeout,
         cwd=pathlib.Path(__file__).parent,
+    )
+
+
+def run_installed(*arguments, folder, timeout=280):
+    """Runs `tf-tpu` as its entry point does, where Python finds modules in `folder` first."""
+    code = (
+        "import sys, tf_tpu_command\n"
+        "try:\n    code = tf_tpu_command.main()\n"
+        "finally:\n    assert 'tf_tpu_ext' not in sys.modules\n"
+        "sys.exit(code)"
+    )
+    path = os.pathsep.join([str(folder), str(pathlib.Path(tf_tpu_command.__file__).parent)])
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        cwd=folder,
     )
 
 
@@ -93,6 +115,39 @@ def test_library_of_another_tensorflow(copy):
     assert "==2.20.*'" in done.stdout
     assert "1 of " in done.stdout
     assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_command_beside_another_tensorflow(copy):
+    add_library(copy)
+    fake = copy.parent / "tensorflow"
+    fake.mkdir()
+    (fake / "__init__.py").write_text('__version__ = "2.20.1"\n')
+    done = run_installed("doctor", folder=copy.parent)
+    assert done.returncode == 1
+    assert f"was built for TensorFlow {'.'.join(tf.__version__.split('.')[:2])}" in done.stdout
+    assert "found TensorFlow 2.20 (2.20.1)" in done.stdout
+    assert "Run: pip install" in done.stdout
+    assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_command_works_where_the_import_fails(copy):
+    (copy / "__init__.py").write_text("raise RuntimeError('the package was imported')")
+    done = run_installed("doctor", "--json", folder=copy.parent)
+    assert done.returncode == 1
+    assert "the package was imported" in report(done)["library"].found
+    assert run_installed("surgeon", folder=copy.parent).returncode == 2
+
+
+def test_command_without_the_package(monkeypatch, capsys):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert tf_tpu_command.main() == 1
+    assert f"no tf_tpu_ext for {sys.executable}" in capsys.readouterr().err
+
+
+def test_the_entry_point_is_that_command():
+    # A checkout that was built in place has no metadata to look at.
+    scripts = importlib.metadata.entry_points(group="console_scripts", name="tf-tpu")
+    assert {script.value for script in scripts} <= {"tf_tpu_command:main"}
 
 
 def test_library_that_is_not_built(copy):

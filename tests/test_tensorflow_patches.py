@@ -11,10 +11,8 @@ import re
 import threading
 from typing import Any
 
-import numpy as np
 import pytest
 import tensorflow as tf
-from tensorflow.python.tpu.ops import tpu_ops
 
 from tf_tpu_ext import _native, _tensorflow_patches
 
@@ -315,66 +313,6 @@ def test_the_short_ways(give):
         assert topology.num_tpus_per_task == len(tf.config.list_logical_devices("TPU"))
     else:
         assert_local(Resolver.connect("my-tpu", "us-central1-b", "my-project"))
-
-
-# AllToAll.
-
-ALL_TO_ALL_ERRORS = [
-    ([1.0, 2.0, 3.0], {"split_count": 0}, "split_count 0 must at least be one"),
-    ([1.0, 2.0], {"group_assignment": [0, 1]}, "group_assignment must have rank 2"),
-    ([1.0, 2.0], {"split_count": 1}, "split_count 1 must equal the size of the second dimension"),
-    (
-        [[1.0], [2.0], [3.0]],
-        {"concat_dimension": 1},
-        "input dimension 3 not divisible by split_count 2",
-    ),
-    ([1.0, 2.0], {"concat_dimension": 1}, "concat_dimension 1 is out of range"),
-]
-
-
-def all_to_all(x: Any, **changes: Any) -> Any:
-    attributes = {"concat_dimension": 0, "split_dimension": 0, "split_count": 2}
-    groups = {"group_assignment": [[0, 1]]}
-    return tpu_ops.all_to_all(x, **{**attributes, **groups, **changes})
-
-
-@pytest.mark.parametrize(("x", "changes", "message"), ALL_TO_ALL_ERRORS)
-def test_all_to_all_has_the_same_errors_eagerly_and_in_graphs(x, changes, message):
-    for given in (x, np.float32(x), tf.constant(x)):
-        with pytest.raises(ValueError, match=message):
-            all_to_all(given, **changes)
-    with tf.Graph().as_default(), pytest.raises(ValueError, match=message):
-        all_to_all(x, **changes)
-    with pytest.raises(ValueError, match=message):
-        tf.function(lambda: all_to_all(x, **changes))()
-
-
-def test_all_to_all_without_the_patch():
-    _tensorflow_patches.undo_all()
-    with pytest.raises(tf.errors.InvalidArgumentError, match="split_count 0"):
-        all_to_all([1.0, 2.0], split_count=0)
-
-
-@pytest.mark.parametrize("groups", [[[0]], np.array([[0]]), tf.constant([[0]]), None])
-@pytest.mark.parametrize("x", [[1.0, 2.0], np.arange(6).reshape(2, 3), tf.constant([True])])
-def test_all_to_all_of_one_replica_is_the_identity(x, groups):
-    result = all_to_all(x, split_count=1, group_assignment=groups)
-    assert isinstance(result, tf.Tensor)
-    np.testing.assert_array_equal(result, np.asarray(x))
-    assert result.dtype == tf.convert_to_tensor(x).dtype
-
-
-def test_all_to_all_keeps_tensorflow_s_own_errors():
-    with pytest.raises(TypeError, match=r"all_to_all\(\).*'color'"):
-        all_to_all([1.0], color="red")
-
-
-def test_all_to_all_has_its_gradient():
-    x = tf.constant([1.0, 2.0])
-    with tf.GradientTape() as tape:
-        tape.watch(x)
-        y = all_to_all(x * 3.0, split_count=1, group_assignment=[[0]])
-    np.testing.assert_array_equal(tape.gradient(y, x), [3.0, 3.0])
 
 
 # What leads elsewhere does so still.

@@ -71,8 +71,8 @@ def apply_all() -> None:
         >>> import tf_tpu_ext
         >>> from tf_tpu_ext import _tensorflow_patches
         >>> _tensorflow_patches.apply_all()
-        >>> _tensorflow_patches.applied()
-        ('cluster_resolver', 'connect_to_cluster', 'all_to_all', 'outside_compilation', 'autotune_loop')
+        >>> "cluster_resolver" in _tensorflow_patches.applied()
+        True
     """
     with _lock:
         if not _native.load():
@@ -114,17 +114,15 @@ def applied() -> tuple[str, ...]:
         return tuple(_undo_by_name)
 
 
-def _replace_attributes(
-    places: Sequence[tuple[type | ModuleType, str]], replacement: object
-) -> Undo:
-    """Puts one object in several places; undoing restores all of them or, on an error, none."""
+def _replace_attributes(replacements: Sequence[tuple[type | ModuleType, str, object]]) -> Undo:
+    """Puts objects in the places `(owner, name)`; undoing restores all or, on an error, none."""
     # vars() gives the object itself, where getattr would bind it.
-    stock = [vars(owner)[name] for owner, name in places]
-    for owner, name in places:
+    stock = [vars(owner)[name] for owner, name, _ in replacements]
+    for owner, name, replacement in replacements:
         setattr(owner, name, replacement)
 
     def undo() -> None:
-        for owner, name in places:
+        for owner, name, replacement in replacements:
             found = vars(owner)[name]
             if found is not replacement:
                 raise RuntimeError(
@@ -132,7 +130,7 @@ def _replace_attributes(
                     f"put there, got {found!r}. Undo that other change first, then call "
                     "undo_all() again."
                 )
-        for (owner, name), original in zip(places, stock, strict=True):
+        for (owner, name, _), original in zip(replacements, stock, strict=True):
             setattr(owner, name, original)
 
     return undo
@@ -193,7 +191,7 @@ def _install_cluster_resolver() -> Undo:
                 given["coordinator_name"] = None
         stock(*bound.args, **bound.kwargs)
 
-    return _replace_attributes([(resolver, "__init__")], init)
+    return _replace_attributes([(resolver, "__init__", init)])
 
 
 def _install_connect_to_cluster() -> Undo:
@@ -213,8 +211,12 @@ def _install_connect_to_cluster() -> Undo:
         stock(cluster_spec_or_resolver, *args, **kwargs)
 
     modules = (tf.config, tf.compat.v1.config, tf.compat.v2.config)
-    places = [(module, "experimental_connect_to_cluster") for module in modules]
-    return _replace_attributes([(remote, "connect_to_cluster"), *places], connect_to_cluster)
+    return _replace_attributes(
+        [
+            (remote, "connect_to_cluster", connect_to_cluster),
+            *((m, "experimental_connect_to_cluster", connect_to_cluster) for m in modules),
+        ]
+    )
 
 
 def _install_all_to_all() -> Undo:
@@ -244,12 +246,78 @@ def _install_all_to_all() -> Undo:
             given["group_assignment"] = tf.get_static_value(checked.op.inputs[1])
         return stock(**given)
 
-    return _replace_attributes([(tpu_ops, "all_to_all")], all_to_all)
+    return _replace_attributes([(tpu_ops, "all_to_all", all_to_all)])
+
+
+def _builds_tpu_computation() -> bool:
+    """Whether an op made now would be part of a TPU computation, and not of its host's part."""
+    import tensorflow as tf
+    from tensorflow.python.tpu import tpu_replication
+
+    graph = tf.compat.v1.get_default_graph()
+    while graph is not None:
+        context = graph._get_control_flow_context()
+        while context is not None:
+            if isinstance(context, tpu_replication.OutsideCompilationV2Context):
+                return False
+            if isinstance(context, tpu_replication.TPUReplicateContext):
+                return not context._outside_compilation_cluster
+            context = context.outer_context
+        # Loops, branches and functions have graphs of their own.
+        graph = getattr(graph, "outer_graph", None)
+    return False
+
+
+def _install_resource_scatters() -> Undo:
+    import tensorflow as tf
+    from tensorflow.python.ops import gen_resource_variable_ops as generated
+
+    raw = tf.raw_ops
+
+    def scatter_by(op: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda old, indices, updates: op(
+            tensor=old, indices=indices[..., tf.newaxis], updates=updates
+        )
+
+    def combine_by(op: Callable[..., Any]) -> Callable[..., Any]:
+        # Rows that no index names are combined with 1.
+        return lambda old, indices, updates: op(
+            x=old,
+            y=raw.UnsortedSegmentProd(
+                data=updates, segment_ids=indices, num_segments=tf.shape(old)[0]
+            ),
+        )
+
+    def replace(stock: Callable[..., Any], new_value: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(stock)
+        def scatter(resource: Any, indices: Any, updates: Any, name: str | None = None) -> Any:
+            if not _builds_tpu_computation():
+                return stock(resource, indices, updates, name)
+            with tf.name_scope(name or stock.__name__):
+                indices, updates = tf.convert_to_tensor(indices), tf.convert_to_tensor(updates)
+                old = raw.ReadVariableOp(resource=resource, dtype=updates.dtype)
+                # The op also takes one number for all elements.
+                shape = tf.concat([tf.shape(indices), tf.shape(old)[1:]], axis=0)
+                value = new_value(old, indices, tf.broadcast_to(updates, shape))
+                return raw.AssignVariableOp(resource=resource, value=value)
+
+        return scatter
+
+    new_values = {
+        "sub": scatter_by(raw.TensorScatterSub),
+        "min": scatter_by(raw.TensorScatterMin),
+        "max": scatter_by(raw.TensorScatterMax),
+        "mul": combine_by(raw.Mul),
+        "div": combine_by(raw.Div),
+    }
+    names = [(f"resource_scatter_{name}", new_value) for name, new_value in new_values.items()]
+    return _replace_attributes(
+        [(generated, name, replace(vars(generated)[name], value)) for name, value in names]
+    )
 
 
 def _install_outside_compilation() -> Undo:
     from tensorflow.python.framework import func_graph, ops
-    from tensorflow.python.ops import control_flow_ops
     from tensorflow.python.tpu import tpu_replication
 
     stock = tpu_replication.outside_compilation_impl
@@ -266,15 +334,13 @@ def _install_outside_compilation() -> Undo:
     def outside_compilation_impl(
         is_map: bool, computation: Callable[..., Any], *args: Any, **kwargs: Any
     ) -> Any:
-        if (
-            not isinstance(ops.get_default_graph(), func_graph.FuncGraph)
-            or control_flow_ops.get_enclosing_xla_context() is None
-            or in_replicated_computation()
-        ):
+        in_function = isinstance(ops.get_default_graph(), func_graph.FuncGraph)
+        if not in_function or in_replicated_computation():
             return stock(is_map, computation, *args, **kwargs)
-        # Functions that the compiled one calls are inlined into it: names must not repeat.
+        # A compiled function may call this one and inline it: names must not repeat. Where nothing
+        # is compiled, the mark means nothing.
         context = tpu_replication.OutsideCompilationV2Context(
-            f"jit_{next(cluster_numbers)}", is_map_outside_compilation=is_map
+            f"function_{next(cluster_numbers)}", is_map_outside_compilation=is_map
         )
         context.Enter()
         try:
@@ -283,7 +349,7 @@ def _install_outside_compilation() -> Undo:
             context.Exit()
 
     return _replace_attributes(
-        [(tpu_replication, "outside_compilation_impl")], outside_compilation_impl
+        [(tpu_replication, "outside_compilation_impl", outside_compilation_impl)]
     )
 
 
@@ -336,6 +402,15 @@ PATCHES = (
         reason="eager execution leaves the op's shape function out, and the error of a kernel is "
         "not a ValueError: the same mistake would have two types.",
         install=_install_all_to_all,
+    ),
+    Patch(
+        name="resource_scatters",
+        target="tf.Variable.scatter_sub, scatter_mul, scatter_div, scatter_min and scatter_max",
+        change="Inside a TPU computation they read the variable, scatter into its value, and "
+        "assign that. Everywhere else they are as before.",
+        reason="the MLIR bridge takes apart `scatter_add` and `scatter_update` only, and refuses "
+        "the others.",
+        install=_install_resource_scatters,
     ),
     Patch(
         name="outside_compilation",

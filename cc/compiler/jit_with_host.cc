@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "cc/device/core_function.h"
@@ -23,9 +24,9 @@ using tensorflow::Tensor;
 
 constexpr char kOutsideCompilation[] = "_xla_outside_compilation";
 constexpr char kMustCompile[] = "_XlaMustCompile";
-constexpr char kNoInline[] = "_noinline";
 constexpr char kCluster[] = "cluster";
-constexpr char kMetadata[] = "metadata";
+constexpr char kPrefix[] = "tpu_computation_";
+constexpr char kMetadata[] = "tpu_computation_metadata";
 constexpr int kCore = 0;
 
 // The mark by which the bridge knows the ops of a computation.
@@ -110,62 +111,48 @@ absl::Status AddAsTpuComputation(const std::string& function, const std::string&
   if (found == nullptr) {
     return absl::NotFoundError(absl::StrCat("There is no function ", function, "."));
   }
-  // Compiled as a part of the computation, not by itself, whose clusters the bridge sees only when
-  // it is inlined.
-  FunctionDef callee = *found;
-  callee.mutable_attr()->erase(kMustCompile);
-  callee.mutable_attr()->erase(kNoInline);
-  absl::Status status = library->ReplaceFunction(function, callee);
-  if (!status.ok()) return status;
+  FunctionDef computation = *found;
+  computation.mutable_signature()->set_name(name);
+  // Compiled as a TPU computation, not once more by itself.
+  computation.mutable_attr()->erase(kMustCompile);
+  for (NodeDef& node : *computation.mutable_node_def()) MarkReplicated(&node);
 
-  FunctionDef wrapper;
-  *wrapper.mutable_signature() = callee.signature();
-  wrapper.mutable_signature()->set_name(name);
-  wrapper.mutable_signature()->set_is_stateful(true);
-  wrapper.mutable_signature()->clear_control_output();
-  *wrapper.mutable_arg_attr() = callee.arg_attr();
-
-  NodeDef* metadata = AddNode(kMetadata, "TPUReplicateMetadata", &wrapper);
+  NodeDef* metadata = AddNode(kMetadata, "TPUReplicateMetadata", &computation);
   MarkReplicated(metadata);
   tensorflow::AddNodeAttr("num_replicas", 1, metadata);
-  NodeDef* call = AddNode("call", "StatefulPartitionedCall", &wrapper);
-  MarkReplicated(call);
-  tensorflow::AttrValue inputs, outputs;
-  inputs.mutable_list();
-  outputs.mutable_list();
-  for (const auto& argument : callee.signature().input_arg()) {
-    if (argument.type() == tensorflow::DT_INVALID || argument.is_ref()) {
-      return absl::UnimplementedError(
-          absl::StrCat("Argument ", argument.name(), " of compiled function ", function,
-                       " has no single type, and the function holds outside compilation. Trace it "
-                       "by tf.function."));
-    }
-    inputs.mutable_list()->add_type(argument.type());
-    const std::string node_name = absl::StrCat("input_", inputs.list().type_size());
-    NodeDef* input = AddNode(node_name, "TPUReplicatedInput", &wrapper);
+  // Arguments enter and results leave the computation by the ops that say so.
+  absl::flat_hash_map<std::string, std::string> inputs;
+  for (const auto& argument : computation.signature().input_arg()) {
+    const std::string node_name = absl::StrCat(kPrefix, "input_", inputs.size());
+    inputs[argument.name()] = absl::StrCat(node_name, ":output:0");
+    NodeDef* input = AddNode(node_name, "TPUReplicatedInput", &computation);
     input->add_input(argument.name());
     tensorflow::AddNodeAttr("N", 1, input);
     tensorflow::AddNodeAttr("T", argument.type(), input);
-    call->add_input(absl::StrCat(node_name, ":output:0"));
   }
-  call->add_input(absl::StrCat("^", kMetadata));
-  for (const auto& result : callee.signature().output_arg()) {
-    const int number = outputs.list().type_size();
-    outputs.mutable_list()->add_type(result.type());
-    const std::string node_name = absl::StrCat("output_", number);
-    NodeDef* output = AddNode(node_name, "TPUReplicatedOutput", &wrapper);
-    output->add_input(absl::StrCat("call:output:", number));
+  for (NodeDef& node : *computation.mutable_node_def()) {
+    if (node.op() == "TPUReplicatedInput") continue;
+    for (std::string& input : *node.mutable_input()) {
+      if (auto entered = inputs.find(input); entered != inputs.end()) input = entered->second;
+    }
+  }
+  int results = 0;
+  for (const auto& result : computation.signature().output_arg()) {
+    std::string& value = (*computation.mutable_ret())[result.name()];
+    if (auto entered = inputs.find(value); entered != inputs.end()) value = entered->second;
+    const std::string node_name = absl::StrCat(kPrefix, "output_", results++);
+    // Only what an op of the computation makes can be its result.
+    NodeDef* made = AddNode(absl::StrCat(node_name, "_value"), "Identity", &computation);
+    MarkReplicated(made);
+    made->add_input(value);
+    tensorflow::AddNodeAttr("T", result.type(), made);
+    NodeDef* output = AddNode(node_name, "TPUReplicatedOutput", &computation);
+    output->add_input(absl::StrCat(made->name(), ":output:0"));
     tensorflow::AddNodeAttr("num_replicas", 1, output);
     tensorflow::AddNodeAttr("T", result.type(), output);
-    (*wrapper.mutable_ret())[result.name()] = absl::StrCat(node_name, ":outputs:0");
+    value = absl::StrCat(node_name, ":outputs:0");
   }
-  auto& attributes = *call->mutable_attr();
-  attributes["Tin"] = std::move(inputs);
-  attributes["Tout"] = std::move(outputs);
-  attributes["f"].mutable_func()->set_name(function);
-  wrapper.mutable_signature()->add_control_output("call");
-  (*wrapper.mutable_control_ret())["call"] = "call";
-  return library->AddFunctionDef(wrapper);
+  return library->AddFunctionDef(computation);
 }
 
 std::unique_ptr<tensorflow::OpKernel> MakeJitWithHostKernel(OpKernelConstruction* construction,

@@ -15,8 +15,8 @@ namespace tf_tpu_ext {
 bool HoldsOutsideCompilation(const std::string& function,
                              const tensorflow::FunctionLibraryDefinition& library);
 
-// Adds to the library a function `name` that calls `function` as the computation of a TPU with one
-// replica.
+// Adds to the library a function `name` that does what `function` does, as the computation of a TPU
+// with one replica.
 absl::Status AddAsTpuComputation(const std::string& function, const std::string& name,
                                  tensorflow::FunctionLibraryDefinition* library);
 

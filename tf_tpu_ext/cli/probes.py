@@ -128,11 +128,13 @@ def _strategy_step(cores: int) -> str:
 
 
 def _threads() -> str:
-    # The library's pool has one thread for each processor that the process may use.
-    compute = len(os.sched_getaffinity(0))
+    from tf_tpu_ext import _native
+
+    compute = _native.library().TfTpuExt_ComputeThreads()
     running = len(list(pathlib.Path("/proc/self/task").iterdir()))
     return (
-        f"{compute} of {os.cpu_count()} processors, {compute} compute threads; the process has "
+        f"{len(os.sched_getaffinity(0))} of {os.cpu_count()} processors, {compute} compute "
+        "threads; the process has "
         f"{running} threads with those of TensorFlow"
     )
 
