@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 
+#include "cc/passes/bridge_error.h"
 #include "llvm/ADT/StringRef.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "tensorflow/compiler/jit/flags.h"
@@ -52,7 +53,8 @@ class FunctionBridgePass : public tensorflow::MlirBridgePass {
   absl::Status Run(const std::string& function_name, const ConfigProto& config,
                    mlir::ModuleOp module, const Graph& graph,
                    const FunctionLibraryDefinition& library) override {
-    return MlirBridgePass::Run(function_name, WithBridge(config), module, graph, library);
+    return ExplainBridgeError(
+        MlirBridgePass::Run(function_name, WithBridge(config), module, graph, library));
   }
 };
 
@@ -76,7 +78,7 @@ class SessionBridgePass : public tensorflow::MlirBridgeV1CompatPass {
     session_options.config = WithBridge(session_options.config);
     tensorflow::GraphOptimizationPassOptions with_bridge = options;
     with_bridge.session_options = &session_options;
-    return MlirBridgeV1CompatPass::Run(with_bridge, module);
+    return ExplainBridgeError(MlirBridgeV1CompatPass::Run(with_bridge, module));
   }
 };
 

@@ -1,0 +1,16 @@
+// What the stock bridge says of ops that a TPU can't run, in words that help.
+#ifndef TF_TPU_EXT_CC_PASSES_BRIDGE_ERROR_H_
+#define TF_TPU_EXT_CC_PASSES_BRIDGE_ERROR_H_
+
+#include "absl/status/status.h"
+
+namespace tf_tpu_ext {
+
+// Turns the bridge's diagnostics on ops without a TPU kernel into one InvalidArgument error, which
+// names each op once, with its Python line where the bridge gives it, and says what to do. Any
+// other status stays as it is.
+absl::Status ExplainBridgeError(const absl::Status& status);
+
+}  // namespace tf_tpu_ext
+
+#endif  // TF_TPU_EXT_CC_PASSES_BRIDGE_ERROR_H_
