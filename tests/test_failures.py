@@ -128,12 +128,14 @@ class TestCompilation:
     def test_string_op_without_outside_compilation(self, strategy):
         @tf.function
         def step(x):
-            return strategy.run(lambda y: tf.strings.length(tf.strings.as_string(y)), args=(x,))
+            return strategy.run(
+                lambda y: tf.strings.length(tf.strings.as_string(y, name="as_text")), args=(x,)
+            )
 
         with pytest.raises(tf.errors.InvalidArgumentError, match="AsString") as error:
             step(tf.ones([2]))
         message = str(error.value)
-        assert message.count("AsString") == 1
+        assert message.count("AsString as_text (") == 1
         assert "test_failures.py" in message
         assert "outside_compilation" in message
 

@@ -1,6 +1,7 @@
 #include "cc/passes/bridge_error.h"
 
 #include <algorithm>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,8 @@
 
 namespace tf_tpu_ext {
 namespace {
+
+using Locate = std::function<std::string(const std::string&)>;
 
 // What the bridge says where ops could be moved to the host, and where they could not.
 constexpr absl::string_view kUncompilable = "isn't compilable for TPU";
@@ -26,10 +29,10 @@ absl::string_view Between(absl::string_view text, absl::string_view left, absl::
   return end == absl::string_view::npos ? "" : text.substr(0, end);
 }
 
-// The op that a line complains of: "op Type {{node name}} (file:line)"; empty if it does not.
-// A line is "place: error: loc(fused["Type:", "name"]): 'tf.Type' op complaint", with only one of
-// place and loc() in it.
-std::string DescribeOp(absl::string_view line) {
+// The op that a line complains of: "Type {{node name}}" or "Type (file:line)"; empty if it does
+// not. A line is "place: error: loc(fused["Type:", "name"]): 'tf.Type' op complaint", with only one
+// of place and loc() in it.
+std::string DescribeOp(absl::string_view line, const Locate& locate) {
   constexpr absl::string_view kError = ": error: ";
   const size_t error = line.find(kError);
   if (error == absl::string_view::npos) return "";
@@ -40,7 +43,10 @@ std::string DescribeOp(absl::string_view line) {
   const absl::string_view name = Between(line, ":\", \"", "\"]");
   if (!name.empty()) {
     // TensorFlow's Python replaces this form by the line that made the node.
-    absl::StrAppend(&described, " {{node ", name, "}}");
+    return absl::StrCat(type, " {{node ", name, "}}");
+  }
+  if (const std::string where = locate ? locate(described) : ""; !where.empty()) {
+    return absl::StrCat(type, " ", where);
   }
   const absl::string_view place = line.substr(0, error);
   const std::vector<absl::string_view> parts = absl::StrSplit(place, ':');
@@ -54,11 +60,11 @@ std::string DescribeOp(absl::string_view line) {
 
 }  // namespace
 
-absl::Status ExplainBridgeError(const absl::Status& status) {
+absl::Status ExplainBridgeError(const absl::Status& status, const Locate& locate) {
   if (status.ok()) return status;
   std::vector<std::string> ops;
   for (absl::string_view line : absl::StrSplit(status.message(), '\n')) {
-    std::string op = DescribeOp(line);
+    std::string op = DescribeOp(line, locate);
     if (op.empty() || std::find(ops.begin(), ops.end(), op) != ops.end()) continue;
     ops.push_back(std::move(op));
   }

@@ -33,6 +33,15 @@ TEST(BridgeErrorTest, NamesLinesOfAFunctionOnce) {
   EXPECT_EQ(status.message().find("soft_placement"), std::string::npos);
 }
 
+TEST(BridgeErrorTest, AsksWhereAnOpIs) {
+  const absl::Status status = ExplainBridgeError(
+      absl::UnknownError("<frozen runpy>:198:1: error: 'tf.AsString' op TF/XLA TPU bridge input "
+                         "check: found invalid op. Can't be both xla and non-xla"),
+      [](const std::string& type) { return type == "AsString" ? "text (step.py:3)" : ""; });
+  EXPECT_NE(status.message().find("cannot run: AsString text (step.py:3)."), std::string::npos)
+      << status;
+}
+
 TEST(BridgeErrorTest, KnowsWhatReplacesInfeedDequeue) {
   const absl::Status status = ExplainBridgeError(absl::UnknownError(
       "<unknown>:0: error: loc(fused[\"InfeedDequeue:\", \"fed\"]): 'tf.InfeedDequeue' op isn't "

@@ -2,13 +2,18 @@
 
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "cc/passes/bridge_error.h"
 #include "llvm/ADT/StringRef.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "tensorflow/compiler/jit/flags.h"
 #include "tensorflow/compiler/tf2xla/mlir_bridge_pass.h"
 #include "tensorflow/core/graph/graph.h"
+#include "tensorflow/core/graph/graph_debug_info_builder.h"
 #include "tensorflow/core/public/session_options.h"
 
 namespace tensorflow {
@@ -37,6 +42,37 @@ ConfigProto WithBridge(const ConfigProto& config) {
   return enabled;
 }
 
+// The nodes of a type that belong to TPU computations, each with the Python line that made it.
+std::string Locate(const std::string& type, const Graph& graph,
+                   const FunctionLibraryDefinition& library) {
+  std::vector<std::string> places;
+  const auto add = [&places](const std::string& name,
+                             const std::shared_ptr<tensorflow::AbstractStackTrace>& trace) {
+    std::string place = name;
+    if (trace != nullptr) {
+      const std::vector<tensorflow::StackFrame> frames = trace->GetUserFrames(/*limit=*/-1);
+      if (!frames.empty()) {
+        absl::StrAppend(&place, " (", frames.back().file_name, ":", frames.back().line_number, ")");
+      }
+    }
+    places.push_back(std::move(place));
+  };
+  for (const tensorflow::Node* node : graph.op_nodes()) {
+    if (node->type_string() == type && node->attrs().Find("_tpu_replicate") != nullptr) {
+      add(node->name(), node->GetStackTrace());
+    }
+  }
+  for (const std::string& name : library.ListFunctionNames()) {
+    const tensorflow::StackTracesMap* traces = library.GetStackTraces(name);
+    for (const tensorflow::NodeDef& node : library.Find(name)->node_def()) {
+      if (node.op() != type || node.attr().count("_tpu_replicate") == 0) continue;
+      const bool traced = traces != nullptr && traces->count(node.name()) > 0;
+      add(node.name(), traced ? traces->at(node.name()) : nullptr);
+    }
+  }
+  return absl::StrJoin(places, ", ");
+}
+
 class FunctionBridgePass : public tensorflow::MlirBridgePass {
  public:
   llvm::StringRef name() const override { return kPassName; }
@@ -54,7 +90,8 @@ class FunctionBridgePass : public tensorflow::MlirBridgePass {
                    mlir::ModuleOp module, const Graph& graph,
                    const FunctionLibraryDefinition& library) override {
     return ExplainBridgeError(
-        MlirBridgePass::Run(function_name, WithBridge(config), module, graph, library));
+        MlirBridgePass::Run(function_name, WithBridge(config), module, graph, library),
+        [&](const std::string& type) { return Locate(type, graph, library); });
   }
 };
 
