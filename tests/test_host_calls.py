@@ -14,9 +14,7 @@ cores = tf_tpu_ext.machine().cores
 
 def starved(x, queue):
     def host():
-        row = queue.dequeue()
-        row.set_shape([])
-        return row
+        return tf.ensure_shape(queue.dequeue(), [])
     return v1.tpu.cross_replica_sum(x + v1.tpu.outside_compilation(host))
 
 def check_that_cores_work(session, outputs, enqueue):
@@ -107,6 +105,32 @@ with graph.as_default():
         except tf.errors.DeadlineExceededError:
             assert time.monotonic() - begin < 5
         check_that_cores_work(session, outputs, enqueue)
+""",
+        env={"TF_TPU_EXT_CORES": "2"},
+        timeout=90,
+    )
+
+
+def test_time_limit_ends_a_wait_in_the_host(run_python):
+    """One core has its row and waits for the other, whose host call has none."""
+    run_python(
+        WAITING_STEP
+        + """
+with graph.as_default():
+    check_that_cores_work(session, outputs, enqueue)
+    # One row for two cores: one of them waits for the other.
+    one = queue.enqueue([2.0])
+    session.run(one)
+    tf_tpu_ext.configure(wait_limit_seconds=1)
+    begin = time.monotonic()
+    try:
+        session.run(outputs, options=v1.RunOptions(timeout_in_ms=20000))
+        raise SystemExit("the step ended without its rows")
+    except tf.errors.DeadlineExceededError as error:
+        message = str(error)
+    assert time.monotonic() - begin < 10, message
+    assert "wait_limit_seconds" in message, message
+    check_that_cores_work(session, outputs, enqueue)
 """,
         env={"TF_TPU_EXT_CORES": "2"},
         timeout=90,
