@@ -128,10 +128,38 @@ class TestCompilation:
     def test_string_op_without_outside_compilation(self, strategy):
         @tf.function
         def step(x):
-            return strategy.run(lambda y: tf.strings.length(tf.strings.as_string(y)), args=(x,))
+            return strategy.run(
+                lambda y: tf.strings.length(tf.strings.as_string(y, name="as_text")), args=(x,)
+            )
 
-        with pytest.raises(tf.errors.OpError, match="AsString"):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="AsString") as error:
             step(tf.ones([2]))
+        message = str(error.value)
+        assert message.count("AsString as_text (") == 1
+        assert "test_failures.py" in message
+        assert "outside_compilation" in message
+
+    def test_string_op_in_a_session(self):
+        with tf.Graph().as_default(), v1.Session() as session:
+            session.run(v1.tpu.initialize_system())
+
+            def computation(x):
+                return tf.strings.length(tf.strings.as_string(x, name="made_here"))
+
+            outputs = v1.tpu.replicate(computation, [[1.0]] * CORES)
+            with pytest.raises(tf.errors.InvalidArgumentError, match="made_here") as error:
+                session.run(outputs)
+        assert "test_failures.py" in str(error.value)
+        assert "allow_soft_placement=True" in str(error.value)
+
+    def test_errors_are_told_once(self, strategy):
+        @tf.function
+        def step(shape):
+            return strategy.run(lambda s: tf.fill(s * replica_id(), 1.0), args=(shape,))
+
+        with pytest.raises(tf.errors.InvalidArgumentError) as error:
+            step(tf.constant([2]))
+        assert str(error.value).count("must be a compile-time constant") == 1
 
     @pytest.mark.parametrize(
         ("groups", "message"),

@@ -9,6 +9,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "cc/compiler/dynamic_ops.h"
 #include "cc/compiler/host_transfer_order.h"
 #include "cc/compiler/program_replicas.h"
 #include "llvm/ADT/StringRef.h"
@@ -199,6 +200,9 @@ absl::Status LowerModule(const std::string& module, const Metadata& metadata,
     if (!status.ok()) return status;
   }
   status = OrderHostTransfers(kEntryFunction, &library, &lowered->has_host_transfers);
+  if (!status.ok()) return status;
+
+  status = ReplaceOpsOfDynamicSize(metadata, &library);
   if (!status.ok()) return status;
 
   tensorflow::XlaOpRegistry::RegisterCompilationKernels();

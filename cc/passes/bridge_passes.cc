@@ -2,7 +2,12 @@
 
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "cc/passes/bridge_error.h"
 #include "llvm/ADT/StringRef.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "tensorflow/compiler/jit/flags.h"
@@ -11,6 +16,7 @@
 #include "tensorflow/compiler/mlir/tf2xla/api/v2/cluster_tf.h"
 #include "tensorflow/compiler/tf2xla/mlir_bridge_pass.h"
 #include "tensorflow/core/graph/graph.h"
+#include "tensorflow/core/graph/graph_debug_info_builder.h"
 #include "tensorflow/core/public/session_options.h"
 
 namespace tensorflow {
@@ -47,6 +53,37 @@ MlirOptimizationPassState StateFor(const Graph& graph, const FunctionLibraryDefi
              : MlirOptimizationPassState::Disabled;
 }
 
+// The nodes of a type that belong to TPU computations, each with the Python line that made it.
+std::string Locate(const std::string& type, const Graph& graph,
+                   const FunctionLibraryDefinition& library) {
+  std::vector<std::string> places;
+  const auto add = [&places](const std::string& name,
+                             const std::shared_ptr<tensorflow::AbstractStackTrace>& trace) {
+    std::string place = name;
+    if (trace != nullptr) {
+      const std::vector<tensorflow::StackFrame> frames = trace->GetUserFrames(/*limit=*/-1);
+      if (!frames.empty()) {
+        absl::StrAppend(&place, " (", frames.back().file_name, ":", frames.back().line_number, ")");
+      }
+    }
+    places.push_back(std::move(place));
+  };
+  for (const tensorflow::Node* node : graph.op_nodes()) {
+    if (node->type_string() == type && node->attrs().Find("_tpu_replicate") != nullptr) {
+      add(node->name(), node->GetStackTrace());
+    }
+  }
+  for (const std::string& name : library.ListFunctionNames()) {
+    const tensorflow::StackTracesMap* traces = library.GetStackTraces(name);
+    for (const tensorflow::NodeDef& node : library.Find(name)->node_def()) {
+      if (node.op() != type || node.attr().count("_tpu_replicate") == 0) continue;
+      const bool traced = traces != nullptr && traces->count(node.name()) > 0;
+      add(node.name(), traced ? traces->at(node.name()) : nullptr);
+    }
+  }
+  return absl::StrJoin(places, ", ");
+}
+
 class FunctionBridgePass : public tensorflow::MlirOptimizationPass {
  public:
   llvm::StringRef name() const override { return kPassName; }
@@ -58,10 +95,17 @@ class FunctionBridgePass : public tensorflow::MlirOptimizationPass {
     return devices == nullptr ? MlirOptimizationPassState::Disabled : StateFor(graph, library);
   }
 
-  // TensorFlow's MlirBridgePass would do the same and no more, but asks its switch first.
   absl::Status Run(const std::string& function_name, const ConfigProto& /*config*/,
-                   mlir::ModuleOp module, const Graph& /*graph*/,
-                   const FunctionLibraryDefinition& /*library*/) override {
+                   mlir::ModuleOp module, const Graph& graph,
+                   const FunctionLibraryDefinition& library) override {
+    return ExplainBridgeError(RunBridge(function_name, module), [&](const std::string& type) {
+      return Locate(type, graph, library);
+    });
+  }
+
+ private:
+  // TensorFlow's MlirBridgePass would do the same and no more, but asks its switch first.
+  static absl::Status RunBridge(const std::string& function_name, mlir::ModuleOp module) {
     // The functions of such calls meet the bridge when they are called.
     if (tensorflow::HasTPUPartitionedCallOpInModule(module)) return absl::OkStatus();
     // Another pass may have run the bridge.
@@ -90,11 +134,10 @@ class SessionBridgePass : public tensorflow::MlirBridgeV1CompatPass {
 
   absl::Status Run(const tensorflow::GraphOptimizationPassOptions& options,
                    mlir::ModuleOp module) override {
-    if (options.session_options != nullptr) return MlirBridgeV1CompatPass::Run(options, module);
     const tensorflow::SessionOptions defaults;
     tensorflow::GraphOptimizationPassOptions with_session = options;
-    with_session.session_options = &defaults;
-    return MlirBridgeV1CompatPass::Run(with_session, module);
+    if (options.session_options == nullptr) with_session.session_options = &defaults;
+    return ExplainBridgeError(MlirBridgeV1CompatPass::Run(with_session, module));
   }
 };
 

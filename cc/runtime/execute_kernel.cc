@@ -13,6 +13,7 @@
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/resource_mgr.h"
 #include "tensorflow/core/framework/resource_var.h"
+#include "xla/tsl/platform/status.h"
 
 namespace tf_tpu_ext {
 namespace {
@@ -39,7 +40,8 @@ class ExecuteOp : public AsyncOpKernel {
 
   void ComputeAsync(OpKernelContext* context, DoneCallback done) override {
     absl::StatusOr<ProgramKey> key = DecodeProgramKey(context->input(context->num_inputs() - 1));
-    OP_REQUIRES_OK_ASYNC(context, key.status(), done);
+    // The compilation's own op tells the error; repeated by every core it would only be longer.
+    OP_REQUIRES_OK_ASYNC(context, tsl::StatusGroup::MakeDerived(key.status()), done);
     absl::Status status = Join(context, *key, done);
     if (status.ok()) return;
     // The other cores of the step get the cause, not a cancellation.

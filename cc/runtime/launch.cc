@@ -9,6 +9,7 @@
 #include "cc/runtime/collectives.h"
 #include "cc/runtime/compute_pool.h"
 #include "cc/transfer/channels.h"
+#include "xla/tsl/platform/status.h"
 
 namespace tf_tpu_ext {
 namespace {
@@ -225,6 +226,8 @@ void Launch::Finish() {
     if (arrivals_[slot] == nullptr) continue;
     Program::Done done = std::move(arrivals_[slot]->done);
     done(status, std::move(outputs_[slot]));
+    // One op tells the error; the others' would only repeat it.
+    status = tsl::StatusGroup::MakeDerived(status);
   }
 }
 

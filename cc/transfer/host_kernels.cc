@@ -14,6 +14,7 @@
 #include "cc/transfer/channel_wait.h"
 #include "cc/transfer/channels.h"
 #include "tensorflow/core/framework/op_kernel.h"
+#include "xla/tsl/platform/status.h"
 
 namespace tf_tpu_ext {
 namespace {
@@ -99,7 +100,8 @@ class HostTransferOp : public ChannelOp {
   absl::Status KeyOf(OpKernelContext* context, ChannelKey* key) const {
     absl::StatusOr<ProgramKey> program =
         DecodeProgramKey(context->input(context->num_inputs() - 1 - ordinal_is_input_));
-    if (!program.ok()) return program.status();
+    // A failed compilation is told by its own op.
+    if (!program.ok()) return tsl::StatusGroup::MakeDerived(program.status());
     absl::StatusOr<int> slot = SlotOf(context, program->program_id);
     if (!slot.ok()) return slot.status();
     *key = {program->launch_id, key_, *slot};

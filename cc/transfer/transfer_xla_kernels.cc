@@ -96,8 +96,8 @@ class TransferOp : public XlaOpKernel {
                       i < shapes_.size() ? shapes_[i].DebugString() : "<unknown>",
                       "; a compiled program needs its static shape. ",
                       receive_ == kInfeedName ? "Give the infeed queue or op static shapes."
-                                              : "Call set_shape() on what the host function "
-                                                "returns.")));
+                                              : "Wrap what the host function returns in "
+                                                "tf.ensure_shape.")));
       xla::Shape result;
       OP_REQUIRES_OK(context, tensorflow::TensorShapeToXLAShape(types_[i], shape, &result));
       results.push_back(WithRowMajorLayout(result));

@@ -14,6 +14,7 @@ FOLDER = pathlib.Path(__file__).parent
 FILES = [
     "test_collectives_api.py",
     "test_infeed.py",
+    "test_padding_ops.py",
     "test_replicate.py",
     "test_system.py",
 ]

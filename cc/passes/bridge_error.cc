@@ -1,0 +1,88 @@
+#include "cc/passes/bridge_error.h"
+
+#include <algorithm>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+
+namespace tf_tpu_ext {
+namespace {
+
+using Locate = std::function<std::string(const std::string&)>;
+
+// What the bridge says where ops could be moved to the host, and where they could not.
+constexpr absl::string_view kUncompilable = "isn't compilable for TPU";
+constexpr absl::string_view kInvalid = "Can't be both xla and non-xla";
+
+// The text between two others, or nothing.
+absl::string_view Between(absl::string_view text, absl::string_view left, absl::string_view right) {
+  const size_t begin = text.find(left);
+  if (begin == absl::string_view::npos) return "";
+  text.remove_prefix(begin + left.size());
+  const size_t end = text.find(right);
+  return end == absl::string_view::npos ? "" : text.substr(0, end);
+}
+
+// The op that a line complains of: "Type {{node name}}" or "Type (file:line)"; empty if it does
+// not. A line is "place: error: loc(fused["Type:", "name"]): 'tf.Type' op complaint", with only one
+// of place and loc() in it.
+std::string DescribeOp(absl::string_view line, const Locate& locate) {
+  constexpr absl::string_view kError = ": error: ";
+  const size_t error = line.find(kError);
+  if (error == absl::string_view::npos) return "";
+  if (!absl::StrContains(line, kUncompilable) && !absl::StrContains(line, kInvalid)) return "";
+  const absl::string_view type = Between(line, "'tf.", "' op ");
+  if (type.empty()) return "";
+  std::string described(type);
+  const absl::string_view name = Between(line, ":\", \"", "\"]");
+  if (!name.empty()) {
+    // TensorFlow's Python replaces this form by the line that made the node.
+    return absl::StrCat(type, " {{node ", name, "}}");
+  }
+  if (const std::string where = locate ? locate(described) : ""; !where.empty()) {
+    return absl::StrCat(type, " ", where);
+  }
+  const absl::string_view place = line.substr(0, error);
+  const std::vector<absl::string_view> parts = absl::StrSplit(place, ':');
+  if (parts.size() >= 3 && !absl::StartsWith(place, "<unknown>")) {
+    // The column adds nothing.
+    const size_t column = place.rfind(':');
+    absl::StrAppend(&described, " (", place.substr(0, column), ")");
+  }
+  return described;
+}
+
+}  // namespace
+
+absl::Status ExplainBridgeError(const absl::Status& status, const Locate& locate) {
+  if (status.ok()) return status;
+  std::vector<std::string> ops;
+  for (absl::string_view line : absl::StrSplit(status.message(), '\n')) {
+    std::string op = DescribeOp(line, locate);
+    if (op.empty() || std::find(ops.begin(), ops.end(), op) != ops.end()) continue;
+    ops.push_back(std::move(op));
+  }
+  if (ops.empty()) return status;
+  std::string advice =
+      ". Strings, resources of the host and the like stay on the host: wrap the op in "
+      "tf.compat.v1.tpu.outside_compilation, or move it out of the computation";
+  if (absl::StrContains(status.message(), kUncompilable)) {
+    absl::StrAppend(&advice,
+                    ", or let TensorFlow move it: allow_soft_placement=True in a session's "
+                    "ConfigProto, tf.config.set_soft_device_placement(True) elsewhere");
+  }
+  if (absl::StrContains(status.message(), "'tf.InfeedDequeue' op")) {
+    absl::StrAppend(&advice, ". InfeedDequeueTuple does what InfeedDequeue did");
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("The TPU computation contains ", ops.size() == 1 ? "an op" : "ops",
+                   " that a TPU cannot run: ", absl::StrJoin(ops, ", "), advice, "."));
+}
+
+}  // namespace tf_tpu_ext

@@ -1,0 +1,219 @@
+"""Host computations that are cut short, run long, or run on many cores."""
+
+from __future__ import annotations
+
+import pytest
+
+WAITING_STEP = """
+import threading, time
+import numpy as np
+import tf_tpu_ext
+import tensorflow as tf
+v1 = tf.compat.v1
+cores = tf_tpu_ext.machine().cores
+
+def starved(x, queue):
+    def host():
+        return tf.ensure_shape(queue.dequeue(), [])
+    return v1.tpu.cross_replica_sum(x + v1.tpu.outside_compilation(host))
+
+def check_that_cores_work(session, outputs, enqueue):
+    session.run(enqueue)
+    assert np.ravel(session.run(outputs)).tolist() == [3.0 * cores] * cores
+    with tf.Graph().as_default(), v1.Session() as other:
+        other.run(v1.tpu.initialize_system())
+        sums = v1.tpu.replicate(lambda x: v1.tpu.cross_replica_sum(x), [[1.0]] * cores)
+        assert np.ravel(other.run(sums)).tolist() == [cores] * cores
+
+graph = tf.Graph()
+with graph.as_default():
+    start = v1.tpu.initialize_system()
+    queue = tf.queue.FIFOQueue(100, [tf.float32], shared_name="rows")
+    outputs = v1.tpu.replicate(lambda x: starved(x, queue), [[1.0]] * cores)
+    enqueue = queue.enqueue_many([[2.0] * cores])
+    session = v1.Session()
+    session.run(start)
+    # Compiles the program.
+    session.run([outputs, enqueue])
+"""
+
+LONG_LOOP = """
+import threading, time
+import numpy as np
+import tf_tpu_ext
+import tensorflow as tf
+from tensorflow.python.eager import cancellation
+v1 = tf.compat.v1
+tf_tpu_ext.tpu.initialize_system()
+cores = tf_tpu_ext.machine().cores
+calls = []
+
+def slowly(number):
+    calls.append(int(number))
+    time.sleep(0.002)
+    return number + 1
+
+@tf.function(input_signature=[tf.TensorSpec([], tf.int32)])
+def count(steps):
+    def host(number):
+        return tf.ensure_shape(tf.py_function(slowly, [number], tf.int32), [])
+    def replica(steps):
+        return tf.while_loop(
+            lambda number: number < steps,
+            lambda number: v1.tpu.outside_compilation(host, number),
+            [tf.constant(0)],
+        )
+    return v1.tpu.replicate(replica, [[steps]] * cores)
+
+def check():
+    assert np.ravel(count(tf.constant(3))).tolist() == [3] * cores
+check()
+"""
+
+
+def test_closing_the_session_ends_a_wait_in_the_host(run_python):
+    run_python(
+        WAITING_STEP
+        + """
+with graph.as_default():
+    threading.Timer(0.7, session.close).start()
+    begin = time.monotonic()
+    try:
+        session.run(outputs)
+        raise SystemExit("the step ended without its rows")
+    except tf.errors.CancelledError:
+        assert time.monotonic() - begin < 5
+    with v1.Session() as another:
+        another.run(start)
+        check_that_cores_work(another, outputs, enqueue)
+""",
+        env={"TF_TPU_EXT_CORES": "2"},
+        timeout=90,
+    )
+
+
+def test_operation_timeout_ends_a_wait_in_the_host(run_python):
+    run_python(
+        WAITING_STEP
+        + """
+with graph.as_default():
+    for _ in range(2):
+        begin = time.monotonic()
+        try:
+            session.run(outputs, options=v1.RunOptions(timeout_in_ms=700))
+            raise SystemExit("the step ended without its rows")
+        except tf.errors.DeadlineExceededError:
+            assert time.monotonic() - begin < 5
+        check_that_cores_work(session, outputs, enqueue)
+""",
+        env={"TF_TPU_EXT_CORES": "2"},
+        timeout=90,
+    )
+
+
+def test_time_limit_ends_a_wait_in_the_host(run_python):
+    """One core has its row and waits for the other, whose host call has none."""
+    run_python(
+        WAITING_STEP
+        + """
+with graph.as_default():
+    check_that_cores_work(session, outputs, enqueue)
+    # One row for two cores: one of them waits for the other.
+    one = queue.enqueue([2.0])
+    session.run(one)
+    tf_tpu_ext.configure(wait_limit_seconds=1)
+    begin = time.monotonic()
+    try:
+        session.run(outputs, options=v1.RunOptions(timeout_in_ms=20000))
+        raise SystemExit("the step ended without its rows")
+    except tf.errors.DeadlineExceededError as error:
+        message = str(error)
+    assert time.monotonic() - begin < 10, message
+    assert "wait_limit_seconds" in message, message
+    check_that_cores_work(session, outputs, enqueue)
+""",
+        env={"TF_TPU_EXT_CORES": "2"},
+        timeout=90,
+    )
+
+
+@pytest.mark.parametrize("cores", [1, 8])
+def test_cancelled_in_the_middle_of_host_calls(run_python, cores):
+    run_python(
+        LONG_LOOP
+        + """
+for _ in range(3):
+    manager = cancellation.CancellationManager()
+    call = manager.get_cancelable_function(count.get_concrete_function())
+    threading.Timer(0.3, manager.start_cancel).start()
+    begin = time.monotonic()
+    try:
+        call(tf.constant(10**6))
+        raise SystemExit("the loop ended by itself")
+    except tf.errors.CancelledError:
+        assert time.monotonic() - begin < 5, time.monotonic() - begin
+    check()
+""",
+        env={"TF_TPU_EXT_CORES": str(cores)},
+        timeout=90,
+    )
+
+
+def test_time_limit_counts_single_waits_not_the_loop(run_python):
+    run_python(
+        LONG_LOOP
+        + """
+tf_tpu_ext.configure(wait_limit_seconds=1)
+begin = time.monotonic()
+assert np.ravel(count(tf.constant(500))).tolist() == [500] * cores
+assert time.monotonic() - begin > 1
+""",
+        env={"TF_TPU_EXT_CORES": "2"},
+        timeout=90,
+    )
+
+
+def test_repeated_host_calls_on_64_cores(run_python):
+    run_python(
+        LONG_LOOP.replace("time.sleep(0.002)", "pass")
+        + """
+assert cores == 64
+for _ in range(3):
+    calls.clear()
+    assert np.ravel(count(tf.constant(5))).tolist() == [5] * cores
+    assert sorted(calls) == sorted(list(range(5)) * cores)
+""",
+        env={"TF_TPU_EXT_CORES": "64"},
+        timeout=150,
+    )
+
+
+def test_many_steps_keep_no_memory(run_python):
+    """What the host never reads of a step goes with the step, not 4,096 steps later."""
+    run_python(
+        """
+        import resource
+        import tf_tpu_ext
+        import tensorflow as tf
+        v1 = tf.compat.v1
+        tf_tpu_ext.tpu.initialize_system()
+
+        @tf.function
+        def step(x):
+            def replica(x):
+                return tf.reduce_sum(v1.tpu.outside_compilation(lambda y: y + 1.0, x))
+            return v1.tpu.replicate(replica, [[x]] * 2)
+
+        x = tf.ones([1 << 18])
+        for _ in range(30):
+            step(x)
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        for _ in range(300):
+            step(x)
+        after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        # A megabyte for each core and step would be 600 of them.
+        assert after - before < 150 * 1024, (before, after)
+        """,
+        env={"TF_TPU_EXT_CORES": "2"},
+        timeout=120,
+    )
