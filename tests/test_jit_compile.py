@@ -62,8 +62,9 @@ def test_in_loops_and_branches():
         total = tf.constant(0.0)
         for i in tf.range(n):
             if i % 2 == 0:
-                value = outside_compilation(tf.numpy_function, note, [i], tf.float32)
-                value.set_shape([])
+                value = outside_compilation(
+                    lambda i=i: tf.ensure_shape(tf.numpy_function(note, [i], tf.float32), [])
+                )
                 total += value
         return total
 

@@ -147,3 +147,27 @@ def test_after_a_replica_failed(strategy, lengths):
             step(lengths, tf.constant(5))
     expected = sum(np.arange(i + 2).sum() for i in range(8))
     np.testing.assert_allclose(local(strategy, step(lengths, tf.constant(-1))), [expected] * 8)
+
+
+def test_in_a_session_graph():
+    """Here the graph itself does not say which compilations belong together."""
+    v1 = tf.compat.v1
+    with tf.Graph().as_default(), v1.Session() as session:
+        queue = v1.FIFOQueue(32, tf.float32)
+        values = v1.placeholder(tf.float32, [None])
+        fill = queue.enqueue_many([values])
+
+        def computation(x):
+            # Nothing says what shape the queue's elements have.
+            taken = v1.tpu.outside_compilation(queue.dequeue)
+            return v1.tpu.cross_replica_sum(x + tf.reduce_sum(taken))
+
+        first = v1.tpu.replicate(computation, [[tf.constant(1.0)] for _ in range(8)])
+        second = v1.tpu.replicate(computation, [[tf.constant(2.0)] for _ in range(8)])
+        session.run(v1.tpu.initialize_system())
+        for _ in range(3):
+            session.run(fill, {values: np.arange(16.0)})
+            one, two = session.run([first, second])
+            np.testing.assert_allclose(one, [[one[0][0]]] * 8)
+            np.testing.assert_allclose(two, [[two[0][0]]] * 8)
+            np.testing.assert_allclose(one[0][0] + two[0][0], 8 * (1.0 + 2.0) + np.arange(16.0).sum())

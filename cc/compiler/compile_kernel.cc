@@ -33,8 +33,6 @@ using tensorflow::Tensor;
 using tensorflow::TensorShape;
 using tensorflow::tstring;
 
-constexpr char kParallelIds[] = "_parallel_execution_ids";
-
 // tf2xla invents a stack frame for nodes that have none; it would only mislead.
 absl::Status WithoutInventedTrace(const absl::Status& status) {
   constexpr absl::string_view kInvented =
@@ -56,12 +54,10 @@ class CompileMlirOp : public OpKernel {
                     "The metadata attribute of ", name(),
                     " is not a TPUCompileMetadataProto. The graph was rewritten by a bridge of "
                     "another TensorFlow version; trace it again.")));
-    // The bridge leaves the attribute out where one op compiles for all replicas.
-    std::string parallel_ids;
-    if (construction->HasAttr(kParallelIds)) {
-      OP_REQUIRES_OK(construction, construction->GetAttr(kParallelIds, &parallel_ids));
+    if (construction->HasAttr(kLaunchGroup)) {
+      OP_REQUIRES_OK(construction, construction->GetAttr(kLaunchGroup, &launch_group_));
+      OP_REQUIRES_OK(construction, construction->GetAttr(kLaunchMember, &launch_member_));
     }
-    place_ = ParseReplicaPlace(name(), parallel_ids);
     const auto fingerprint = tensorflow::Fingerprint128(absl::StrCat(module_, metadata));
     takes_infeed_ = TakesInfeed(module_);
     key_prefix_ = absl::StrCat(fingerprint.low64, ":", fingerprint.high64, ":", module_.size());
@@ -76,7 +72,7 @@ class CompileMlirOp : public OpKernel {
           absl::StrAppend(out, shape.DebugString());
         });
     absl::StatusOr<std::shared_ptr<Program>> program = ProgramCache::Get().GetOrCompile(
-        absl::StrCat(key_prefix_, "|", place_.in_replica(), "|", shape_text),
+        absl::StrCat(key_prefix_, "|", ForOneReplica(), "|", shape_text),
         [&](int64_t id, CompilationRecord* record) {
           record->argument_shapes = shape_text;
           return Compile(id, shapes, record);
@@ -86,9 +82,9 @@ class CompileMlirOp : public OpKernel {
     OP_REQUIRES_OK(context, context->allocate_output(0, {}, &status));
     status->scalar<tstring>()() = SerializeCompilationStatus(program.status());
     ProgramKey key;
-    if (place_.in_replica()) {
-      absl::StatusOr<int64_t> id =
-          LaunchIdOfReplica(context, place_, std::max(1, metadata_.num_replicas()));
+    if (ForOneReplica()) {
+      absl::StatusOr<int64_t> id = LaunchIdOfGroup(context, launch_group_, launch_member_,
+                                                   std::max(1, metadata_.num_replicas()));
       OP_REQUIRES_OK(context, id.status());
       key.launch_id = *id;
     } else {
@@ -109,6 +105,8 @@ class CompileMlirOp : public OpKernel {
   }
 
  private:
+  bool ForOneReplica() const { return !launch_group_.empty(); }
+
   // Sees to it that infeed for a program that never starts does not reach the next one.
   void WatchInfeed(OpKernelContext* context, const absl::Status& compiled,
                    int64_t launch_id) const {
@@ -170,7 +168,7 @@ class CompileMlirOp : public OpKernel {
     }
     const absl::Time start = absl::Now();
     LoweredModule lowered;
-    lowered.for_one_replica = place_.in_replica();
+    lowered.for_one_replica = ForOneReplica();
     absl::Status status = LowerModule(module_, metadata_, shapes, &lowered);
     const absl::Time lowering_end = absl::Now();
     record->lowering = lowering_end - start;
@@ -182,7 +180,9 @@ class CompileMlirOp : public OpKernel {
 
   std::string module_;
   tensorflow::tpu::TPUCompileMetadataProto metadata_;
-  ReplicaPlace place_;
+  // Empty unless the op serves one replica of several.
+  std::string launch_group_;
+  int launch_member_ = 0;
   int num_computations_ = 0;
   bool takes_infeed_ = false;
   std::string key_prefix_;

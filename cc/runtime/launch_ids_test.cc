@@ -11,35 +11,6 @@
 namespace tf_tpu_ext {
 namespace {
 
-TEST(ParseReplicaPlaceTest, ReplicasOfAGroupShareIt) {
-  const ReplicaPlace first = ParseReplicaPlace("Identity_2", "r0:0");
-  const ReplicaPlace last = ParseReplicaPlace("Identity_6", "r0:11");
-  EXPECT_EQ(first.replica, 0);
-  EXPECT_EQ(last.replica, 11);
-  EXPECT_EQ(first.group, last.group);
-}
-
-TEST(ParseReplicaPlaceTest, GroupsAndScopesDiffer) {
-  const ReplicaPlace place = ParseReplicaPlace("a/compile", "r0:1");
-  EXPECT_NE(place.group, ParseReplicaPlace("a/compile", "r1:1").group);
-  EXPECT_NE(place.group, ParseReplicaPlace("b/compile", "r0:1").group);
-  EXPECT_NE(place.group, ParseReplicaPlace("compile", "r0:1").group);
-  EXPECT_EQ(place.group, ParseReplicaPlace("a/compile_1", "r0:0").group);
-}
-
-TEST(ParseReplicaPlaceTest, OtherParallelRegionsStayInTheGroup) {
-  const ReplicaPlace place = ParseReplicaPlace("compile", "r2:3,p1:0");
-  EXPECT_EQ(place.replica, 3);
-  EXPECT_EQ(place.group, ParseReplicaPlace("compile", "r2:0,p1:0").group);
-  EXPECT_NE(place.group, ParseReplicaPlace("compile", "r2:3,p1:1").group);
-}
-
-TEST(ParseReplicaPlaceTest, AnOpForAllReplicasHasNone) {
-  for (const char* ids : {"", "p0:1", "r0", "r0:", "r0:x"}) {
-    EXPECT_FALSE(ParseReplicaPlace("compile", ids).in_replica()) << ids;
-  }
-}
-
 TEST(NextLaunchIdTest, NeverRepeats) {
   constexpr int kThreads = 4, kLaunches = 2000;
   absl::Mutex mutex;

@@ -1,0 +1,83 @@
+// Usually one compile op serves all replicas of a step. Where the shape of an argument is known
+// only inside a replica, the bridge makes a compile op for each: this pass tells them which belong
+// together.
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "cc/runtime/launch_ids.h"
+#include "tensorflow/core/common_runtime/optimization_registry.h"
+#include "tensorflow/core/graph/graph.h"
+#include "tensorflow/core/platform/fingerprint.h"
+#include "tensorflow/core/protobuf/tpu/compile_metadata.pb.h"
+#include "tensorflow/core/util/device_name_utils.h"
+
+namespace tf_tpu_ext {
+namespace {
+
+using tensorflow::Edge;
+using tensorflow::Node;
+
+// After TensorFlow's own passes of the phase: those that run the bridge and inline functions.
+constexpr int kPhase = 998;
+
+// The lowest number of a core that executes what the op compiles, or -1.
+int FirstCore(const Node& compile) {
+  int first = -1;
+  for (const Edge* edge : compile.out_edges()) {
+    if (!absl::StartsWith(edge->dst()->type_string(), "TPUExecute")) continue;
+    tensorflow::DeviceNameUtils::ParsedName device;
+    if (!tensorflow::DeviceNameUtils::ParseFullName(edge->dst()->requested_device(), &device) ||
+        !device.has_id) {
+      continue;
+    }
+    first = first < 0 ? device.id : std::min(first, device.id);
+  }
+  return first;
+}
+
+class LaunchGroups : public tensorflow::GraphOptimizationPass {
+ public:
+  absl::Status Run(const tensorflow::GraphOptimizationPassOptions& options) override {
+    if (options.graph == nullptr || *options.graph == nullptr) return absl::OkStatus();
+    // By what is compiled and for which core, in the order of the graph: the n-th op of one replica
+    // belongs to the n-th ones of the others.
+    std::map<std::pair<std::string, int>, int> seen;
+    std::vector<Node*> nodes;
+    for (Node* node : (*options.graph)->op_nodes()) {
+      if (node->type_string() == "_TPUCompileMlir") nodes.push_back(node);
+    }
+    std::sort(nodes.begin(), nodes.end(),
+              [](const Node* a, const Node* b) { return a->id() < b->id(); });
+    for (Node* node : nodes) {
+      std::string module, metadata;
+      int computations = 0;
+      tensorflow::tpu::TPUCompileMetadataProto parsed;
+      if (!tensorflow::GetNodeAttr(node->attrs(), "mlir_module", &module).ok() ||
+          !tensorflow::GetNodeAttr(node->attrs(), "metadata", &metadata).ok() ||
+          !tensorflow::GetNodeAttr(node->attrs(), "num_computations", &computations).ok() ||
+          !parsed.ParseFromString(metadata)) {
+        continue;
+      }
+      const int cores =
+          std::max(1, parsed.num_replicas()) * std::max(1, parsed.num_cores_per_replica());
+      const int first_core = FirstCore(*node);
+      if (computations >= cores || first_core < 0) continue;
+      const auto fingerprint = tensorflow::Fingerprint128(absl::StrCat(module, metadata));
+      const std::string what = absl::StrCat(fingerprint.low64, ":", fingerprint.high64);
+      const int number = seen[{what, first_core}]++;
+      node->AddAttr(kLaunchGroup, absl::StrCat(what, ":", number));
+      node->AddAttr(kLaunchMember, first_core);
+    }
+    return absl::OkStatus();
+  }
+};
+
+REGISTER_OPTIMIZATION(tensorflow::OptimizationPassRegistry::PRE_PLACEMENT, kPhase, LaunchGroups);
+
+}  // namespace
+}  // namespace tf_tpu_ext
