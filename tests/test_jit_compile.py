@@ -32,7 +32,7 @@ def test_an_op_that_xla_does_not_have(call):
 
     assert function(tf.constant(1.5)).numpy() == 12.5**2
     assert function(tf.constant(2.0)).numpy() == 13.0**2
-    with pytest.raises(tf.errors.InvalidArgumentError, match="AsString|StringJoin|StringToNumber"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"AsString|StringJoin|StringToNumber"):
         compiled(lambda x: to_string_and_back(x))(tf.constant(1.5))
 
 

@@ -31,7 +31,7 @@ def local(strategy: Any, value: Any) -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def lengths(strategy) -> Any:
-    """i + 2 for replica i."""
+    """Gives replica i the number i + 2."""
     return strategy.experimental_distribute_values_from_function(
         lambda context: tf.constant(context.replica_id_in_sync_group + 2)
     )
@@ -170,4 +170,6 @@ def test_in_a_session_graph():
             one, two = session.run([first, second])
             np.testing.assert_allclose(one, [[one[0][0]]] * 8)
             np.testing.assert_allclose(two, [[two[0][0]]] * 8)
-            np.testing.assert_allclose(one[0][0] + two[0][0], 8 * (1.0 + 2.0) + np.arange(16.0).sum())
+            np.testing.assert_allclose(
+                one[0][0] + two[0][0], 8 * (1.0 + 2.0) + np.arange(16.0).sum()
+            )

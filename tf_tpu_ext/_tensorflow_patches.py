@@ -353,6 +353,26 @@ def _install_outside_compilation() -> Undo:
     )
 
 
+def _install_cluster_order() -> Undo:
+    from tensorflow.python.framework import auto_control_deps
+
+    from tf_tpu_ext.tpu import _cluster_order
+
+    dependencies = auto_control_deps.AutomaticControlDependencies
+    stock = vars(dependencies)["__exit__"]
+
+    @functools.wraps(stock)
+    def exit_and_chain(self: Any, *args: Any) -> Any:
+        # Eagerly there is no graph, and all is in order.
+        graph = getattr(self, "_graph", None)
+        if graph is not None and graph.building_function:
+            operations = graph.get_operations()[self._n_operations :]
+            _cluster_order.chain_effects(graph, operations)
+        return stock(self, *args)
+
+    return _replace_attributes([(dependencies, "__exit__", exit_and_chain)])
+
+
 def _call_native(name: str) -> str | None:
     """Calls a function of the native library that returns the text of an error or null."""
     function = getattr(_native.library(), name)
@@ -415,11 +435,20 @@ PATCHES = (
     Patch(
         name="outside_compilation",
         target="tensorflow.python.tpu.tpu_replication.outside_compilation_impl",
-        change="`tf.compat.v1.tpu.outside_compilation` in a `tf.function(jit_compile=True)` that has "
-        "nothing to do with TPUs runs the computation on the host, as in a TPU computation.",
+        change="`tf.compat.v1.tpu.outside_compilation` in a `tf.function(jit_compile=True)` that "
+        "has nothing to do with TPUs runs the computation on the host, as in a TPU computation.",
         reason="stock TensorFlow puts the ops into the compiled program, which then fails if XLA "
         "does not support one of them.",
         install=_install_outside_compilation,
+    ),
+    Patch(
+        name="cluster_order",
+        target="tensorflow.python.framework.auto_control_deps.AutomaticControlDependencies.__exit__",
+        change="The outside compilation clusters of a `tf.function` have their effects in the "
+        "order of the program, as all other ops of a `tf.function` have.",
+        reason="stock TensorFlow orders the ops with effects that are not compiled, and leaves "
+        "those of clusters out.",
+        install=_install_cluster_order,
     ),
     Patch(
         name="autotune_loop",

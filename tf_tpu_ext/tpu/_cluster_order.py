@@ -1,0 +1,57 @@
+"""The order of a function's outside compilation clusters.
+
+A tf.function runs ops with effects in the order in which Python made them: by control dependencies
+that TensorFlow adds when the trace ends. It leaves out what is compiled by XLA, where the clusters of
+the host are. `chain_effects` adds the dependencies of those: between ops with effects in clusters,
+and the loops, branches and calls that hold some.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+_MARK = "_xla_outside_compilation"
+# Stateful by their definition, without an effect that anything could see.
+_NO_EFFECT = frozenset({"ReadVariableOp", "VarHandleOp", "ResourceGather", "VarIsInitializedOp"})
+
+_graphs_with_effects: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def chain_effects(graph: Any, operations: Sequence[tf.Operation]) -> None:
+    """Lets ops of `graph` with effects in clusters run one after the other.
+
+    Args:
+        graph: The graph of a function or a branch or body of one, whose trace ends.
+        operations: Its new ops, in the order in which they were made.
+    """
+    previous = None
+    for op in operations:
+        if not _has_effect(graph, op):
+            continue
+        _graphs_with_effects.add(graph)
+        if previous is not None:
+            op._add_control_input(previous)
+        previous = op
+
+
+def _has_effect(graph: Any, op: tf.Operation) -> bool:
+    attributes = op.node_def.attr
+    if _MARK in attributes:
+        return bool(op.op_def.is_stateful) and op.type not in _NO_EFFECT
+    return any(
+        function is not None and getattr(function, "graph", None) in _graphs_with_effects
+        for function in _functions(graph, op)
+    )
+
+
+def _functions(graph: Any, op: tf.Operation) -> Iterator[Any]:
+    for attribute in op.op_def.attr:
+        if attribute.type == "func":
+            yield graph._get_function(op.get_attr(attribute.name).name)
+        elif attribute.type == "list(func)":
+            for function in op.get_attr(attribute.name):
+                yield graph._get_function(function.name)
