@@ -3,6 +3,7 @@
 // together.
 #include <algorithm>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,19 +26,18 @@ using tensorflow::Node;
 // After TensorFlow's own passes of the phase: those that run the bridge and inline functions.
 constexpr int kPhase = 998;
 
-// The lowest number of a core that executes what the op compiles, or -1.
-int FirstCore(const Node& compile) {
-  int first = -1;
+// The cores that execute what the op compiles.
+std::set<int> CoresOf(const Node& compile) {
+  std::set<int> cores;
   for (const Edge* edge : compile.out_edges()) {
     if (!absl::StartsWith(edge->dst()->type_string(), "TPUExecute")) continue;
     tensorflow::DeviceNameUtils::ParsedName device;
-    if (!tensorflow::DeviceNameUtils::ParseFullName(edge->dst()->requested_device(), &device) ||
-        !device.has_id) {
-      continue;
+    if (tensorflow::DeviceNameUtils::ParseFullName(edge->dst()->requested_device(), &device) &&
+        device.has_id) {
+      cores.insert(device.id);
     }
-    first = first < 0 ? device.id : std::min(first, device.id);
   }
-  return first;
+  return cores;
 }
 
 class LaunchGroups : public tensorflow::GraphOptimizationPass {
@@ -55,18 +55,17 @@ class LaunchGroups : public tensorflow::GraphOptimizationPass {
               [](const Node* a, const Node* b) { return a->id() < b->id(); });
     for (Node* node : nodes) {
       std::string module, metadata;
-      int computations = 0;
       tensorflow::tpu::TPUCompileMetadataProto parsed;
       if (!tensorflow::GetNodeAttr(node->attrs(), "mlir_module", &module).ok() ||
           !tensorflow::GetNodeAttr(node->attrs(), "metadata", &metadata).ok() ||
-          !tensorflow::GetNodeAttr(node->attrs(), "num_computations", &computations).ok() ||
           !parsed.ParseFromString(metadata)) {
         continue;
       }
-      const int cores =
+      const int all =
           std::max(1, parsed.num_replicas()) * std::max(1, parsed.num_cores_per_replica());
-      const int first_core = FirstCore(*node);
-      if (computations >= cores || first_core < 0) continue;
+      const std::set<int> cores = CoresOf(*node);
+      if (cores.empty() || static_cast<int>(cores.size()) >= all) continue;
+      const int first_core = *cores.begin();
       const auto fingerprint = tensorflow::Fingerprint128(absl::StrCat(module, metadata));
       const std::string what = absl::StrCat(fingerprint.low64, ":", fingerprint.high64);
       const int number = seen[{what, first_core}]++;

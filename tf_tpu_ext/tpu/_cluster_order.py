@@ -1,9 +1,9 @@
 """The order of a function's outside compilation clusters.
 
 A tf.function runs ops with effects in the order in which Python made them: by control dependencies
-that TensorFlow adds when the trace ends. It leaves out what is compiled by XLA, where the clusters of
-the host are. `chain_effects` adds the dependencies of those: between ops with effects in clusters,
-and the loops, branches and calls that hold some.
+that TensorFlow adds when the trace ends. It leaves out what is compiled by XLA, where the clusters
+of the host are. `chain_effects` adds the dependencies of those: between ops with effects in
+clusters, and the loops, branches and calls that hold some.
 """
 
 from __future__ import annotations
