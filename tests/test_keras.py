@@ -186,6 +186,72 @@ def test_callbacks(strategy, tmp_path):
     assert not np.allclose(model.predict(x, verbose=0), expected)
 
 
+def test_tensorboard(strategy, tmp_path):
+    """Losses of the epochs and of each batch are in the event files, as fit tells them."""
+    pytest.importorskip("tensorboard")
+    model = compiled(dense, strategy)
+    callback = keras.callbacks.TensorBoard(tmp_path, update_freq=1, histogram_freq=1)
+    history = model.fit(
+        numbers(10), classes(), batch_size=BATCH, epochs=2, verbose=0, callbacks=[callback]
+    )
+    scalars: dict[str, list[float]] = {}
+    histograms = set()
+    for file in tmp_path.rglob("*tfevents*"):
+        for record in tf.data.TFRecordDataset([str(file)]):
+            for value in tf.compat.v1.Event.FromString(record.numpy()).summary.value:
+                if value.metadata.plugin_data.plugin_name == "histograms":
+                    histograms.add(value.tag)
+                elif value.metadata.plugin_data.plugin_name == "scalars":
+                    scalars.setdefault(value.tag, []).append(float(tf.make_ndarray(value.tensor)))
+    np.testing.assert_allclose(scalars["epoch_loss"], history.history["loss"], rtol=1e-6)
+    assert len(scalars["batch_loss"]) == 2 * -(-len(classes()) // BATCH)
+    assert histograms
+
+
+class OwnTrainStep(keras.Model):
+    """Computes its own gradients and metrics."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = keras.layers.Dense(4)
+        self.mean_loss = keras.metrics.Mean(name="mean_loss")
+
+    def call(self, x: Any) -> Any:
+        return self.layer(x)
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        x, y = data
+        with tf.GradientTape() as tape:
+            loss = self.compute_loss(y=y, y_pred=self(x, training=True))
+        gradients = tape.gradient(loss, self.trainable_variables)
+        self.optimizer.apply_gradients(zip(gradients, self.trainable_variables, strict=True))
+        # Keras has divided the loss by the number of replicas, for the sum of the gradients.
+        self.mean_loss.update_state(loss * tf.distribute.get_strategy().num_replicas_in_sync)
+        return {"mean_loss": self.mean_loss.result()}
+
+    @property
+    def metrics(self) -> list[Any]:
+        return [self.mean_loss]
+
+
+def test_own_train_step(strategy):
+    x, y = numbers(10), classes()
+    weights, histories = [], []
+    for where in (tf.distribute.get_strategy(), strategy):
+        keras.utils.set_random_seed(3)
+        with where.scope():
+            model = OwnTrainStep()
+            loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+            model.compile(keras.optimizers.SGD(0.1), loss)
+        histories.append(
+            model.fit(x, y, batch_size=BATCH, epochs=2, shuffle=False, verbose=0).history
+        )
+        weights.append(model.get_weights())
+    np.testing.assert_allclose(histories[1]["mean_loss"], histories[0]["mean_loss"], rtol=1e-5)
+    for mine, plain in zip(weights[1], weights[0], strict=True):
+        np.testing.assert_allclose(mine, plain, rtol=1e-4, atol=1e-6)
+
+
 def test_training_loop_of_the_user(strategy):
     """Keras layers and optimizers in a loop that Keras does not run."""
     x, y = numbers(10), classes()
