@@ -38,18 +38,20 @@ def _leaves(strategy: Any, structure: Any) -> list[Any]:
     return [x for leaf in tf.nest.flatten(structure) for x in strategy.unwrap(leaf)]
 
 
-def _eagerly(strategy: Any, build: Callable[[], Any]) -> Any:
+def _eagerly(strategy: Any, build: Callable[..., Any], make: Callable[[], list[Any]]) -> Any:
     with strategy.scope():
-        return build()
+        return build(*make())
 
 
-def _in_function(strategy: Any, build: Callable[[], Any]) -> Any:
+def _in_function(strategy: Any, build: Callable[..., Any], make: Callable[[], list[Any]]) -> Any:
     structure: list[Any] = []
+    with strategy.scope():
+        made = make()
 
     @tf.function
     def function() -> Any:
         with strategy.scope():
-            outputs = build()
+            outputs = build(*made)
         structure[:] = [outputs]
         return [x for x in _leaves(strategy, outputs) if tf.is_tensor(x)]
 
@@ -57,11 +59,12 @@ def _in_function(strategy: Any, build: Callable[[], Any]) -> Any:
     return _replaced(strategy, structure[0], lambda x: next(tensors) if tf.is_tensor(x) else x)
 
 
-def _in_session(strategy: Any, build: Callable[[], Any]) -> Any:
+def _in_session(strategy: Any, build: Callable[..., Any], make: Callable[[], list[Any]]) -> Any:
     with tf.Graph().as_default(), v1.Session() as session, strategy.scope():
-        outputs = build()
+        outputs = build(*make())
+        initialize = v1.global_variables_initializer()
         session.run(strategy.initialize())
-        session.run([v1.global_variables_initializer(), v1.get_collection("INITIALIZERS")])
+        session.run(initialize)
         fetches = [
             x for x in _leaves(strategy, outputs) if tf.is_tensor(x) or isinstance(x, tf.Operation)
         ]
@@ -81,14 +84,14 @@ def _replaced(strategy: Any, structure: Any, replace: Callable[[Any], Any]) -> A
 
 
 @pytest.fixture(params=[_eagerly, _in_function, _in_session], ids=["eager", "function", "session"])
-def run(request: pytest.FixtureRequest) -> Callable[[Any, Callable[[], Any]], Any]:
-    """Runs what a function builds in a strategy's scope.
+def run(request: pytest.FixtureRequest) -> Callable[..., Any]:
+    """Runs what a function builds in a strategy's scope, of the variables that another makes.
 
     Returns its outputs, where each leaf is the list of the towers' values as NumPy arrays.
     """
 
-    def run(strategy: Any, build: Callable[[], Any]) -> Any:
-        outputs = request.param(strategy, build)
+    def run(strategy: Any, build: Callable[..., Any], make: Callable[[], list[Any]] = list) -> Any:
+        outputs = request.param(strategy, build, make)
 
         def leaf(value: Any) -> Any:
             listed = [np.asarray(x) if tf.is_tensor(x) else x for x in strategy.unwrap(value)]
@@ -97,7 +100,6 @@ def run(request: pytest.FixtureRequest) -> Callable[[Any, Callable[[], Any]], An
         listed = tf.nest.map_structure(leaf, outputs)
         return tf.nest.map_structure(lambda x: x.values, listed)
 
-    run.mode = request.node.callspec.id  # type: ignore[attr-defined]
     return run
 
 

@@ -67,10 +67,10 @@ def test_ragged_and_sparse_arguments(two):
     sparse = tf.sparse.from_dense([[0.0, 4.0]])
     with two.scope():
         result = two.call_for_each_tower(
-            lambda r, s: (tf.reduce_sum(r), tf.sparse.to_dense(s)), ragged, sparse
+            lambda r, s: (tf.reduce_sum(r), tf.reduce_sum(s.values)), ragged, sparse
         )
     np.testing.assert_array_equal(two.unwrap(result[0]), [6, 6])
-    np.testing.assert_array_equal(two.unwrap(result[1]), [[[0, 4]]] * 2)
+    np.testing.assert_array_equal(two.unwrap(result[1]), [4, 4])
 
 
 @pytest.mark.parametrize("dtype", [tf.float32, tf.bfloat16, tf.int64, tf.uint8, tf.bool], ids=str)
@@ -150,6 +150,7 @@ class TestMergeCall:
 
         def merge_fn(distribution, x, i):
             values = tf.stack(distribution.unwrap(x))
+            i = distribution.unwrap(i)[0]
             tf.numpy_function(lambda v, i: seen.append((int(i), v.tolist())), [values, i], [])
             return distribution.reduce(VariableAggregation.SUM, x, x)
 
@@ -190,9 +191,7 @@ class TestMergeCall:
                 lambda: get_tower_context().merge_call(merge_fn, tower_id() + 1.0)
             )
         towers = strategy.num_towers
-        np.testing.assert_array_equal(
-            strategy.unwrap(result), [towers * (towers + 1) / 2] * towers
-        )
+        np.testing.assert_array_equal(strategy.unwrap(result), [towers * (towers + 1) / 2] * towers)
 
     def test_gradients_flow_through(self, strategy):
         def fn():
@@ -222,7 +221,8 @@ class TestMergeCall:
         def fn(x):
             return get_tower_context().merge_call(lambda d, v: sum(d.unwrap(v)), x)
 
-        np.testing.assert_array_equal(two.unwrap(two.run(fn, args=(tf.constant(2.0),))), [4, 4])
+        results = two.run(tf.function(fn), args=(tf.constant(2.0),))
+        np.testing.assert_array_equal(two.unwrap(results), [4, 4])
 
     def test_a_result_as_a_tensor_is_refused(self, two):
         def fn():
@@ -267,7 +267,7 @@ class TestTowerContext:
             for step in range(3):
                 strategy.call_for_each_tower(fn, tf.constant(float(step)))
         assert len(traces) == 1
-        assert len(tf_tpu_ext.compilation_stats().compilations) - len(before) <= 1
+        assert tf_tpu_ext.compilation_stats().compilations - before <= 1
 
     @pytest.mark.parametrize(
         ("use", "expected"),
@@ -317,15 +317,12 @@ class TestTowerContext:
             (float, "tf.cast"),
             (bool, "tf.cond"),
             (np.array, "tf.convert_to_tensor"),
-            (lambda i: f"{'name'}_%d" % i, "tf.cast"),
         ],
     )
     def test_tower_id_where_only_a_python_number_will_do(self, two, use, advice):
         with two.scope(), pytest.raises(TypeError, match=f"one trace serves all towers.*{advice}"):
             two.call_for_each_tower(
-                tf.autograph.experimental.do_not_convert(
-                    lambda: use(get_tower_context().tower_id)
-                )
+                tf.autograph.experimental.do_not_convert(lambda: use(get_tower_context().tower_id))
             )
 
 
@@ -335,7 +332,10 @@ class TestErrors:
             two.call_for_each_tower(tower_id)
 
     def test_in_a_tower(self, two):
-        with two.scope(), pytest.raises(RuntimeError, match="use get_tower_context.*merge_call"):
+        with (
+            two.scope(),
+            pytest.raises(RuntimeError, match=r"get_tower_context\(\)\.merge_call"),
+        ):
             two.call_for_each_tower(lambda: two.call_for_each_tower(tower_id))
 
     def test_another_strategy(self, two, resolver):

@@ -8,6 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 from tensorflow.core.protobuf.tpu import topology_pb2
+from tensorflow.python.distribute import distribute_lib, distribute_utils
 from tensorflow.python.distribute import tpu_strategy as tf_tpu_strategy
 from tensorflow.python.distribute import values as tf_values
 from tensorflow.python.ops import variable_scope
@@ -37,6 +38,24 @@ class TowersExtended(tf_tpu_strategy.TPUExtended):
             aggregation = reduction.to_aggregation("reduce_to", reduce_op)
             return reduction.reduce_in_computation(aggregation, value.local)
         return super()._reduce_to(reduce_op, value, destinations, options)
+
+    def _update(self, var: Any, fn: Callable[..., Any], args: Any, kwargs: Any, group: Any) -> Any:
+        packed = getattr(var, "_packed_variable", None)
+        if packed is None or tf.executing_eagerly() or _state.in_computation():
+            return super()._update(var, fn, args, kwargs, group)
+        # In a tf.function, TensorFlow would call `fn` once, with all copies as one variable on a
+        # device of its own, which can be assigned but not be read.
+        updates = []
+        for number, device in enumerate(packed.devices):
+            with (
+                tf.device(device),
+                distribute_lib.UpdateContext(number),
+                tf.name_scope(f"update_{number}"),
+            ):
+                own_args = distribute_utils.select_replica(number, args)
+                own_kwargs = distribute_utils.select_replica(number, kwargs)
+                updates.append(fn(packed.on_device(device), *own_args, **own_kwargs))
+        return distribute_utils.update_regroup(self, updates, group)
 
     def _local_results(self, value: Any) -> tuple[Any, ...]:
         if isinstance(value, (_values.PerTower, _values.PerDevice)):
@@ -172,9 +191,8 @@ def read(variable: Any) -> tf.Tensor:
     local = isinstance(variable, _values.DistributedVariable) and not variable._is_mirrored()
     if not (local and _state.in_computation()):
         return variable.read_value()
-    # In a computation only the core's own copy can be read.
-    own = variable._get_replica(0) if hasattr(variable, "_get_replica") else variable
-    value = tf.convert_to_tensor(own.read_value() if own is variable else own)
+    # In a computation this reads the core's own copy.
+    value = variable._read_variable_op()
     if variable.aggregation == tf.VariableAggregation.NONE:
         raise ValueError(
             f"read_var got the tower-local variable {variable.name!r} with aggregation NONE, "

@@ -53,13 +53,19 @@ class PerDeviceDataset:
         return PerDeviceIterator(self._strategy, iterator)
 
     def __iter__(self) -> PerDeviceIterator:
-        """Returns an iterator, in eager code or a `tf.function`."""
-        if not tf.executing_eagerly() and not tf.inside_function():
-            raise RuntimeError(
-                "A PerDeviceDataset was iterated over in a graph, expected eager code or a "
-                "tf.function. Call make_one_shot_iterator() or make_initializable_iterator()."
-            )
-        return PerDeviceIterator(self._strategy, iter(self._dataset))
+        """Returns an iterator, in eager code."""
+        _check_eager()
+        return self.make_one_shot_iterator()
+
+
+def _check_eager() -> None:
+    # Python's loop would be traced without end.
+    if not tf.executing_eagerly():
+        raise RuntimeError(
+            "A PerDeviceDataset was looped over in a graph or a tf.function, expected eager code. "
+            "Call make_one_shot_iterator() or make_initializable_iterator(), and get_next() in "
+            "tf.while_loop or `for _ in tf.range(steps)`, or run_steps_on_dataset."
+        )
 
 
 @_state.transparent_methods
@@ -122,7 +128,8 @@ class PerDeviceIterator:
             return self._iterator.get_next()
 
     def __iter__(self) -> Iterator[Any]:
-        """Returns itself."""
+        """Returns itself, in eager code."""
+        _check_eager()
         return self
 
     def __next__(self) -> Any:

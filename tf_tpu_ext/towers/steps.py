@@ -292,11 +292,8 @@ def _run_eagerly(
     """Traces the steps into a function on the first call, and runs it."""
 
     def build(traced: Callable[..., Any], given: Any) -> Any:
-        del given
         with strategy.scope():
-            result = _build_in_function(
-                strategy, traced, source, iterations, initial_loop_values, convert
-            )
+            result = _build_in_function(strategy, traced, source, iterations, given[0], convert)
         setattr(tf.compat.v1.get_default_graph(), _CONTEXT, result)
         with tf.control_dependencies([result.run_op]):
             return [tf.identity(x) for x in _flat_tensors(result._outputs)]
@@ -306,10 +303,10 @@ def _run_eagerly(
         _eager.identity(strategy),
         _eager.identity(source.iterator),
         int(iterations),
-        _eager.fingerprint(_flat_key(initial_loop_values)),
     )
-    concrete = _eager.concrete(build, options, fn, [])
-    outputs, _ = concrete([])
+    arguments = [_eager.to_tensors(_listed(initial_loop_values))]
+    concrete = _eager.concrete(build, options, fn, arguments)
+    outputs, _ = concrete(arguments)
     traced = getattr(concrete.graph, _CONTEXT)
     result = MultiStepContext()
     result._outputs = _pack_tensors(traced._outputs, outputs)
@@ -318,5 +315,10 @@ def _run_eagerly(
     return result
 
 
-def _flat_key(initial_loop_values: Any) -> Any:
-    return tuple(id(x) for x in tf.nest.flatten(initial_loop_values))
+def _listed(initial_loop_values: Any) -> Any:
+    """Returns the values with a list in the place of each per-device one."""
+
+    def leaf(value: Any) -> Any:
+        return _values.unwrap(value) if _values.is_per_device(value) else value
+
+    return tf.nest.map_structure(leaf, initial_loop_values)
