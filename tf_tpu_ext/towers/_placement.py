@@ -54,13 +54,19 @@ class TowersExtended(tf_tpu_strategy.TPUExtended):
             ):
                 own_args = distribute_utils.select_replica(number, args)
                 own_kwargs = distribute_utils.select_replica(number, kwargs)
-                updates.append(fn(packed.on_device(device), *own_args, **own_kwargs))
+                result = fn(packed.on_device(device), *own_args, **own_kwargs)
+                # An assignment is read later, where no device would be given any more.
+                updates.append(tf.nest.map_structure(_read_now, result))
         return distribute_utils.update_regroup(self, updates, group)
 
     def _local_results(self, value: Any) -> tuple[Any, ...]:
         if isinstance(value, (_values.PerTower, _values.PerDevice)):
             return tuple(_values.unwrap(value))
         return tuple(super()._local_results(value))
+
+
+def _read_now(value: Any) -> Any:
+    return tf.convert_to_tensor(value) if isinstance(value, tf.Variable) else value
 
 
 class _Devices(tuple[str, ...]):
