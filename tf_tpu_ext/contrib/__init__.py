@@ -53,8 +53,10 @@ def uninstall() -> None:
     for name in [name for name in sys.modules if _modules.is_contrib(name)]:
         del sys.modules[name]
     for module in (tf, tf.compat.v1):
-        for name in ("contrib", "get_tower_context"):
-            vars(module).pop(name, None)
+        # tf.compat.v1 is a wrapper, which keeps what is set on it in two places.
+        for holder in (module, getattr(module, "_tfmw_wrapped_module", module)):
+            for name in ("contrib", "get_tower_context"):
+                vars(holder).pop(name, None)
 
 
 def installed() -> bool:

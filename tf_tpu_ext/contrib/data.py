@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.python.data.util import nest
 
 Transformation = Callable[[tf.data.Dataset], tf.data.Dataset]
 
@@ -29,6 +30,6 @@ def assert_element_shape(expected_shapes: Any) -> Transformation:
 
     def check(*element: Any) -> Any:
         given = element[0] if len(element) == 1 else element
-        return tf.nest.map_structure(tf.ensure_shape, given, expected_shapes)
+        return nest.map_structure_up_to(given, tf.ensure_shape, given, expected_shapes)
 
     return lambda dataset: dataset.map(check)
