@@ -23,7 +23,7 @@ import tensorflow as tf
 from tf_tpu_ext.contrib import _modules
 from tf_tpu_ext.towers.context import get_tower_context
 
-__all__ = ["install", "installed", "uninstall"]
+__all__ = ["install"]
 
 
 def install() -> None:
@@ -45,20 +45,3 @@ def install() -> None:
     for module in (tf, tf.compat.v1):
         module.contrib = contrib
         module.get_tower_context = get_tower_context
-
-
-def uninstall() -> None:
-    """Takes `install` back; what programs have already imported keeps working."""
-    sys.meta_path[:] = [x for x in sys.meta_path if not isinstance(x, _modules.Finder)]
-    for name in [name for name in sys.modules if _modules.is_contrib(name)]:
-        del sys.modules[name]
-    for module in (tf, tf.compat.v1):
-        # tf.compat.v1 is a wrapper, which keeps what is set on it in two places.
-        for holder in (module, getattr(module, "_tfmw_wrapped_module", module)):
-            for name in ("contrib", "get_tower_context"):
-                vars(holder).pop(name, None)
-
-
-def installed() -> bool:
-    """Whether `tf.contrib` is there."""
-    return any(isinstance(finder, _modules.Finder) for finder in sys.meta_path)
