@@ -12,6 +12,7 @@ import tf_tpu_ext
 from tf_tpu_ext import VariableAggregation, get_tower_context
 
 v1 = tf.compat.v1
+WORDS = ("positive", "negative", "round")
 
 
 def tower_id(dtype: Any = tf.float32) -> Any:
@@ -181,6 +182,33 @@ class TestMergeCall:
         printed = capfd.readouterr().err
         assert printed.count("values are [0, 1] of towers") == 1
 
+    def test_printing_under_conditions_and_in_loops(self, two, run, capfd):
+        def merge_fn(distribution, x):
+            total = distribution.reduce(VariableAggregation.SUM, x, x)
+
+            def body(i):
+                with tf.control_dependencies([tf.print("round", i)]):
+                    return i + 1
+
+            yes = tf.cond(total > 0.0, lambda: noted("positive", total), lambda: total)
+            no = tf.cond(total < 0.0, lambda: noted("negative", total), lambda: total)
+            return yes + no + tf.cast(tf.while_loop(lambda i: i < 2, body, [0])[0], tf.float32)
+
+        def noted(text, value):
+            with tf.control_dependencies([tf.print(text, value)]):
+                return tf.identity(value)
+
+        results = run(
+            two,
+            lambda: two.call_for_each_tower(
+                lambda: get_tower_context().merge_call(merge_fn, tower_id() + 1.0)
+            ),
+        )
+        np.testing.assert_array_equal(results, [8, 8])
+        printed = capfd.readouterr().err
+        lines = [line for line in printed.split("\n") if line.split(" ")[0] in WORDS]
+        assert sorted(lines) == ["positive 3", "round 0", "round 1"]
+
     def test_results_of_host_ops_go_to_all_towers(self, strategy):
         def merge_fn(distribution, x):
             total = distribution.reduce(VariableAggregation.SUM, x, x)
@@ -230,6 +258,31 @@ class TestMergeCall:
 
         with two.scope(), pytest.raises(TypeError, match=r"distribution\.unwrap\(value\)"):
             two.call_for_each_tower(fn)
+
+
+def test_a_merge_call_that_not_all_towers_come_to(run_python):
+    done = run_python(
+        """
+        import tensorflow as tf
+        import tf_tpu_ext
+
+        tf_tpu_ext.configure(cores=2, wait_limit_seconds=2)
+        strategy = tf_tpu_ext.TPUStrategy(None, 1)
+
+        def fn():
+            tower = tf_tpu_ext.get_tower_context()
+            add = lambda d, x: d.reduce(tf_tpu_ext.VariableAggregation.SUM, x, x)
+            merged = lambda: tower.merge_call(add, tf.constant(1.0))
+            return tf.cond(tower.tower_id == 0, merged, lambda: tf.constant(0.0))
+
+        with strategy.scope():
+            try:
+                strategy.call_for_each_tower(fn)
+            except tf.errors.DeadlineExceededError as error:
+                print(error)
+        """
+    )
+    assert "wait_limit_seconds" in done.stdout
 
 
 class TestTowerContext:

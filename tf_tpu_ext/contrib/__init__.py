@@ -16,6 +16,7 @@ what to use today. docs/towers.md lists the modules.
 
 from __future__ import annotations
 
+import importlib
 import sys
 
 import tensorflow as tf
@@ -42,6 +43,8 @@ def install() -> None:
     if not any(isinstance(finder, _modules.Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _modules.Finder())
     contrib = _modules.import_contrib()
-    for module in (tf, tf.compat.v1):
+    # `import tensorflow.compat.v1` gives another module than the attribute.
+    v1 = importlib.import_module("tensorflow.compat.v1")
+    for module in (tf, tf.compat.v1, v1):
         module.contrib = contrib
         module.get_tower_context = get_tower_context

@@ -10,7 +10,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator, Sequence
+import functools
+import inspect
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -46,42 +49,113 @@ _EFFECTS = frozenset(
 class _Recorded:
     """An op of strings, with what is needed to make it again on the host."""
 
-    operation: tf.Operation | None
     arguments: tuple[Any, ...]
     keywords: dict[str, Any]
     inputs: list[Any]
 
 
+# Takes a graph, TensorFlow's method, and the arguments of that method.
+_Create = Callable[[Any, Callable[..., tf.Operation], str, Any, Any, Any], tf.Operation]
+
+
+class _Active(threading.local):
+    create: _Create | None = None
+
+
+class _Hook:
+    """Asks the thread's `_Active.create` first when an op is made in the graph of a function.
+
+    In TensorFlow's class only while some thread traces a `merge_fn`.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users = 0
+        self._stock: Callable[..., tf.Operation] = func_graph.FuncGraph._create_op_internal
+
+    def __enter__(self) -> None:
+        stock = self._stock
+
+        def create(graph: Any, op_type: str, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+            if _active.create is None:
+                return stock(graph, op_type, inputs, *args, **kwargs)
+            bound = functools.partial(stock, graph)
+            return _active.create(graph, bound, op_type, inputs, args, kwargs)
+
+        with self._lock:
+            self._users += 1
+            if self._users == 1:
+                func_graph.FuncGraph._create_op_internal = create
+
+    def __exit__(self, *exception: object) -> None:
+        with self._lock:
+            self._users -= 1
+            if self._users == 0:
+                func_graph.FuncGraph._create_op_internal = self._stock
+
+
+_active = _Active()
+_hook = _Hook()
+
+
 @contextlib.contextmanager
 def once_a_step(computation: _state.Computation) -> Iterator[None]:
-    """Lets host ops that are made in the default graph run once a step."""
-    graph = tf.compat.v1.get_default_graph()
-    stock = graph._create_op_internal
-    recorded: dict[str, _Recorded] = {}
+    """Lets the host ops that are made in this context run once a step.
+
+    Those in loops and branches, which are graphs of their own, too.
+    """
+    recorded: dict[tuple[int, str], _Recorded] = {}
     busy = False
 
-    def create(op_type: str, inputs: Any, *args: Any, **kwargs: Any) -> tf.Operation:
+    def create(
+        graph: Any,
+        stock: Callable[..., tf.Operation],
+        op_type: str,
+        inputs: Any,
+        args: Any,
+        kwargs: Any,
+    ) -> tf.Operation:
         nonlocal busy
         if busy or not _state.in_computation():
             return stock(op_type, inputs, *args, **kwargs)
         busy = True
         try:
             inputs = list(inputs)
+            call = _Recorded((op_type, *args), kwargs, inputs)
             if op_type in _EFFECTS:
-                call = _Recorded(None, (op_type, *args), kwargs, inputs)
                 return _run_once(graph, computation, call, recorded)
             if _is_of_strings(op_type, inputs, kwargs.get("attrs")):
                 with ops.control_dependencies(None), ops.device("/device:CPU:0"):
                     # Never run: it gives the op that the caller of TensorFlow's function expects.
                     stand_ins = [tf.compat.v1.placeholder(x.dtype, x.shape) for x in inputs]
                     operation = stock(op_type, stand_ins, *args, **kwargs)
-                recorded[operation.name] = _Recorded(operation, (op_type, *args), kwargs, inputs)
+                recorded[id(graph), operation.name] = call
                 return operation
             return stock(op_type, inputs, *args, **kwargs)
         finally:
             busy = False
 
-    graph._create_op_internal = create
+    outer = _active.create
+    _active.create = create
+    graph = tf.compat.v1.get_default_graph()
+    try:
+        with _hook, _in_session_graph(graph, create):
+            yield
+    finally:
+        _active.create = outer
+
+
+@contextlib.contextmanager
+def _in_session_graph(graph: Any, create: _Create) -> Iterator[None]:
+    """Asks `create` first in a graph that is not that of a function."""
+    stock = graph._create_op_internal
+    # A merge call in a merge call has taken the method's place already.
+    if isinstance(graph, func_graph.FuncGraph) or not inspect.ismethod(stock):
+        yield
+        return
+    graph._create_op_internal = lambda op_type, inputs, *args, **kwargs: create(
+        graph, stock, op_type, inputs, args, kwargs
+    )
     try:
         yield
     finally:
@@ -107,7 +181,7 @@ def _run_once(
     graph: Any,
     computation: _state.Computation,
     call: _Recorded,
-    recorded: dict[str, _Recorded],
+    recorded: dict[tuple[int, str], _Recorded],
 ) -> tf.Operation:
     """Makes an op with an effect where it runs once, and returns an op with its results."""
     made: list[tf.Operation] = []
@@ -139,12 +213,12 @@ def _run_once(
     return tf.raw_ops.IdentityN(input=[_collectives.first(x) for x in results])[0].op
 
 
-def _make_again(call: _Recorded, recorded: dict[str, _Recorded]) -> tf.Operation:
+def _make_again(call: _Recorded, recorded: dict[tuple[int, str], _Recorded]) -> tf.Operation:
     """Makes a recorded op in the default graph, after those whose strings it takes."""
     inputs = []
     for value in call.inputs:
-        source = recorded.get(value.op.name) if value.dtype == tf.string else None
-        if source is None or source.operation is not value.op:
+        source = recorded.get((id(value.graph), value.op.name))
+        if source is None:
             inputs.append(value)
         else:
             inputs.append(_make_again(source, recorded).outputs[value.value_index])
