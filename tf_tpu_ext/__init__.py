@@ -23,7 +23,7 @@ if _native.load():
     _machine.configure_from_environment()
     _tensorflow_patches.apply_all()
 
-from tf_tpu_ext import tpu
+from tf_tpu_ext import towers, tpu
 from tf_tpu_ext._machine import (
     Compilation,
     CompilationStats,
@@ -31,6 +31,13 @@ from tf_tpu_ext._machine import (
     compilation_stats,
     configure,
     machine,
+)
+from tf_tpu_ext.towers import (
+    MultiStepContext,
+    TowerContext,
+    TPUStrategy,
+    VariableAggregation,
+    get_tower_context,
 )
 from tf_tpu_ext.tpu import (
     CrossShardOptimizer,
@@ -60,8 +67,12 @@ __all__ = [
     "DeviceAssignment",
     "InfeedQueue",
     "Machine",
+    "MultiStepContext",
     "PaddingSpec",
+    "TPUStrategy",
     "Topology",
+    "TowerContext",
+    "VariableAggregation",
     "XLAOptions",
     "batch_parallel",
     "bfloat16_scope",
@@ -69,6 +80,7 @@ __all__ = [
     "configure",
     "core",
     "cross_replica_sum",
+    "get_tower_context",
     "initialize_system",
     "machine",
     "outside_compilation",
@@ -76,5 +88,6 @@ __all__ = [
     "rewrite",
     "shard",
     "shutdown_system",
+    "towers",
     "tpu",
 ]

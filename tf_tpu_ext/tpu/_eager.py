@@ -100,12 +100,15 @@ class _TracedCall:
         self._tracing = threading.local()
         self._function = tf.function(self._build, autograph=False)
 
-    def __call__(self, computation: _arguments.Computation, arguments: Any, specs: Any) -> Any:
+    def concrete(self, computation: _arguments.Computation, specs: Any) -> Any:
         self._tracing.computation = computation
         try:
-            concrete = self._function.get_concrete_function(specs)
+            return self._function.get_concrete_function(specs)
         finally:
             self._tracing.computation = None
+
+    def __call__(self, computation: _arguments.Computation, arguments: Any, specs: Any) -> Any:
+        concrete = self.concrete(computation, specs)
         try:
             outputs, _ = concrete(arguments)
         except LookupError as error:
@@ -151,6 +154,20 @@ def call(
     """
     traced = _traced_calls.get(computation, options, builder)
     return traced(computation, arguments, _specs(arguments, shapes))
+
+
+def concrete(
+    builder: Builder, options: Hashable, computation: _arguments.Computation, arguments: Any
+) -> Any:
+    """Returns the function that `call` would run; it returns the outputs and what to wait for."""
+    return _traced_calls.get(computation, options, builder).concrete(
+        computation, _specs(arguments, None)
+    )
+
+
+def fingerprint(value: Any) -> Hashable:
+    """Returns a key for `options` that is equal for values which trace to the same graph."""
+    return _fingerprint(value, lambda _: None, {})
 
 
 def clear() -> None:

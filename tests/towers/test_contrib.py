@@ -1,0 +1,236 @@
+"""`tf.contrib`: installed on request, and what is missing says what to use."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tf_tpu_ext
+from tf_tpu_ext import contrib
+from tf_tpu_ext.contrib import _names
+from tf_tpu_ext.contrib.hparams import HParams, parse_values
+
+v1 = tf.compat.v1
+
+
+@pytest.fixture
+def installed():
+    contrib.install()
+    return tf.contrib
+
+
+def found() -> list[tuple[str, str]]:
+    return [
+        (module, name)
+        for module, table in _names.MODULES.items()
+        for name, entry in table.items()
+        # Of the package for estimators, which need not be there.
+        if isinstance(entry, str) and "estimator" not in entry
+    ]
+
+
+def missing() -> list[tuple[str, str]]:
+    return [
+        (module, name)
+        for module, table in _names.MODULES.items()
+        for name, entry in table.items()
+        if isinstance(entry, _names.Missing)
+    ]
+
+
+def test_not_there_unless_asked_for(run_python):
+    run_python(
+        """
+        import tensorflow as tf
+        import tf_tpu_ext
+        from tf_tpu_ext import contrib
+
+        assert not hasattr(tf, "contrib") and not hasattr(tf.compat.v1, "contrib")
+        try:
+            import tensorflow.contrib
+        except ModuleNotFoundError:
+            pass
+        else:
+            raise AssertionError
+        contrib.install()
+        contrib.install()
+        import tensorflow.contrib
+        assert tf.contrib is tf.compat.v1.contrib is tensorflow.contrib
+        assert tf.get_tower_context is tf_tpu_ext.get_tower_context
+        """
+    )
+
+
+@pytest.mark.parametrize(("module", "name"), found())
+def test_every_name_is_there(installed, module, name):
+    del installed
+    imported = importlib.import_module("tensorflow.contrib." + module)
+    assert getattr(imported, name) is getattr(imported, name)
+    assert name in dir(imported)
+    assert name in imported.__all__
+
+
+@pytest.mark.parametrize(("module", "name"), missing())
+def test_what_is_missing_names_a_replacement(installed, module, name):
+    del installed
+    imported = importlib.import_module("tensorflow.contrib." + module)
+    with pytest.raises(AttributeError, match="is not supported by tf_tpu_ext") as error:
+        getattr(imported, name)
+    assert _names.MODULES[module][name].instead in str(error.value)
+    with pytest.raises(ImportError):
+        exec(f"from tensorflow.contrib.{module} import {name}")
+
+
+@pytest.mark.parametrize("module", sorted(_names.GONE))
+def test_modules_that_are_gone(installed, module):
+    instead = _names.GONE[module].instead
+    with pytest.raises(AttributeError) as error:
+        getattr(installed, module)
+    assert instead in str(error.value)
+    with pytest.raises(ModuleNotFoundError) as error:
+        importlib.import_module(f"tensorflow.contrib.{module}.anything")
+    assert instead in str(error.value)
+
+
+def test_misspelled_names(installed):
+    with pytest.raises(AttributeError, match="Did you mean replicate"):
+        _ = installed.tpu.replicat
+
+
+def test_the_towers_are_ours(installed):
+    assert installed.distribute.TPUStrategy is tf_tpu_ext.TPUStrategy
+    assert installed.distribute.python.tpu_strategy.TPUStrategy is tf_tpu_ext.TPUStrategy
+    assert installed.tpu.replicate is tf_tpu_ext.replicate
+    resolver = installed.cluster_resolver.TPUClusterResolver("any-name")
+    assert resolver.get_master() == resolver.master() in ("", "local")
+    assert "tensorflow.contrib.tpu" in sys.modules
+
+
+def test_single_loss_step(installed, two):
+    def loss_fn(context, x):
+        del context
+        return (weight * x - 6.0) ** 2
+
+    def dataset_fn():
+        return tf.data.Dataset.from_tensors(2.0).repeat()
+
+    with tf.Graph().as_default(), v1.Session() as session, two.scope():
+        weight = v1.get_variable("w", initializer=1.0)
+        step = installed.distribute.StandardSingleLossStep(
+            dataset_fn, loss_fn, v1.train.GradientDescentOptimizer(0.1), two, iterations_per_step=2
+        )
+        initialize = v1.global_variables_initializer
+        session.run(two.initialize())
+        monitor = installed.distribute.Monitor(step, session)
+        monitor.run_steps(3)
+        expected = 1.0
+        for _ in range(6):
+            expected -= 0.1 * 2 * 2 * (2 * expected - 6)
+        np.testing.assert_allclose(session.run(weight), expected, rtol=1e-5)
+        assert initialize is v1.global_variables_initializer
+    with pytest.raises(ValueError, match="Pass the session"):
+        installed.distribute.Monitor(lambda: None, session=object())
+
+
+def test_summaries(installed, tmp_path):
+    writer = installed.summary.create_file_writer(str(tmp_path), flush_millis=10)
+    with writer.as_default(), installed.summary.always_record_summaries():
+        installed.summary.scalar("loss", 5.0, step=tf.constant(3, tf.int64))
+        installed.summary.flush()
+    [file] = tmp_path.iterdir()
+    tags = [value.tag for e in v1.train.summary_iterator(str(file)) for value in e.summary.value]
+    assert tags == ["loss"]
+
+
+def test_data(installed):
+    dataset = tf.data.Dataset.range(7)
+    assert len(list(dataset.apply(installed.data.batch_and_drop_remainder(3)))) == 2
+    padded = dataset.map(lambda x: tf.fill([x], x)).apply(
+        installed.data.padded_batch_and_drop_remainder(2, [None])
+    )
+    assert [x.shape[1] for x in padded] == [1, 3, 5]
+    checked = dataset.batch(7).apply(installed.data.assert_element_shape([7]))
+    assert checked.element_spec.shape == [7]
+    mapped = dataset.apply(installed.data.map_and_batch(lambda x: x * 2, 7))
+    assert next(iter(mapped)).numpy().tolist() == [0, 2, 4, 6, 8, 10, 12]
+
+
+def test_layers_and_framework(installed):
+    weights = tf.constant([[1.0, -2.0], [3.0, -4.0]])
+    layers = installed.layers
+    assert layers.l1_regularizer(0.5)(weights) == 5
+    assert layers.l2_regularizer(0.5)(weights) == 7.5
+    assert layers.l1_l2_regularizer(0.5, 0.5)(weights) == 12.5
+    assert layers.flatten(tf.zeros([2, 3, 4])).shape == [2, 12]
+    limit = np.sqrt(6 / (30 + 20))
+    drawn = layers.xavier_initializer(seed=1)([30, 20]).numpy()
+    assert 0.8 * limit < abs(drawn).max() <= limit
+    scaled = layers.variance_scaling_initializer(seed=1)([300, 200]).numpy()
+    np.testing.assert_allclose(scaled.var(), 2 / 300, rtol=0.05)
+    with pytest.raises(ValueError, match="'FAN_IN', 'FAN_OUT' or"):
+        layers.variance_scaling_initializer(mode="IN")
+    with pytest.raises(ValueError, match="not negative"):
+        layers.l2_regularizer(-1.0)
+    with tf.Graph().as_default():
+        with v1.variable_scope("a"):
+            first = v1.get_variable("weights", [2])
+        v1.get_variable("other", [2], trainable=False)
+        framework = installed.framework
+        assert framework.get_variables("a") == [first]
+        assert framework.get_variables(suffix="weights") == [first]
+        assert framework.get_trainable_variables() == [first]
+        assert framework.get_or_create_global_step() is framework.get_global_step()
+
+
+class TestHParams:
+    def test_values(self):
+        hparams = HParams(rate=0.1, units=[8, 4], name="model", flag=False, count=3, none=None)
+        assert hparams.values()["units"] == [8, 4]
+        assert "rate" in hparams
+        assert "other" not in hparams
+        assert hparams.get("other", 5) == 5
+        hparams.rate = 0.2
+        assert hparams.get("rate") == 0.2
+        hparams.add_hparam("late", (1, 2))
+        assert hparams.late == [1, 2]
+        hparams.del_hparam("late")
+        assert sorted(hparams.keys()) == ["count", "flag", "name", "none", "rate", "units"]
+        assert repr(hparams).startswith("HParams(count=3, flag=False, name='model'")
+
+    def test_parse(self):
+        hparams = HParams(rate=0.1, units=[8, 4], name="model", flag=False, count=3)
+        hparams.parse("rate=1e-3, units=[1,2,3],name='a b',flag=true,count=7")
+        assert hparams.values() == {
+            "rate": 1e-3,
+            "units": [1, 2, 3],
+            "name": "a b",
+            "flag": True,
+            "count": 7,
+        }
+        assert hparams.parse("units[1]=9,rate=2").units == [1, 9, 3]
+        assert isinstance(hparams.rate, float)
+        assert hparams.parse_json(hparams.to_json()).count == 7
+        assert parse_values("a=1,b=2", {"a": int}, ignore_unknown=True) == {"a": 1}
+
+    def test_errors(self):
+        hparams = HParams(rate=0.1, count=3, units=[1])
+        with pytest.raises(ValueError, match="expected int, as 3 is"):
+            hparams.parse("count=0.5")
+        with pytest.raises(ValueError, match="expected int, as 3 is"):
+            hparams.set_hparam("count", True)
+        with pytest.raises(ValueError, match="is taken"):
+            hparams.add_hparam("rate", 1)
+        with pytest.raises(ValueError, match="is taken"):
+            HParams(parse=1)
+        with pytest.raises(KeyError, match="expected one of"):
+            hparams.set_hparam("other", 1)
+        with pytest.raises(AttributeError, match="expected one of"):
+            _ = hparams.other
+        with pytest.raises(ValueError, match="is unknown, expected one of"):
+            hparams.parse("other=1")
+        with pytest.raises(ValueError, match="can't be read"):
+            hparams.parse("rate:1")

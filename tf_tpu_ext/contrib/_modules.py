@@ -1,0 +1,124 @@
+"""The modules of `tensorflow.contrib`, filled on demand from the tables in `_names`."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.abc
+import importlib.machinery
+import sys
+import types
+from collections.abc import Sequence
+from typing import Any
+
+from tf_tpu_ext.contrib import _names
+
+ROOT = "tensorflow.contrib"
+_GUIDE = "https://www.tensorflow.org/guide/migrate"
+
+
+def is_contrib(name: str) -> bool:
+    """Whether a full module name is that of `tensorflow.contrib` or of a module in it."""
+    return name == ROOT or name.startswith(ROOT + ".")
+
+
+class ContribModule(types.ModuleType):
+    """A module whose attributes are looked up in its table when they are asked for."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, f"{name} of TensorFlow 1, by tf_tpu_ext.")
+        self.__path__: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        within = self.__name__[len(ROOT) :].lstrip(".")
+        full = f"{within}.{name}".lstrip(".")
+        if full in _names.MODULES:
+            return importlib.import_module(f"{ROOT}.{full}")
+        entry = _names.MODULES[within].get(name)
+        if entry is None or isinstance(entry, _names.Missing):
+            raise AttributeError(_missing(full, entry))
+        value = _resolve(entry, full)
+        setattr(self, name, value)
+        return value
+
+    def __dir__(self) -> list[str]:
+        within = self.__name__[len(ROOT) :].lstrip(".")
+        prefix = f"{within}." if within else ""
+        modules = {
+            name[len(prefix) :].split(".")[0]
+            for name in _names.MODULES
+            if name.startswith(prefix) and name != within
+        }
+        found = {
+            name
+            for name, entry in _names.MODULES[within].items()
+            if not isinstance(entry, _names.Missing)
+        }
+        return sorted(modules | found)
+
+
+class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Finds `tensorflow.contrib` and its modules."""
+
+    def find_spec(
+        self,
+        fullname: str,
+        path: Sequence[str] | None = None,
+        target: types.ModuleType | None = None,
+    ) -> importlib.machinery.ModuleSpec | None:
+        """Returns how to load a module of contrib; None for any other."""
+        del path, target
+        if not is_contrib(fullname):
+            return None
+        within = fullname[len(ROOT) :].lstrip(".")
+        if within not in _names.MODULES:
+            parent, _, name = within.rpartition(".")
+            entry = _names.MODULES.get(parent, {}).get(name)
+            raise ModuleNotFoundError(_missing(within, entry), name=fullname)
+        return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType:
+        """Returns the empty module."""
+        return ContribModule(spec.name)
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        """Lists the names that `from ... import *` takes."""
+        module.__all__ = [name for name in dir(module) if not name.startswith("_")]  # type: ignore[attr-defined]
+
+
+def import_contrib() -> types.ModuleType:
+    """Returns the module `tensorflow.contrib`."""
+    return sys.modules.get(ROOT) or importlib.import_module(ROOT)
+
+
+def _resolve(entry: str, full: str) -> Any:
+    module, _, attribute = entry.partition(":")
+    try:
+        value: Any = importlib.import_module(module)
+        for part in filter(None, attribute.split(".")):
+            value = getattr(value, part)
+    except (ImportError, AttributeError) as error:
+        raise AttributeError(
+            f"tf.contrib.{full} needs {entry.replace(':', '.')}, which can't be had: {error}. "
+            f"{_names.NEEDS.get(module.split('.')[0], f'See {_GUIDE}.')}"
+        ) from error
+    return value
+
+
+def _missing(full: str, entry: _names.Missing | str | None) -> str:
+    if isinstance(entry, _names.Missing):
+        return f"tf.contrib.{full} is not supported by tf_tpu_ext. {entry.instead}"
+    top, _, name = full.partition(".")
+    known = _names.GONE.get(top)
+    if known is not None:
+        return f"tf.contrib.{full} is not supported by tf_tpu_ext. {known.instead}"
+    within = full.rpartition(".")[0]
+    near = difflib.get_close_matches(full.rpartition(".")[2], _names.MODULES.get(within, {}), 1)
+    hint = f" Did you mean {near[0]}?" if near else ""
+    del name
+    return (
+        f"tf.contrib.{full} is not supported by tf_tpu_ext: it has what TPU programs commonly "
+        f"import.{hint} Look for its place in TensorFlow 2 at {_GUIDE}."
+    )

@@ -1,0 +1,312 @@
+"""What each module of `tf.contrib` has, where it is today, and what replaces the rest."""
+
+from __future__ import annotations
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class Missing:
+    """A name without an equivalent.
+
+    Attributes:
+        instead: A sentence that says what to use.
+    """
+
+    instead: str
+
+
+Table = dict[str, "str | Missing"]
+
+_V1 = "tensorflow:compat.v1."
+_TOWERS = "tf_tpu_ext.towers:"
+_SUMMARY = "tensorflow.python.ops.summary_ops_v2:"
+_TPU_OPS = "tensorflow.python.tpu.ops.tpu_ops:"
+_TPU = "tf_tpu_ext.tpu:"
+_ESTIMATOR = "tf_tpu_ext.estimator:"
+
+# What to do where a package that a name stands on is not there.
+NEEDS = {
+    "tf_tpu_ext": "Use Keras `fit` under tf_tpu_ext.TPUStrategy.",
+    "tf_keras": "Install it: pip install 'tf_tpu_ext[keras2]'.",
+}
+
+_DISTRIBUTE: Table = {
+    "AllReduceCrossTowerOps": "tensorflow:distribute.HierarchicalCopyAllReduce",
+    "CollectiveAllReduceStrategy": "tensorflow:distribute.MultiWorkerMirroredStrategy",
+    "CrossTowerOps": "tensorflow:distribute.CrossDeviceOps",
+    "DistributeConfig": Missing("Set TF_CONFIG and use tf.distribute.MultiWorkerMirroredStrategy."),
+    "DistributionStrategy": "tensorflow:distribute.Strategy",
+    "MirroredStrategy": "tensorflow:distribute.MirroredStrategy",
+    "Monitor": "tf_tpu_ext.contrib.step_fn:Monitor",
+    "MultiStepContext": _TOWERS + "MultiStepContext",
+    "OneDeviceStrategy": "tensorflow:distribute.OneDeviceStrategy",
+    "ParameterServerStrategy": "tensorflow:distribute.ParameterServerStrategy",
+    "ReductionToOneDeviceCrossTowerOps": "tensorflow:distribute.ReductionToOneDevice",
+    "StandardInputStep": "tf_tpu_ext.contrib.step_fn:StandardInputStep",
+    "StandardSingleLossStep": "tf_tpu_ext.contrib.step_fn:StandardSingleLossStep",
+    "Step": "tf_tpu_ext.contrib.step_fn:Step",
+    "TPUStrategy": _TOWERS + "TPUStrategy",
+    "TowerContext": _TOWERS + "TowerContext",
+    "UpdateContext": "tensorflow.python.distribute.distribute_lib:UpdateContext",
+    "get_cross_tower_context": _TOWERS + "get_cross_tower_context",
+    "get_distribution_strategy": "tensorflow:distribute.get_strategy",
+    "get_loss_reduction": "tf_tpu_ext.contrib.step_fn:get_loss_reduction",
+    "get_tower_context": _TOWERS + "get_tower_context",
+    "has_distribution_strategy": "tensorflow:distribute.has_strategy",
+    "require_tower_context": _TOWERS + "require_tower_context",
+    "run_standard_tensorflow_server": Missing("Use tf.distribute.Server."),
+}
+
+_OPS_OF_TPUS = (
+    "cross_replica_sum",
+    "infeed_dequeue",
+    "infeed_dequeue_tuple",
+    "infeed_enqueue",
+    "infeed_enqueue_tuple",
+    "outfeed_dequeue",
+    "outfeed_dequeue_tuple",
+    "outfeed_enqueue",
+    "outfeed_enqueue_tuple",
+)
+
+_TPU_MODULE: Table = {
+    **{name: _TPU_OPS + name for name in _OPS_OF_TPUS},
+    "CrossShardOptimizer": _TPU + "CrossShardOptimizer",
+    "DeviceAssignment": _TPU + "DeviceAssignment",
+    "InfeedQueue": _TPU + "InfeedQueue",
+    "Topology": _TPU + "Topology",
+    "batch_parallel": _TPU + "batch_parallel",
+    "bfloat16_scope": _TPU + "bfloat16_scope",
+    "core": _TPU + "core",
+    "device_assignment": "tensorflow.python.tpu.device_assignment:device_assignment",
+    "initialize_system": _TPU + "initialize_system",
+    "outside_compilation": _TPU + "outside_compilation",
+    "repeat": "tensorflow.python.tpu.training_loop:repeat",
+    "replicate": _TPU + "replicate",
+    "rewrite": _TPU + "rewrite",
+    "shard": _TPU + "shard",
+    "shutdown_system": _TPU + "shutdown_system",
+    "while_loop": "tensorflow.python.tpu.training_loop:while_loop",
+    "InputPipelineConfig": _ESTIMATOR + "InputPipelineConfig",
+    "RunConfig": _ESTIMATOR + "RunConfig",
+    "TPUConfig": _ESTIMATOR + "TPUConfig",
+    "TPUEstimator": _ESTIMATOR + "TPUEstimator",
+    "TPUEstimatorSpec": _ESTIMATOR + "TPUEstimatorSpec",
+    "export_estimator_savedmodel": _ESTIMATOR + "export_estimator_savedmodel",
+    "AsyncCheckpointSaverHook": Missing("Use tf.train.CheckpointManager, or Keras callbacks."),
+    "TPUInMemoryEvalHook": Missing("Call model.evaluate between calls of model.fit."),
+    "TPUDistributionStrategy": Missing("Use tf_tpu_ext.TPUStrategy."),
+    "keras_to_tpu_model": Missing(
+        "Build and compile the Keras model inside of tf_tpu_ext.TPUStrategy(...).scope()."
+    ),
+    "profiler": Missing("Use tf.profiler.experimental."),
+}
+
+_CLUSTER_RESOLVER: Table = {
+    "ClusterResolver": "tensorflow:distribute.cluster_resolver.ClusterResolver",
+    "GceClusterResolver": "tensorflow:distribute.cluster_resolver.GCEClusterResolver",
+    "SimpleClusterResolver": "tensorflow:distribute.cluster_resolver.SimpleClusterResolver",
+    "TPUClusterResolver": "tensorflow:distribute.cluster_resolver.TPUClusterResolver",
+    "UnionClusterResolver": "tensorflow:distribute.cluster_resolver.UnionResolver",
+}
+
+_SUMMARY_MODULE: Table = {
+    "SummaryWriter": "tensorflow:summary.SummaryWriter",
+    "all_summary_ops": _SUMMARY + "all_v2_summary_ops",
+    "always_record_summaries": _SUMMARY + "always_record_summaries",
+    "audio": _SUMMARY + "audio",
+    "create_db_writer": Missing("Databases are gone: write files with create_file_writer."),
+    "create_file_writer": _SUMMARY + "create_file_writer",
+    "create_summary_file_writer": _SUMMARY + "create_summary_file_writer",
+    "eval_dir": _SUMMARY + "eval_dir",
+    "flush": _SUMMARY + "flush",
+    "generic": _SUMMARY + "generic",
+    "graph": _SUMMARY + "graph_v1",
+    "histogram": _SUMMARY + "histogram",
+    "image": _SUMMARY + "image",
+    "import_event": _SUMMARY + "import_event",
+    "initialize": _SUMMARY + "initialize",
+    "never_record_summaries": _SUMMARY + "never_record_summaries",
+    "record_summaries_every_n_global_steps": _SUMMARY + "record_summaries_every_n_global_steps",
+    "scalar": _SUMMARY + "scalar",
+    "should_record_summaries": _SUMMARY + "should_record_summaries",
+    "summary_writer_initializer_op": _SUMMARY + "summary_writer_initializer_op",
+}
+
+_TRAINING: Table = {
+    "HParams": "tf_tpu_ext.contrib.hparams:HParams",
+    "checkpoints_iterator": "tensorflow:train.checkpoints_iterator",
+    "wait_for_new_checkpoint": Missing("Use tf.train.checkpoints_iterator."),
+    "parse_values": "tf_tpu_ext.contrib.hparams:parse_values",
+    "train": Missing("Use tf.compat.v1.train.MonitoredTrainingSession, or Keras fit."),
+    "create_train_op": Missing("Call optimizer.minimize(loss, global_step)."),
+    "evaluate_once": Missing("Use Keras evaluate."),
+}
+
+_IN_DATA = (
+    "CsvDataset",
+    "Counter",
+    "Optional",
+    "RandomDataset",
+    "SqlDataset",
+    "TFRecordWriter",
+    "bucket_by_sequence_length",
+    "choose_from_datasets",
+    "copy_to_device",
+    "dense_to_sparse_batch",
+    "enumerate_dataset",
+    "get_next_as_optional",
+    "get_single_element",
+    "group_by_reducer",
+    "group_by_window",
+    "ignore_errors",
+    "make_batched_features_dataset",
+    "make_csv_dataset",
+    "make_saveable_from_iterator",
+    "map_and_batch",
+    "parallel_interleave",
+    "parse_example_dataset",
+    "prefetch_to_device",
+    "rejection_resample",
+    "sample_from_datasets",
+    "scan",
+    "shuffle_and_repeat",
+    "unbatch",
+    "unique",
+)
+
+_DATA: Table = {
+    **{name: f"tensorflow:data.experimental.{name}" for name in _IN_DATA},
+    "AUTOTUNE": "tensorflow:data.AUTOTUNE",
+    "batch_and_drop_remainder": "tf_tpu_ext.contrib.data:batch_and_drop_remainder",
+    "padded_batch_and_drop_remainder": "tf_tpu_ext.contrib.data:padded_batch_and_drop_remainder",
+    "assert_element_shape": "tf_tpu_ext.contrib.data:assert_element_shape",
+    "sliding_window_batch": Missing("Use tf.data.Dataset.window(size, shift, stride)."),
+}
+
+_FRAMEWORK: Table = {
+    "argsort": "tensorflow:argsort",
+    "assert_global_step": _V1 + "train.assert_global_step",
+    "create_global_step": _V1 + "train.create_global_step",
+    "get_global_step": _V1 + "train.get_global_step",
+    "get_or_create_global_step": _V1 + "train.get_or_create_global_step",
+    "get_trainable_variables": "tf_tpu_ext.contrib.framework:get_trainable_variables",
+    "get_variables": "tf_tpu_ext.contrib.framework:get_variables",
+    "init_from_checkpoint": _V1 + "train.init_from_checkpoint",
+    "is_tensor": "tensorflow:is_tensor",
+    "list_variables": "tensorflow:train.list_variables",
+    "load_checkpoint": "tensorflow:train.load_checkpoint",
+    "load_variable": "tensorflow:train.load_variable",
+    "nest": "tensorflow:nest",
+    "sort": "tensorflow:sort",
+    "smart_cond": "tensorflow.python.framework.smart_cond:smart_cond",
+    "arg_scope": Missing("Install tf-slim: `from tf_slim import arg_scope`."),
+    "add_arg_scope": Missing("Install tf-slim: `from tf_slim import add_arg_scope`."),
+    "assign_from_checkpoint_fn": Missing("Use tf.compat.v1.train.init_from_checkpoint."),
+    "assign_from_checkpoint": Missing("Use tf.compat.v1.train.init_from_checkpoint."),
+}
+
+_LAYERS: Table = {
+    "flatten": "tf_tpu_ext.contrib.layers:flatten",
+    "l1_l2_regularizer": "tf_tpu_ext.contrib.layers:l1_l2_regularizer",
+    "l1_regularizer": "tf_tpu_ext.contrib.layers:l1_regularizer",
+    "l2_regularizer": "tf_tpu_ext.contrib.layers:l2_regularizer",
+    "optimize_loss": Missing("Call optimizer.minimize(loss, global_step)."),
+    "variance_scaling_initializer": "tf_tpu_ext.contrib.layers:variance_scaling_initializer",
+    "xavier_initializer": "tf_tpu_ext.contrib.layers:xavier_initializer",
+    "xavier_initializer_conv2d": "tf_tpu_ext.contrib.layers:xavier_initializer",
+    "batch_norm": Missing("Use tf.keras.layers.BatchNormalization, or install tf-slim."),
+    "conv2d": Missing("Use tf.keras.layers.Conv2D, or install tf-slim."),
+    "dropout": Missing("Use tf.keras.layers.Dropout, or install tf-slim."),
+    "fully_connected": Missing("Use tf.keras.layers.Dense, or install tf-slim."),
+    "layer_norm": Missing("Use tf.keras.layers.LayerNormalization, or install tf-slim."),
+    "max_pool2d": Missing("Use tf.keras.layers.MaxPool2D, or install tf-slim."),
+    "embed_sequence": Missing("Use tf.keras.layers.Embedding."),
+    "sparse_column_with_hash_bucket": Missing("Use tf.feature_column."),
+}
+
+_OPTIMIZER_V2: Table = {
+    name: f"{_V1}train.{name}"
+    for name in (
+        "AdadeltaOptimizer",
+        "AdagradOptimizer",
+        "AdamOptimizer",
+        "GradientDescentOptimizer",
+        "MomentumOptimizer",
+        "RMSPropOptimizer",
+    )
+}
+
+_OPTIMIZER_MODULES: dict[str, Table] = {
+    f"optimizer_v2.{module}": {name: _OPTIMIZER_V2[name]}
+    for module, name in {
+        "adadelta": "AdadeltaOptimizer",
+        "adagrad": "AdagradOptimizer",
+        "adam": "AdamOptimizer",
+        "gradient_descent": "GradientDescentOptimizer",
+        "momentum": "MomentumOptimizer",
+        "rmsprop": "RMSPropOptimizer",
+    }.items()
+}
+
+MODULES: dict[str, Table] = {
+    **_OPTIMIZER_MODULES,
+    "": {},
+    "cluster_resolver": _CLUSTER_RESOLVER,
+    "data": _DATA,
+    "distribute": _DISTRIBUTE,
+    "distribute.python": {},
+    "distribute.python.mirrored_strategy": {"MirroredStrategy": _DISTRIBUTE["MirroredStrategy"]},
+    "distribute.python.one_device_strategy": {
+        "OneDeviceStrategy": _DISTRIBUTE["OneDeviceStrategy"]
+    },
+    "distribute.python.monitor": {"Monitor": _DISTRIBUTE["Monitor"]},
+    "distribute.python.step_fn": {
+        name: _DISTRIBUTE[name] for name in ("Step", "StandardInputStep", "StandardSingleLossStep")
+    },
+    "distribute.python.tpu_strategy": {"TPUStrategy": _DISTRIBUTE["TPUStrategy"]},
+    "distribute.python.values": {"MultiStepContext": _DISTRIBUTE["MultiStepContext"]},
+    "framework": _FRAMEWORK,
+    "layers": _LAYERS,
+    "optimizer_v2": _OPTIMIZER_V2,
+    "summary": _SUMMARY_MODULE,
+    "tpu": _TPU_MODULE,
+    "tpu.python": {},
+    "tpu.python.ops": {},
+    "tpu.python.ops.tpu_ops": {name: _TPU_OPS + name for name in _OPS_OF_TPUS},
+    "tpu.python.tpu": {},
+    "tpu.python.tpu.tpu_config": {
+        name: _TPU_MODULE[name] for name in ("InputPipelineConfig", "RunConfig", "TPUConfig")
+    },
+    "tpu.python.tpu.tpu_estimator": {
+        name: _TPU_MODULE[name] for name in ("TPUEstimator", "TPUEstimatorSpec")
+    },
+    "tpu.python.tpu.tpu_optimizer": {"CrossShardOptimizer": _TPU_MODULE["CrossShardOptimizer"]},
+    "training": _TRAINING,
+}
+
+_SLIM = Missing("Install tf-slim: pip install tf-slim; import tf_slim as slim.")
+
+# Whole modules that are not here.
+GONE: dict[str, Missing] = {
+    "cloud": Missing("Use tf.io.gfile and the clients of your cloud."),
+    "crf": Missing("Install tensorflow-addons."),
+    "eager": Missing("Eager execution, tf.train.Checkpoint and tf.Variable are TensorFlow's own."),
+    "estimator": Missing("Use Keras models."),
+    "feature_column": Missing("Use tf.feature_column."),
+    "image": Missing("Use tf.image."),
+    "learn": Missing("Use Keras models, or tf.estimator's successors."),
+    "lookup": Missing("Use tf.lookup."),
+    "losses": Missing("Use tf.compat.v1.losses or tf.keras.losses."),
+    "metrics": Missing("Use tf.compat.v1.metrics or tf.keras.metrics."),
+    "nn": Missing("Use tf.nn."),
+    "opt": Missing("Use tf.keras.optimizers or tf.compat.v1.train."),
+    "predictor": Missing("Use tf.saved_model.load."),
+    "quantize": Missing("Use the TensorFlow Model Optimization toolkit."),
+    "rnn": Missing("Use tf.keras.layers.RNN and its cells."),
+    "seq2seq": Missing("Use tf.keras.layers.Attention and its relatives."),
+    "slim": _SLIM,
+    "tensorboard": Missing("Use tensorboard.plugins."),
+    "tensorrt": Missing("Use tf.experimental.tensorrt."),
+}

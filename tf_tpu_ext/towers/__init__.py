@@ -1,0 +1,46 @@
+"""Towers: the strategy that TensorFlow 1 had as `tf.contrib.distribute.TPUStrategy`.
+
+    import tensorflow as tf
+    import tf_tpu_ext
+
+    strategy = tf_tpu_ext.TPUStrategy(
+        tf.distribute.cluster_resolver.TPUClusterResolver(), steps_per_run=1
+    )
+
+    def fn(value):
+        tower = tf_tpu_ext.get_tower_context()
+        total = tower.merge_call(
+            lambda distribution, values: sum(distribution.unwrap(values)), value
+        )
+        return total + tower.tower_id
+
+    with strategy.scope():
+        print(strategy.unwrap(strategy.call_for_each_tower(fn, tf.constant(2.0))))
+
+docs/towers.md compares this API with that of TensorFlow 2.
+"""
+
+from tf_tpu_ext.towers._tower_id import TowerId
+from tf_tpu_ext.towers.context import (
+    TowerContext,
+    get_cross_tower_context,
+    get_tower_context,
+    require_tower_context,
+)
+from tf_tpu_ext.towers.datasets import PerDeviceDataset, PerDeviceIterator
+from tf_tpu_ext.towers.reduction import VariableAggregation
+from tf_tpu_ext.towers.steps import MultiStepContext
+from tf_tpu_ext.towers.strategy import TPUStrategy
+
+__all__ = [
+    "MultiStepContext",
+    "PerDeviceDataset",
+    "PerDeviceIterator",
+    "TPUStrategy",
+    "TowerContext",
+    "TowerId",
+    "VariableAggregation",
+    "get_cross_tower_context",
+    "get_tower_context",
+    "require_tower_context",
+]

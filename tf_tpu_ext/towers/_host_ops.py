@@ -1,0 +1,244 @@
+"""Ops of the host in a `merge_fn`: they run once a step, not once on every core.
+
+While a `merge_fn` is traced, the creation of an op that only a host can run is caught. Ops with an
+effect (printing, calling Python, writing) are made on the host, under the condition that the core
+is tower 0's; their results are sent to the other towers. Ops that only prepare strings for them are
+recorded, and made where they are needed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import inspect
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.framework import func_graph, op_def_registry, ops
+from tensorflow.python.ops import cond_v2
+
+from tf_tpu_ext.towers import _collectives, _state
+
+# They act on the host whenever they run.
+_EFFECTS = frozenset(
+    {
+        "CloseSummaryWriter",
+        "EagerPyFunc",
+        "FlushSummaryWriter",
+        "Print",
+        "PrintV2",
+        "PyFunc",
+        "PyFuncStateless",
+        "Timestamp",
+        "WriteAudioSummary",
+        "WriteFile",
+        "WriteGraphSummary",
+        "WriteHistogramSummary",
+        "WriteImageSummary",
+        "WriteRawProtoSummary",
+        "WriteScalarSummary",
+        "WriteSummary",
+    }
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Recorded:
+    """An op of strings, with what is needed to make it again on the host."""
+
+    arguments: tuple[Any, ...]
+    keywords: dict[str, Any]
+    inputs: list[Any]
+
+
+# Takes a graph, TensorFlow's method, and the arguments of that method.
+_Create = Callable[[Any, Callable[..., tf.Operation], str, Any, Any, Any], tf.Operation]
+
+
+class _Active(threading.local):
+    create: _Create | None = None
+
+
+class _Hook:
+    """Asks the thread's `_Active.create` first when an op is made in the graph of a function.
+
+    In TensorFlow's class only while some thread traces a `merge_fn`.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users = 0
+        self._stock: Callable[..., tf.Operation] = func_graph.FuncGraph._create_op_internal
+
+    def __enter__(self) -> None:
+        stock = self._stock
+
+        def create(graph: Any, op_type: str, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+            if _active.create is None:
+                return stock(graph, op_type, inputs, *args, **kwargs)
+            bound = functools.partial(stock, graph)
+            return _active.create(graph, bound, op_type, inputs, args, kwargs)
+
+        with self._lock:
+            self._users += 1
+            if self._users == 1:
+                func_graph.FuncGraph._create_op_internal = create
+
+    def __exit__(self, *exception: object) -> None:
+        with self._lock:
+            self._users -= 1
+            if self._users == 0:
+                func_graph.FuncGraph._create_op_internal = self._stock
+
+
+_active = _Active()
+_hook = _Hook()
+
+
+@contextlib.contextmanager
+def once_a_step(computation: _state.Computation) -> Iterator[None]:
+    """Lets the host ops that are made in this context run once a step.
+
+    Those in loops and branches, which are graphs of their own, too.
+    """
+    recorded: dict[tuple[int, str], _Recorded] = {}
+    busy = False
+
+    def create(
+        graph: Any,
+        stock: Callable[..., tf.Operation],
+        op_type: str,
+        inputs: Any,
+        args: Any,
+        kwargs: Any,
+    ) -> tf.Operation:
+        nonlocal busy
+        if busy or not _state.in_computation():
+            return stock(op_type, inputs, *args, **kwargs)
+        busy = True
+        try:
+            inputs = list(inputs)
+            call = _Recorded((op_type, *args), kwargs, inputs)
+            if op_type in _EFFECTS:
+                return _run_once(graph, computation, call, recorded)
+            if _is_of_strings(op_type, inputs, kwargs.get("attrs")):
+                with ops.control_dependencies(None), ops.device("/device:CPU:0"):
+                    # Never run: it gives the op that the caller of TensorFlow's function expects.
+                    stand_ins = [tf.compat.v1.placeholder(x.dtype, x.shape) for x in inputs]
+                    operation = stock(op_type, stand_ins, *args, **kwargs)
+                recorded[id(graph), operation.name] = call
+                return operation
+            return stock(op_type, inputs, *args, **kwargs)
+        finally:
+            busy = False
+
+    outer = _active.create
+    _active.create = create
+    graph = tf.compat.v1.get_default_graph()
+    try:
+        with _hook, _in_session_graph(graph, create):
+            yield
+    finally:
+        _active.create = outer
+
+
+@contextlib.contextmanager
+def _in_session_graph(graph: Any, create: _Create) -> Iterator[None]:
+    """Asks `create` first in a graph that is not that of a function."""
+    stock = graph._create_op_internal
+    # A merge call in a merge call has taken the method's place already.
+    if isinstance(graph, func_graph.FuncGraph) or not inspect.ismethod(stock):
+        yield
+        return
+    graph._create_op_internal = lambda op_type, inputs, *args, **kwargs: create(
+        graph, stock, op_type, inputs, args, kwargs
+    )
+    try:
+        yield
+    finally:
+        # The method of the class shows again.
+        del graph._create_op_internal
+
+
+def _is_of_strings(op_type: str, inputs: Sequence[Any], attrs: Any) -> bool:
+    """Whether an op takes or makes strings, which cores do not hold."""
+    if any(x.dtype == tf.string for x in inputs):
+        return True
+    definition = op_def_registry.get(op_type)
+    for output in () if definition is None else definition.output_arg:
+        made = output.type
+        if output.type_attr and attrs and output.type_attr in attrs:
+            made = attrs[output.type_attr].type
+        if made == tf.string.as_datatype_enum:
+            return True
+    return False
+
+
+def _run_once(
+    graph: Any,
+    computation: _state.Computation,
+    call: _Recorded,
+    recorded: dict[tuple[int, str], _Recorded],
+) -> tf.Operation:
+    """Makes an op with an effect where it runs once, and returns an op with its results."""
+    made: list[tf.Operation] = []
+
+    def on_host() -> list[tf.Tensor]:
+        operation = _make_again(call, recorded)
+        made.append(operation)
+        return _numbers(operation)
+
+    def on_first_tower() -> list[tf.Tensor]:
+        results = tf.compat.v1.tpu.outside_compilation(on_host)
+        results = [x for x in tf.nest.flatten(results) if tf.is_tensor(x)]
+        # A graph for a Session runs only what its results depend on.
+        with tf.control_dependencies([*results, made[0]]):
+            return [tf.constant(True), *results]
+
+    def elsewhere() -> list[tf.Tensor]:
+        return [tf.constant(False), *(tf.zeros(x.shape, x.dtype) for x in _numbers(made[0]))]
+
+    here = tf.equal(computation.tower_id, 0)
+    done, *results = cond_v2.cond_v2(here, on_first_tower, elsewhere, name="once_a_step")
+    computation.effects.append(done.op)
+    if isinstance(graph, func_graph.FuncGraph) and done.op not in graph.control_outputs:
+        # The body of a loop or the branch of a condition runs only what it is known to need.
+        graph.control_outputs.append(done.op)
+    if not results:
+        with ops.control_dependencies([done]):
+            return tf.no_op()
+    return tf.raw_ops.IdentityN(input=[_collectives.first(x) for x in results])[0].op
+
+
+def _make_again(call: _Recorded, recorded: dict[tuple[int, str], _Recorded]) -> tf.Operation:
+    """Makes a recorded op in the default graph, after those whose strings it takes."""
+    inputs = []
+    for value in call.inputs:
+        source = recorded.get((id(value.graph), value.op.name))
+        if source is None:
+            inputs.append(value)
+        else:
+            inputs.append(_make_again(source, recorded).outputs[value.value_index])
+    graph = tf.compat.v1.get_default_graph()
+    op_type, *arguments = call.arguments
+    return graph._create_op_internal(op_type, inputs, *arguments, **call.keywords)
+
+
+def _numbers(operation: tf.Operation) -> list[tf.Tensor]:
+    strings = [x for x in operation.outputs if x.dtype == tf.string]
+    if strings:
+        raise TypeError(
+            f"{operation.name} of a merge_fn makes strings, expected numbers: strings can't come "
+            "to a core. Use them in the same Python function, or return numbers."
+        )
+    unknown = [x for x in operation.outputs if not x.shape.is_fully_defined()]
+    if unknown:
+        raise ValueError(
+            f"{operation.name} of a merge_fn gives a result of shape {unknown[0].shape}, expected "
+            "a static shape: the other towers wait for a tensor of that shape. Give it no results "
+            "(Tout=[]), or call it outside of the towers."
+        )
+    return list(operation.outputs)

@@ -1,0 +1,396 @@
+"""The loops of `run_steps_on_dataset`: on the cores, fed by infeed, or on the host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.data.ops import iterator_ops
+from tensorflow.python.eager.polymorphic_function import concrete_function
+from tensorflow.python.framework import func_graph
+from tensorflow.python.ops import cond_v2, control_flow_util_v2, while_v2
+from tensorflow.python.tpu.ops import tpu_ops
+
+from tf_tpu_ext.towers import _calls, _state, datasets
+
+# A step: takes one tower's element, returns what to wait for and the outputs of that tower.
+Step = Callable[[Any], list[tf.Tensor]]
+# Combines a tower's outputs over all towers.
+Finish = Callable[[list[tf.Tensor]], list[tf.Tensor]]
+# The values that each tower's outputs begin with, known once the step has been traced.
+Initial = Callable[[], "list[list[Any]] | None"]
+Built = tuple[tf.Operation, list[list[tf.Tensor]]]
+
+
+class Source:
+    """Where the towers' elements come from: any iterator, one element for each tower a step."""
+
+    def __init__(self, strategy: Any, iterator: Any) -> None:
+        self._strategy = strategy
+        self.iterator = iterator
+        self.element_spec = iterator.element_spec
+
+    @classmethod
+    def of(cls, strategy: Any, iterator: Any) -> Source:
+        """Returns the source of an iterator's elements.
+
+        Raises:
+            TypeError: `iterator` is none.
+        """
+        if isinstance(iterator, datasets.PerDeviceIterator):
+            return cls(strategy, iterator._iterator)
+        if isinstance(iterator, tf.distribute.DistributedIterator):
+            return _DistributedSource(strategy, iterator)
+        if isinstance(iterator, (tf.data.Iterator, tf.compat.v1.data.Iterator)):
+            return cls(strategy, iterator)
+        raise TypeError(
+            f"run_steps_on_dataset got an iterator of type {type(iterator).__name__}, expected an "
+            "iterator of a dataset. Write "
+            "distribution.distribute_dataset(dataset_fn).make_one_shot_iterator()."
+        )
+
+    def is_static(self) -> bool:
+        """Whether an infeed can carry the elements."""
+        return all(
+            isinstance(spec, tf.TensorSpec)
+            and spec.shape.is_fully_defined()
+            and spec.dtype not in (tf.string, tf.resource, tf.variant)
+            for spec in tf.nest.flatten(self.element_spec)
+        )
+
+    def flat_specs(self) -> list[tf.TensorSpec]:
+        """Returns the specs of an element's tensors."""
+        return list(tf.nest.flatten(self.element_spec, expand_composites=True))
+
+    def pack(self, tensors: list[tf.Tensor]) -> Any:
+        """Returns the element that is made of `tensors`."""
+        return tf.nest.pack_sequence_as(self.element_spec, tensors, expand_composites=True)
+
+    def next_optionals(self) -> list[Any]:
+        """Takes the next element of each tower, if there is one, in the order of the towers."""
+        optionals: list[Any] = []
+        has: list[tf.Tensor] = []
+        for _ in range(self._strategy.num_towers):
+            with tf.control_dependencies(has[-1:]):
+                optional = iterator_ops.get_next_as_optional(self.iterator)
+                optionals.append(optional)
+                has.append(optional.has_value())
+        return optionals
+
+    def elements(self, optionals: list[Any]) -> list[list[tf.Tensor]]:
+        """Returns the tensors of each tower's element."""
+        return [
+            list(tf.nest.flatten(optional.get_value(), expand_composites=True))
+            for optional in optionals
+        ]
+
+    def raise_end(self) -> tf.Operation:
+        """Returns an operation that fails because the data have ended."""
+        return tf.group(*tf.nest.flatten(self.iterator.get_next(), expand_composites=True))
+
+
+class _DistributedSource(Source):
+    """An iterator over a distributed dataset of TensorFlow 2: a batch, split over the towers."""
+
+    def __init__(self, strategy: Any, iterator: Any) -> None:
+        super().__init__(strategy, iterator)
+        self.element_spec = tf.nest.map_structure(
+            lambda spec: getattr(spec, "_value_specs", (spec,))[0], iterator.element_spec
+        )
+
+    def next_optionals(self) -> list[Any]:
+        return [self.iterator.get_next_as_optional()]
+
+    def elements(self, optionals: list[Any]) -> list[list[tf.Tensor]]:
+        element = optionals[0].get_value()
+        return [
+            list(
+                tf.nest.flatten(
+                    tf.nest.map_structure(
+                        lambda leaf, of=tower: self._strategy.experimental_local_results(leaf)[of],
+                        element,
+                    ),
+                    expand_composites=True,
+                )
+            )
+            for tower in range(self._strategy.num_towers)
+        ]
+
+
+def on_cores(
+    strategy: Any,
+    source: Source,
+    iterations: Any,
+    step: Step,
+    finish: Finish,
+    initial: Initial,
+    automatic: bool,
+) -> Built:
+    """Builds a loop in the computation, and one on the host that feeds it.
+
+    Returns:
+        The operation that runs both, and the outputs of each tower.
+    """
+    specs = source.flat_specs()
+
+    def computation(tower_id: tf.Tensor) -> list[Any]:
+        state = _state.Computation(strategy, tower_id)
+        with _state.tracing(state):
+
+            def one_step() -> list[tf.Tensor]:
+                tensors = tpu_ops.infeed_dequeue_tuple(
+                    [spec.dtype for spec in specs], [spec.shape for spec in specs]
+                )
+                return step(source.pack(tensors))
+
+            traced = _trace("step", one_step, automatic)
+            begin = _begin(initial(), tower_id, traced.outputs[1:])
+
+            def body(count: Any, _: Any, *previous: Any) -> list[Any]:
+                del previous
+                done, *new = _call(traced)
+                with tf.control_dependencies([done, *new]):
+                    count = count + 1
+                with tf.control_dependencies([count]):
+                    more = _dequeue_flag()
+                return [count, more, *new]
+
+            count, _, *last = while_v2.while_loop(
+                lambda count, more, *_: more,
+                body,
+                [tf.constant(0), _dequeue_flag(), *begin],
+                return_same_structure=False,
+            )
+            with tf.control_dependencies([count]):
+                return [tf.identity(count), *finish(last)]
+
+    inputs = [[tf.constant(tower, tf.int32)] for tower in range(strategy.num_towers)]
+    per_tower = _calls.replicate(strategy, computation, inputs)
+    return _end(source, iterations, _feed(strategy, source, iterations), per_tower)
+
+
+def _dequeue_flag() -> tf.Tensor:
+    [flag] = tpu_ops.infeed_dequeue_tuple([tf.int32], [tf.TensorShape([])])
+    return tf.not_equal(flag, 0)
+
+
+def _begin(
+    initial: list[list[Any]] | None,
+    tower_id: tf.Tensor,
+    outputs: list[tf.Tensor],
+) -> list[tf.Tensor]:
+    """Returns what a tower's outputs are before the first step."""
+    if initial is None:
+        return [tf.zeros(x.shape, x.dtype) for x in outputs]
+    begin = []
+    for position, output in enumerate(outputs):
+        own = [tf.cast(tower[position], output.dtype) for tower in initial]
+        same = all(x is own[0] for x in own) or len(own) == 1
+        begin.append(own[0] if same else tf.gather(tf.stack(own), tower_id))
+    return begin
+
+
+def _feed(strategy: Any, source: Source, iterations: Any) -> tf.Tensor:
+    """Builds the loop on the host that sends every core its flags and elements.
+
+    Returns:
+        The number of steps that had their data.
+    """
+    shapes = [spec.shape for spec in source.flat_specs()]
+
+    def send(tower: int, tensors: list[tf.Tensor], of: list[tf.TensorShape]) -> tf.Operation:
+        device = tf.DeviceSpec.from_string(strategy.worker_devices[tower])
+        host = device.replace(device_type="CPU", device_index=0)
+        with tf.device(host.to_string()):
+            return tpu_ops.infeed_enqueue_tuple(
+                tensors, of, device_ordinal=device.device_index or 0
+            )
+
+    def send_flag(flag: int) -> list[tf.Operation]:
+        scalar = [tf.TensorShape([])]
+        return [send(t, [tf.constant(flag)], scalar) for t in range(strategy.num_towers)]
+
+    def stop() -> tf.Tensor:
+        with tf.control_dependencies(send_flag(0)):
+            return tf.constant(False)
+
+    def feed_next() -> tf.Tensor:
+        optionals = source.next_optionals()
+        has_all = tf.reduce_all([optional.has_value() for optional in optionals])
+
+        def feed() -> tf.Tensor:
+            elements = source.elements(optionals)
+            with tf.control_dependencies(send_flag(1)):
+                sent = [send(t, tensors, shapes) for t, tensors in enumerate(elements)]
+            with tf.control_dependencies(sent):
+                return tf.constant(True)
+
+        return cond_v2.cond_v2(has_all, feed, stop)
+
+    def body(count: tf.Tensor, limit: tf.Tensor) -> list[tf.Tensor]:
+        more = cond_v2.cond_v2(count < limit, feed_next, stop)
+        return [count + 1, more]
+
+    with tf.device(strategy.extended._host_device):
+        # The last time around only says that there is no further step.
+        return _concurrent_while(body, iterations) - 1
+
+
+def _concurrent_while(body: Callable[..., list[tf.Tensor]], iterations: Any) -> tf.Tensor:
+    """Builds `while more: count, more = body(count, limit)`.
+
+    In a function, a loop with effects would not run at the same time as the computation: compiling
+    the function orders them. A loop that is declared to have none runs as soon as it can.
+    """
+    scalars = [tf.TensorSpec([], tf.int32), tf.TensorSpec([], tf.bool), tf.TensorSpec([], tf.int32)]
+    limit = tf.convert_to_tensor(iterations, tf.int32)
+    body_graph = _trace(
+        "feed", lambda count, _, limit: [*body(count, limit), tf.identity(limit)], False, scalars
+    )
+    captured = body_graph.external_captures
+    body_graph.outputs = [*body_graph.outputs, *body_graph.internal_captures]
+    of_captured = [tf.TensorSpec(x.shape, x.dtype) for x in captured]
+    cond_graph = _trace(
+        "feed_more",
+        lambda count, more, *_: [more],
+        False,
+        [*scalars, *of_captured],
+    )
+    functions = []
+    for graph in (cond_graph, body_graph):
+        function = concrete_function.ConcreteFunction.from_func_graph(graph, None, {})
+        function.add_to_graph()
+        functions.append(function)
+    inputs = [tf.constant(0), tf.constant(True), limit, *captured]
+    results = tf.raw_ops.StatelessWhile(input=inputs, cond=functions[0], body=functions[1])
+    _lower(results[0].op)
+    return results[0]
+
+
+def _lower(operation: tf.Operation) -> None:
+    """Lets the steps of a loop run on several threads."""
+    control_flow_util_v2.maybe_set_lowering_attr(operation)
+
+
+def on_host(
+    strategy: Any,
+    source: Source,
+    iterations: Any,
+    step: Step,
+    finish: Finish,
+    initial: Initial,
+    automatic: bool,
+) -> Built:
+    """Builds a loop on the host that runs a computation for each step.
+
+    Returns:
+        The operation that runs it, and the outputs of each tower.
+    """
+    towers = range(strategy.num_towers)
+    specs = source.flat_specs() * strategy.num_towers
+
+    def all_towers(*tensors: tf.Tensor) -> list[tf.Tensor]:
+        def computation(tower_id: tf.Tensor, own: list[tf.Tensor]) -> list[tf.Tensor]:
+            with _state.tracing(_state.Computation(strategy, tower_id)):
+                done, *outputs = step(source.pack(own))
+                with tf.control_dependencies([done]):
+                    return [tf.constant(True), *finish(outputs)]
+
+        each = len(specs) // strategy.num_towers
+        inputs = [
+            [tf.constant(t, tf.int32), list(tensors[t * each : (t + 1) * each])] for t in towers
+        ]
+        per_tower = _calls.replicate(strategy, computation, inputs)
+        return [x for outputs in per_tower for x in outputs]
+
+    traced = _trace("step", all_towers, automatic, specs)
+    begin = initial()
+    per_step = len(traced.outputs) // strategy.num_towers
+    first = []
+    for position, output in enumerate(traced.outputs):
+        tower, place = divmod(position, per_step)
+        if begin is None or place == 0:
+            first.append(tf.zeros([size or 0 for size in output.shape], output.dtype))
+        else:
+            first.append(tf.cast(begin[tower][place - 1], output.dtype))
+
+    def body(count: Any, more: Any, *previous: Any) -> list[Any]:
+        del more
+        optionals = source.next_optionals()
+        has_all = tf.reduce_all([optional.has_value() for optional in optionals])
+
+        def run() -> list[Any]:
+            elements = [x for tensors in source.elements(optionals) for x in tensors]
+            outputs = _call(traced, elements)
+            with tf.control_dependencies(outputs):
+                return [count + 1, tf.constant(True), *outputs]
+
+        def keep() -> list[Any]:
+            return [tf.identity(count), tf.constant(False), *map(tf.identity, previous)]
+
+        return list(cond_v2.cond_v2(has_all, run, keep))
+
+    with tf.device(strategy.extended._host_device):
+        count, _, *last = while_v2.while_loop(
+            lambda count, more, *_: tf.logical_and(count < iterations, more),
+            body,
+            [tf.constant(0), tf.constant(True), *first],
+            shape_invariants=[
+                tf.TensorShape([]),
+                tf.TensorShape([]),
+                *(output.shape for output in traced.outputs),
+            ],
+            return_same_structure=False,
+        )
+    # The count takes the place of each tower's first result.
+    per_tower = [[count, *last[tower * per_step + 1 : (tower + 1) * per_step]] for tower in towers]
+    return _end(source, iterations, count, per_tower)
+
+
+def _end(
+    source: Source, iterations: Any, count: tf.Tensor, per_tower: list[list[tf.Tensor]]
+) -> Built:
+    """Makes the outputs wait for the steps, and the end of the data an error."""
+    # The counts of the towers, not only their order: the end must not be met, and with it the
+    # computation be cancelled, before all towers have finished.
+    count = tf.reduce_min(tf.stack([count, *(tower[0] for tower in per_tower)]))
+    with tf.control_dependencies([x for tower in per_tower for x in tower]):
+
+        def ended() -> tf.Tensor:
+            with tf.control_dependencies([source.raise_end()]):
+                return tf.constant(False)
+
+        complete = cond_v2.cond_v2(count < iterations, ended, lambda: tf.constant(True))
+    with tf.control_dependencies([complete]):
+        run_op = tf.group(complete, name="run_steps")
+    with tf.control_dependencies([run_op]):
+        return run_op, [[tf.identity(x) for x in tower[1:]] for tower in per_tower]
+
+
+def _trace(
+    name: str,
+    function: Callable[..., list[tf.Tensor]],
+    automatic: bool,
+    specs: Sequence[tf.TensorSpec] = (),
+) -> Any:
+    """Traces a function into a graph, in which ops with effects run in order if `automatic`."""
+    return func_graph.func_graph_from_py_func(
+        name,
+        function,
+        args=tuple(specs),
+        kwargs={},
+        add_control_dependencies=automatic,
+        collections=tf.compat.v1.get_default_graph()._collections,
+    )
+
+
+def _call(graph: Any, arguments: Sequence[tf.Tensor] = ()) -> list[tf.Tensor]:
+    """Calls a traced function in the default graph."""
+    function = concrete_function.ConcreteFunction.from_func_graph(graph, None, {})
+    return list(tf.nest.flatten(function._call_flat(list(arguments), function.captured_inputs)))
+
+
+def call_unordered(name: str, function: Callable[[], list[tf.Tensor]]) -> list[tf.Tensor]:
+    """Calls a function whose ops run as soon as they can, not in the order they were made."""
+    return _call(_trace(name, function, False))

@@ -1,0 +1,148 @@
+"""`TowerId`: the number of a tower, which is known only when the towers run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import numpy as np
+import tensorflow as tf
+
+from tf_tpu_ext.towers import _state
+
+
+@_state.transparent_methods
+class TowerId:
+    """The number of the tower that runs, an int32 scalar of another value on each tower.
+
+    One trace serves all towers, so while it is made the number has no value yet. It mixes with
+    tensors of any numeric type as a Python number does, and TensorFlow's functions take it for a
+    tensor. What needs the value at once, such as indexing a list, raises a TypeError.
+
+    Attributes:
+        tensor: The same number as a `tf.Tensor`, int32, of shape [].
+    """
+
+    # NumPy leaves the operators of `array + tower_id` to this class.
+    __array_ufunc__ = None
+    __hash__ = None  # type: ignore[assignment]  # Its value would be a Python number.
+
+    def __init__(self, tensor: tf.Tensor) -> None:
+        self.tensor = tensor
+
+    @property
+    def dtype(self) -> tf.DType:
+        """The type of `tensor`."""
+        return self.tensor.dtype
+
+    @property
+    def shape(self) -> tf.TensorShape:
+        """The shape of `tensor`, which is []."""
+        return self.tensor.shape
+
+    def __repr__(self) -> str:
+        return f"<TowerId {self.tensor.name}>"
+
+    def __tf_tensor__(self, dtype: tf.DType | None = None, name: str | None = None) -> tf.Tensor:
+        """Converts to a tensor of any numeric type, as a Python number does."""
+        del name
+        return self.tensor if dtype is None else tf.cast(self.tensor, dtype)
+
+    def __bool__(self) -> NoReturn:
+        self._has_no_value("a Python condition", "tf.cond(tower_id > 0, ...) or tf.where")
+
+    def __int__(self) -> NoReturn:
+        self._has_no_value("a Python integer", "tf.cast(tower_id, dtype), or tower_id as it is")
+
+    def __float__(self) -> NoReturn:
+        self._has_no_value("a Python float", "tf.cast(tower_id, tf.float32)")
+
+    def __index__(self) -> NoReturn:
+        self._has_no_value(
+            "an index of Python's",
+            "tf.gather(values, tower_id), or give each tower its own value as a per-device "
+            "argument of call_for_each_tower",
+        )
+
+    def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        del args, kwargs
+        self._has_no_value("a NumPy array", "tf.convert_to_tensor(tower_id)")
+
+    def __neg__(self) -> tf.Tensor:
+        return -self.tensor
+
+    def __abs__(self) -> tf.Tensor:
+        return self.tensor
+
+    def __eq__(self, other: object) -> Any:
+        return self._like(other) == other
+
+    def __ne__(self, other: object) -> Any:
+        return self._like(other) != other
+
+    def _like(self, other: Any) -> tf.Tensor:
+        """Returns the number in the type that an operator with `other` computes in."""
+        if isinstance(other, (TowerId, bool, int)):
+            return self.tensor
+        if isinstance(other, float):
+            return tf.cast(self.tensor, tf.float32)
+        dtype = getattr(other, "dtype", None)
+        if dtype is None:
+            dtype = np.asarray(other).dtype
+        dtype = tf.as_dtype(dtype).base_dtype
+        return self.tensor if dtype == tf.bool else tf.cast(self.tensor, dtype)
+
+    def _has_no_value(self, use: str, instead: str) -> NoReturn:
+        raise TypeError(
+            f"tower_id was used as {use}, but it has no value yet: one trace serves all towers. "
+            f"Write {instead}."
+        )
+
+
+def _left(name: str) -> Callable[[TowerId, Any], Any]:
+    def operator(self: TowerId, other: Any) -> Any:
+        number = self._like(other)
+        return getattr(number, name)(other.tensor if isinstance(other, TowerId) else other)
+
+    return operator
+
+
+def _right(name: str) -> Callable[[TowerId, Any], Any]:
+    def operator(self: TowerId, other: Any) -> Any:
+        number = self._like(other)
+        # The other operand may be an array, whose own operator would come first.
+        return getattr(tf.convert_to_tensor(other, number.dtype), name)(number)
+
+    return operator
+
+
+def _division(self: TowerId, other: Any) -> Any:
+    # TensorFlow divides int32 as float64, which does not mix with the usual float32.
+    if isinstance(other, (int, TowerId)):
+        return tf.cast(self.tensor, tf.float32) / tf.cast(other, tf.float32)
+    return _left("__truediv__")(self, other)
+
+
+def _division_by(self: TowerId, other: Any) -> Any:
+    if isinstance(other, int):
+        return tf.cast(other, tf.float32) / tf.cast(self.tensor, tf.float32)
+    return _right("__truediv__")(self, other)
+
+
+for _name in ("add", "sub", "mul", "floordiv", "mod", "pow"):
+    setattr(TowerId, f"__{_name}__", _left(f"__{_name}__"))
+    setattr(TowerId, f"__r{_name}__", _right(f"__{_name}__"))
+for _name in ("lt", "le", "gt", "ge"):
+    setattr(TowerId, f"__{_name}__", _left(f"__{_name}__"))
+setattr(TowerId, "__truediv__", _division)  # noqa: B010
+setattr(TowerId, "__rtruediv__", _division_by)  # noqa: B010
+
+
+def _to_tensor(
+    value: TowerId, dtype: tf.DType | None = None, name: str | None = None, as_ref: bool = False
+) -> tf.Tensor:
+    del as_ref
+    return value.__tf_tensor__(dtype, name)
+
+
+tf.register_tensor_conversion_function(TowerId, _to_tensor)

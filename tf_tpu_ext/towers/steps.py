@@ -1,0 +1,324 @@
+"""`run_steps_on_dataset` and `MultiStepContext`: several steps for one call.
+
+Where all shapes are static the loop is part of the computation on the cores. A loop on the host
+feeds it: before each step it sends every core a flag whether there is a step, and then the data.
+Elsewhere a loop on the host runs a computation for each step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from tf_tpu_ext.towers import _loops, _state, _values, reduction
+from tf_tpu_ext.towers.reduction import VariableAggregation
+from tf_tpu_ext.tpu import _eager
+
+_CONTEXT = "_tf_tpu_ext_steps"
+
+
+@_state.transparent_methods
+class MultiStepContext:
+    """What the function of `run_steps_on_dataset` puts out, and what comes of it.
+
+    Attributes:
+        run_op: Runs all the steps; None where they have been run eagerly.
+    """
+
+    def __init__(self) -> None:
+        """Begins without outputs."""
+        self.run_op: tf.Operation | None = None
+        self._outputs: dict[str, Any] = {}
+        self._aggregations: dict[str, Any] = {}
+        self._non_tensor_outputs: dict[str, Any] = {}
+
+    @property
+    def last_step_outputs(self) -> dict[str, Any]:
+        """The outputs of the last step, by name.
+
+        An aggregated output is one tensor, any other a per-device value.
+        """
+        return self._outputs
+
+    @property
+    def non_tensor_outputs(self) -> dict[str, Any]:
+        """What `set_non_tensor_output` was given, by name."""
+        return self._non_tensor_outputs
+
+    def set_last_step_output(
+        self, name: str, output: Any, aggregation: Any = VariableAggregation.NONE
+    ) -> None:
+        """Puts out a tensor of the last step.
+
+        Args:
+            name: The key in `last_step_outputs`.
+            output: A tensor or a structure of them, per-device in the cross-tower context.
+            aggregation: How to combine the towers' values; must not be NONE in a tower.
+
+        Raises:
+            ValueError: It is called in a tower without an aggregation.
+        """
+        in_tower = tf.distribute.get_replica_context() is not None
+        if getattr(aggregation, "name", aggregation) == "NONE":
+            if in_tower:
+                raise ValueError(
+                    f"set_last_step_output got {name!r} in a tower without an aggregation, "
+                    "expected VariableAggregation.SUM, MEAN or ONLY_FIRST_TOWER. To keep the "
+                    "values of all towers, return the value and call this in the cross-tower "
+                    "context."
+                )
+            self._aggregations[name] = VariableAggregation.NONE
+        else:
+            self._aggregations[name] = reduction.to_aggregation("set_last_step_output", aggregation)
+        self._outputs[name] = _values.map_leaves(_values.in_tower, output)
+
+    def set_non_tensor_output(self, name: str, output: Any) -> None:
+        """Puts out a Python object.
+
+        Args:
+            name: The key in `non_tensor_outputs`.
+            output: The object. In a tower it becomes a list of the towers' objects, of which there
+                is one, since one trace serves all towers.
+        """
+        in_tower = tf.distribute.get_replica_context() is not None
+        self._non_tensor_outputs[name] = [output] if in_tower else output
+
+
+def run_steps_on_dataset(
+    strategy: Any,
+    fn: Callable[..., Any],
+    iterator: Any,
+    iterations: int,
+    initial_loop_values: Any,
+) -> MultiStepContext:
+    """Runs or builds the steps; see `TPUStrategy.run_steps_on_dataset`."""
+    if isinstance(iterations, int) and iterations < 1:
+        raise ValueError(
+            f"run_steps_on_dataset got iterations={iterations}, expected a positive number of "
+            "steps."
+        )
+    convert = _state.conversion()
+    source = _loops.Source.of(strategy, iterator)
+    if tf.executing_eagerly():
+        return _run_eagerly(strategy, fn, source, iterations, initial_loop_values, convert)
+    if not tf.inside_function():
+        return _build(strategy, fn, source, iterations, initial_loop_values, convert, False)
+    return _build_in_function(strategy, fn, source, iterations, initial_loop_values, convert)
+
+
+def _build(
+    strategy: Any,
+    fn: Callable[..., Any],
+    source: Any,
+    iterations: Any,
+    initial_loop_values: Any,
+    convert: Any,
+    automatic: bool,
+) -> MultiStepContext:
+    """Adds the loops to the default graph, which must not order its ops by itself.
+
+    Args:
+        strategy: The strategy.
+        fn: The step.
+        source: Where the data come from.
+        iterations: The number of steps.
+        initial_loop_values: Values where no step ran, or None.
+        convert: What autograph does to `fn`.
+        automatic: Whether all operations of a step run that have effects, as in a `tf.function`;
+            otherwise those that `fn` returns.
+    """
+    result = MultiStepContext()
+
+    def step(inputs: Any) -> list[tf.Tensor]:
+        arguments = inputs if isinstance(inputs, tuple) else (inputs,)
+        arguments = _values.map_leaves(_values.from_tower, arguments)
+        result._outputs.clear()
+        with _state.cross_tower(strategy):
+            returned = _state.converted(fn, convert)(result, *arguments)
+        operations = _to_run(returned)
+        operations += [x for x in _state.computation().effects if _is_here(x)]
+        with tf.control_dependencies(operations):
+            outputs = [tf.identity(x) for x in tf.nest.flatten(result._outputs)]
+            return [tf.constant(True), *outputs]
+
+    def finish(outputs: list[tf.Tensor]) -> list[tf.Tensor]:
+        named = tf.nest.pack_sequence_as(result._outputs, outputs)
+        for name, aggregation in result._aggregations.items():
+            if aggregation != VariableAggregation.NONE:
+                named[name] = tf.nest.map_structure(
+                    lambda x, how=aggregation: reduction.reduce_in_computation(how, x), named[name]
+                )
+        return list(tf.nest.flatten(named))
+
+    def initial() -> list[list[Any]] | None:
+        return _initial_values(strategy, result, initial_loop_values)
+
+    with strategy.scope():
+        loop = _loops.on_cores if source.is_static() else _loops.on_host
+        run_op, per_tower = loop(strategy, source, iterations, step, finish, initial, automatic)
+    result.run_op = run_op
+    merged: dict[str, list[Any]] = {}
+    for position, name in enumerate(_flat_names(result._outputs)):
+        towers = [outputs[position] for outputs in per_tower]
+        aggregated = result._aggregations[name] != VariableAggregation.NONE
+        merged.setdefault(name, []).append(towers[0] if aggregated else _values.regroup(towers))
+    result._outputs = {
+        name: tf.nest.pack_sequence_as(structure, merged.get(name, []))
+        for name, structure in result._outputs.items()
+    }
+    return result
+
+
+def _flat_names(outputs: dict[str, Any]) -> list[str]:
+    # tf.nest orders a dictionary by its keys.
+    return [name for name in sorted(outputs) for _ in tf.nest.flatten(outputs[name])]
+
+
+def _is_here(operation: Any) -> bool:
+    return operation.graph is tf.compat.v1.get_default_graph()
+
+
+def _to_run(returned: Any) -> list[Any]:
+    """Returns what a step must have run, of what its function returned."""
+    found: list[Any] = []
+    for leaf in tf.nest.flatten(returned):
+        if isinstance(leaf, _values.PerTower):
+            leaf = leaf.local
+        if isinstance(leaf, tf.Operation) or tf.is_tensor(leaf):
+            found += tf.nest.flatten(leaf, expand_composites=True)
+    return [x for x in found if _is_here(x)]
+
+
+def _initial_values(
+    strategy: Any, result: MultiStepContext, initial_loop_values: Any
+) -> list[list[Any]] | None:
+    """Returns for each tower the values that its outputs begin with."""
+    if not initial_loop_values:
+        return None
+    names = sorted(result._outputs)
+    if not isinstance(initial_loop_values, dict):
+        flat = tf.nest.flatten(initial_loop_values)
+        if len(flat) != len(names):
+            raise ValueError(
+                f"run_steps_on_dataset got {len(flat)} initial_loop_values for the outputs "
+                f"{names}, expected one for each. Pass a dictionary, or leave them out."
+            )
+        initial_loop_values = dict(zip(names, flat, strict=True))
+    if sorted(initial_loop_values) != names:
+        raise ValueError(
+            f"run_steps_on_dataset got initial_loop_values for {sorted(initial_loop_values)}, "
+            f"expected the outputs that the function sets: {names}. They may be left out."
+        )
+    towers: list[list[Any]] = [[] for _ in range(strategy.num_towers)]
+    for name in names:
+        value = initial_loop_values[name]
+        count = len(tf.nest.flatten(result._outputs[name]))
+        listed = _values.unwrap(value)
+        if count == 1 and len(listed) == strategy.num_towers:
+            for tower, own in zip(towers, listed, strict=True):
+                tower.append(own)
+            continue
+        flat = tf.nest.flatten(value)
+        if len(flat) != count:
+            raise ValueError(
+                f"run_steps_on_dataset got {len(flat)} initial values for the output {name!r}, "
+                f"expected {count}, or one for each of {strategy.num_towers} towers."
+            )
+        for tower in towers:
+            tower.extend(flat)
+    return towers
+
+
+def _build_in_function(
+    strategy: Any,
+    fn: Callable[..., Any],
+    source: Any,
+    iterations: Any,
+    initial_loop_values: Any,
+    convert: Any,
+) -> MultiStepContext:
+    """Builds the loops in a function of their own.
+
+    A `tf.function` runs ops with effects one after the other. The loop on the host and the
+    computation have to run at the same time.
+    """
+    built: list[MultiStepContext] = []
+
+    def build() -> list[tf.Tensor]:
+        result = _build(strategy, fn, source, iterations, initial_loop_values, convert, True)
+        built.append(result)
+        outputs = _flat_tensors(result._outputs)
+        with tf.control_dependencies([result.run_op]):
+            return [tf.constant(True), *(tf.identity(x) for x in outputs)]
+
+    done, *outputs = _loops.call_unordered("run_steps_on_dataset", build)
+    result = built[-1]
+    result.run_op = done.op
+    result._outputs = _pack_tensors(result._outputs, outputs)
+    return result
+
+
+def _flat_tensors(outputs: Any) -> list[Any]:
+    """Returns the tensors of outputs, those of all towers for a per-device value."""
+    return [
+        tensor
+        for leaf in tf.nest.flatten(outputs)
+        for tensor in (leaf.values if _values.is_per_device(leaf) else [leaf])
+    ]
+
+
+def _pack_tensors(like: Any, tensors: list[Any]) -> Any:
+    """Returns outputs structured as `like`, of other tensors."""
+    remaining = iter(tensors)
+
+    def leaf(value: Any) -> Any:
+        if not _values.is_per_device(value):
+            return next(remaining)
+        return _values.regroup([next(remaining) for _ in value.values])
+
+    return tf.nest.map_structure(leaf, like)
+
+
+def _run_eagerly(
+    strategy: Any,
+    fn: Callable[..., Any],
+    source: Any,
+    iterations: Any,
+    initial_loop_values: Any,
+    convert: Any,
+) -> MultiStepContext:
+    """Traces the steps into a function on the first call, and runs it."""
+
+    def build(traced: Callable[..., Any], given: Any) -> Any:
+        with strategy.scope():
+            result = _build_in_function(strategy, traced, source, iterations, given[0], convert)
+        setattr(tf.compat.v1.get_default_graph(), _CONTEXT, result)
+        with tf.control_dependencies([result.run_op]):
+            return [tf.identity(x) for x in _flat_tensors(result._outputs)]
+
+    options = (
+        "run_steps_on_dataset",
+        _eager.identity(strategy),
+        _eager.identity(source.iterator),
+        int(iterations),
+    )
+    arguments = [_eager.to_tensors(_listed(initial_loop_values))]
+    concrete = _eager.concrete(build, options, fn, arguments)
+    outputs, _ = concrete(arguments)
+    traced = getattr(concrete.graph, _CONTEXT)
+    result = MultiStepContext()
+    result._outputs = _pack_tensors(traced._outputs, outputs)
+    result._aggregations = dict(traced._aggregations)
+    result._non_tensor_outputs = dict(traced._non_tensor_outputs)
+    return result
+
+
+def _listed(initial_loop_values: Any) -> Any:
+    """Returns the values with a list in the place of each per-device one."""
+
+    def leaf(value: Any) -> Any:
+        return _values.unwrap(value) if _values.is_per_device(value) else value
+
+    return tf.nest.map_structure(leaf, initial_loop_values)
