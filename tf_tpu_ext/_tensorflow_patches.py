@@ -69,7 +69,7 @@ def apply_all() -> None:
         >>> from tf_tpu_ext import _tensorflow_patches
         >>> _tensorflow_patches.apply_all()
         >>> _tensorflow_patches.applied()
-        ('cluster_resolver', 'connect_to_cluster', 'autotune_loop')
+        ('cluster_resolver', 'connect_to_cluster', 'cluster_checks', 'autotune_loop')
     """
     with _lock:
         if not _native.load():
@@ -115,14 +115,15 @@ def _replace_attributes(
     places: Sequence[tuple[type | ModuleType, str]], replacement: object
 ) -> Undo:
     """Puts one object in several places; undoing restores all of them or, on an error, none."""
-    # vars() gives the object itself, where getattr would bind it.
-    stock = [vars(owner)[name] for owner, name in places]
+    # vars() gives the object itself, where getattr would bind it. What a class inherits is not
+    # there, and is restored by taking ours away.
+    stock = [vars(owner).get(name) for owner, name in places]
     for owner, name in places:
         setattr(owner, name, replacement)
 
     def undo() -> None:
         for owner, name in places:
-            found = vars(owner)[name]
+            found = vars(owner).get(name)
             if found is not replacement:
                 raise RuntimeError(
                     f"{_full_name(owner)}.{name} can't be restored: expected what tf_tpu_ext had "
@@ -130,7 +131,10 @@ def _replace_attributes(
                     "undo_all() again."
                 )
         for (owner, name), original in zip(places, stock, strict=True):
-            setattr(owner, name, original)
+            if original is None:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, original)
 
     return undo
 
@@ -214,6 +218,23 @@ def _install_connect_to_cluster() -> Undo:
     return _replace_attributes([(remote, "connect_to_cluster"), *places], connect_to_cluster)
 
 
+def _install_cluster_checks() -> Undo:
+    from tensorflow.python.tpu.tpu_replication import TPUReplicateContext
+
+    from tf_tpu_ext.tpu import _cluster_checks
+
+    # Called once, when a computation has been traced. A function around the trace itself would show
+    # in the user's tracebacks.
+    stock = TPUReplicateContext.ExitResult
+
+    @functools.wraps(stock)
+    def exit_result(self: Any, result: Any) -> None:
+        stock(self, result)
+        _cluster_checks.check(self)
+
+    return _replace_attributes([(TPUReplicateContext, "ExitResult")], exit_result)
+
+
 def _call_native(name: str) -> str | None:
     """Calls a function of the native library that returns the text of an error or null."""
     function = getattr(_native.library(), name)
@@ -254,6 +275,16 @@ PATCHES = (
         reason="programs that build graphs call it too, and stock TensorFlow refuses it there even "
         "where there is nothing to connect to.",
         install=_install_connect_to_cluster,
+    ),
+    Patch(
+        name="cluster_checks",
+        target="tensorflow.python.tpu.tpu_replication.TPUReplicateContext.ExitResult",
+        change="A traced computation is refused if an outside compilation cluster uses a variable "
+        "of TPU cores, shares a host variable with the rest of the computation, or gives the cores "
+        "what they can't hold. The graph stays what it was.",
+        reason="such programs deadlock, see old values, or fail with the compiler's words; "
+        "TensorFlow's documentation forbids them and nothing checks.",
+        install=_install_cluster_checks,
     ),
     Patch(
         name="autotune_loop",
