@@ -69,7 +69,7 @@ def apply_all() -> None:
         >>> from tf_tpu_ext import _tensorflow_patches
         >>> _tensorflow_patches.apply_all()
         >>> _tensorflow_patches.applied()
-        ('cluster_resolver', 'connect_to_cluster', 'cluster_checks', 'autotune_loop')
+        ('cluster_resolver', 'connect_to_cluster', ..., 'autotune_loop')
     """
     with _lock:
         if not _native.load():
@@ -218,6 +218,63 @@ def _install_connect_to_cluster() -> Undo:
     return _replace_attributes([(remote, "connect_to_cluster"), *places], connect_to_cluster)
 
 
+def _install_cluster_calls() -> Undo:
+    import tensorflow as tf
+    from tensorflow.python.tpu.tpu_replication import (
+        OutsideCompilationV2Context,
+        TPUReplicateContext,
+    )
+
+    from tf_tpu_ext.tpu import _cluster_functions
+
+    def replacement(stock: Callable[..., None], op_of: Callable[..., Any]) -> Callable[..., None]:
+        @functools.wraps(stock)
+        def then_mark(*args: Any, **kwargs: Any) -> None:
+            stock(*args, **kwargs)
+            _cluster_functions.mark_called_function(op_of(*args))
+
+        return then_mark
+
+    # The first marks the ops of a v1 graph, the second those of a tf.function. Gradients give a
+    # call another function later.
+    places = [
+        (TPUReplicateContext, "AddOp", lambda _, op: op),
+        (OutsideCompilationV2Context, "_set_outside_compilation_attributes", lambda _, op: op),
+        (tf.Operation, "_set_func_attr", lambda op, *_: op),
+    ]
+    undos = [
+        _replace_attributes([(owner, name)], replacement(vars(owner)[name], op_of))
+        for owner, name, op_of in places
+    ]
+
+    def undo() -> None:
+        for undo in undos:
+            undo()
+
+    return undo
+
+
+def _install_cluster_captures() -> Undo:
+    from tensorflow.python.ops import while_v2
+    from tensorflow.python.tpu.tpu_replication import OutsideCompilationV2Context
+
+    body = while_v2._WhileBodyGradFuncGraph
+    stock = vars(body)["_capture_helper"]
+
+    @functools.wraps(stock)
+    def capture_helper(self: Any, *args: Any, **kwargs: Any) -> Any:
+        context = self._get_control_flow_context()
+        if not isinstance(context, OutsideCompilationV2Context):
+            return stock(self, *args, **kwargs)
+        self._set_control_flow_context(context.outer_context)
+        try:
+            return stock(self, *args, **kwargs)
+        finally:
+            self._set_control_flow_context(context)
+
+    return _replace_attributes([(body, "_capture_helper")], capture_helper)
+
+
 def _install_cluster_checks() -> Undo:
     from tensorflow.python.tpu.tpu_replication import TPUReplicateContext
 
@@ -275,6 +332,25 @@ PATCHES = (
         reason="programs that build graphs call it too, and stock TensorFlow refuses it there even "
         "where there is nothing to connect to.",
         install=_install_connect_to_cluster,
+    ),
+    Patch(
+        name="cluster_calls",
+        target="tensorflow.python.tpu.tpu_replication`'s contexts and "
+        "`tf.Operation._set_func_attr",
+        change="A tf.function that is called in an outside compilation cluster runs on the host "
+        "with it.",
+        reason="stock TensorFlow marks the call and forgets the mark when it puts the function's "
+        "body in its place: strings, prints and Python functions in it fail to compile.",
+        install=_install_cluster_calls,
+    ),
+    Patch(
+        name="cluster_captures",
+        target="tensorflow.python.ops.while_v2._WhileBodyGradFuncGraph._capture_helper",
+        change="In the gradient of a loop an outside compilation cluster gets the values of the "
+        "forward iterations from the cores, where they were kept.",
+        reason="stock TensorFlow takes them out of their list within the cluster, and a list can't "
+        "cross: a custom gradient with a cluster doesn't compile in a loop.",
+        install=_install_cluster_captures,
     ),
     Patch(
         name="cluster_checks",
