@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import tensorflow as tf
+from tensorflow.python.tpu.tpu_replication import TPUReplicateContext
 
 from tf_tpu_ext import _native, _tensorflow_patches
 
@@ -112,6 +113,15 @@ def test_undo_keeps_a_change_that_other_code_made_later():
         Resolver.__init__ = ours
     _tensorflow_patches.undo_all()
     assert _tensorflow_patches.applied() == ()
+
+
+def test_undo_takes_away_what_covers_an_inherited_method():
+    ours = TPUReplicateContext.ExitResult
+    _tensorflow_patches.undo_all()
+    assert "ExitResult" not in vars(TPUReplicateContext)
+    assert TPUReplicateContext.ExitResult is ours.__wrapped__
+    _tensorflow_patches.apply_all()
+    assert TPUReplicateContext.ExitResult.__wrapped__ is ours.__wrapped__
 
 
 def test_undo_restores_all_places_of_a_patch_or_none(monkeypatch):

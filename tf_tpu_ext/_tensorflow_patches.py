@@ -116,14 +116,15 @@ def applied() -> tuple[str, ...]:
 
 def _replace_attributes(replacements: Sequence[tuple[type | ModuleType, str, object]]) -> Undo:
     """Puts objects in the places `(owner, name)`; undoing restores all or, on an error, none."""
-    # vars() gives the object itself, where getattr would bind it.
-    stock = [vars(owner)[name] for owner, name, _ in replacements]
+    # vars() gives the object itself, where getattr would bind it. What a class inherits is not
+    # there, and is restored by taking ours away.
+    stock = [vars(owner).get(name) for owner, name, _ in replacements]
     for owner, name, replacement in replacements:
         setattr(owner, name, replacement)
 
     def undo() -> None:
         for owner, name, replacement in replacements:
-            found = vars(owner)[name]
+            found = vars(owner).get(name)
             if found is not replacement:
                 raise RuntimeError(
                     f"{_full_name(owner)}.{name} can't be restored: expected what tf_tpu_ext had "
@@ -131,7 +132,10 @@ def _replace_attributes(replacements: Sequence[tuple[type | ModuleType, str, obj
                     "undo_all() again."
                 )
         for (owner, name, _), original in zip(replacements, stock, strict=True):
-            setattr(owner, name, original)
+            if original is None:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, original)
 
     return undo
 
@@ -373,6 +377,73 @@ def _install_cluster_order() -> Undo:
     return _replace_attributes([(dependencies, "__exit__", exit_and_chain)])
 
 
+def _install_cluster_calls() -> Undo:
+    import tensorflow as tf
+    from tensorflow.python.tpu.tpu_replication import (
+        OutsideCompilationV2Context,
+        TPUReplicateContext,
+    )
+
+    from tf_tpu_ext.tpu import _cluster_functions
+
+    def replacement(stock: Callable[..., None], op_of: Callable[..., Any]) -> Callable[..., None]:
+        @functools.wraps(stock)
+        def then_mark(*args: Any, **kwargs: Any) -> None:
+            stock(*args, **kwargs)
+            _cluster_functions.mark_called_function(op_of(*args))
+
+        return then_mark
+
+    # The first marks the ops of a v1 graph, the second those of a tf.function. Gradients give a
+    # call another function later.
+    places = [
+        (TPUReplicateContext, "AddOp", lambda _, op: op),
+        (OutsideCompilationV2Context, "_set_outside_compilation_attributes", lambda _, op: op),
+        (tf.Operation, "_set_func_attr", lambda op, *_: op),
+    ]
+    return _replace_attributes(
+        [(owner, name, replacement(vars(owner)[name], op_of)) for owner, name, op_of in places]
+    )
+
+
+def _install_cluster_captures() -> Undo:
+    from tensorflow.python.ops import while_v2
+    from tensorflow.python.tpu.tpu_replication import OutsideCompilationV2Context
+
+    body = while_v2._WhileBodyGradFuncGraph
+    stock = vars(body)["_capture_helper"]
+
+    @functools.wraps(stock)
+    def capture_helper(self: Any, *args: Any, **kwargs: Any) -> Any:
+        context = self._get_control_flow_context()
+        if not isinstance(context, OutsideCompilationV2Context):
+            return stock(self, *args, **kwargs)
+        self._set_control_flow_context(context.outer_context)
+        try:
+            return stock(self, *args, **kwargs)
+        finally:
+            self._set_control_flow_context(context)
+
+    return _replace_attributes([(body, "_capture_helper", capture_helper)])
+
+
+def _install_cluster_checks() -> Undo:
+    from tensorflow.python.tpu.tpu_replication import TPUReplicateContext
+
+    from tf_tpu_ext.tpu import _cluster_checks
+
+    # Called once, when a computation has been traced. A function around the trace itself would show
+    # in the user's tracebacks.
+    stock = TPUReplicateContext.ExitResult
+
+    @functools.wraps(stock)
+    def exit_result(self: Any, result: Any) -> None:
+        stock(self, result)
+        _cluster_checks.check(self)
+
+    return _replace_attributes([(TPUReplicateContext, "ExitResult", exit_result)])
+
+
 def _call_native(name: str) -> str | None:
     """Calls a function of the native library that returns the text of an error or null."""
     function = getattr(_native.library(), name)
@@ -449,6 +520,34 @@ PATCHES = (
         reason="stock TensorFlow orders the ops with effects that are not compiled, and leaves "
         "those of clusters out.",
         install=_install_cluster_order,
+    ),
+    Patch(
+        name="cluster_calls",
+        target="tensorflow.python.tpu.tpu_replication`'s contexts and `tf.Operation._set_func_attr",
+        change="A tf.function that is called in an outside compilation cluster runs on the host "
+        "with it.",
+        reason="stock TensorFlow marks the call and forgets the mark when it puts the function's "
+        "body in its place: strings, prints and Python functions in it fail to compile.",
+        install=_install_cluster_calls,
+    ),
+    Patch(
+        name="cluster_captures",
+        target="tensorflow.python.ops.while_v2._WhileBodyGradFuncGraph._capture_helper",
+        change="In the gradient of a loop an outside compilation cluster gets the values of the "
+        "forward iterations from the cores, where they were kept.",
+        reason="stock TensorFlow takes them out of their list within the cluster, and a list can't "
+        "cross: a custom gradient with a cluster doesn't compile in a loop.",
+        install=_install_cluster_captures,
+    ),
+    Patch(
+        name="cluster_checks",
+        target="tensorflow.python.tpu.tpu_replication.TPUReplicateContext.ExitResult",
+        change="A traced computation is refused if an outside compilation cluster uses a variable "
+        "of TPU cores, shares a host variable with the rest of the computation, or gives the cores "
+        "what they can't hold. The graph stays what it was.",
+        reason="such programs deadlock, see old values, or fail with the compiler's words; "
+        "TensorFlow's documentation forbids them and nothing checks.",
+        install=_install_cluster_checks,
     ),
     Patch(
         name="autotune_loop",

@@ -4,7 +4,7 @@ A computation is a Python function that builds ops. `replicate` compiles it once
 it on several cores, each with its own inputs; `rewrite` runs it on one core; `shard` and
 `batch_parallel` split whole tensors over cores and join the results. Inside of a computation
 `cross_replica_sum` adds over the replicas, `core` places ops on a core of the replica, and
-`outside_compilation` runs a part on the host.
+`outside_compilation` runs a part on the host, where `replica_id` tells for which replica.
 
     import tensorflow as tf
     import tf_tpu_ext
@@ -33,7 +33,7 @@ on a real TPU; `tf.compat.v1.tpu.*` itself works as well. What they add:
   `CrossShardOptimizer` | https://www.tensorflow.org/api_docs/python/tf/compat/v1/tpu |
 | `XLAOptions` | https://www.tensorflow.org/api_docs/python/tf/tpu/XLAOptions |
 | `DeviceAssignment`, `Topology` | https://www.tensorflow.org/api_docs/python/tf/tpu/experimental |
-| `InfeedQueue` | see the class |
+| `InfeedQueue`, `replica_id` | see there |
 
 `PaddingSpec`, `XLAOptions`, `CrossShardOptimizer`, `DeviceAssignment` and `Topology` are
 TensorFlow's classes themselves.
@@ -47,7 +47,13 @@ from tf_tpu_ext.tpu._classes import (
     XLAOptions,
 )
 from tf_tpu_ext.tpu.infeed import InfeedQueue
-from tf_tpu_ext.tpu.inside import bfloat16_scope, core, cross_replica_sum, outside_compilation
+from tf_tpu_ext.tpu.inside import (
+    bfloat16_scope,
+    core,
+    cross_replica_sum,
+    outside_compilation,
+    replica_id,
+)
 from tf_tpu_ext.tpu.replication import replicate, rewrite
 from tf_tpu_ext.tpu.sharding import batch_parallel, shard
 from tf_tpu_ext.tpu.system import initialize_system, shutdown_system
@@ -65,6 +71,7 @@ __all__ = [
     "cross_replica_sum",
     "initialize_system",
     "outside_compilation",
+    "replica_id",
     "replicate",
     "rewrite",
     "shard",

@@ -1,12 +1,20 @@
-"""What a computation calls while it is built: placement, sums over replicas, bfloat16."""
+"""What a computation calls while it is built: placement, the host, sums over replicas, bfloat16."""
 
 from __future__ import annotations
 
 import contextlib
+import sys
+import types
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.python.ops import script_ops
+from tensorflow.python.tpu import tpu_replication
+from tensorflow.python.tpu.ops import tpu_ops
+
+# Where a computation's context keeps its input of replica numbers, beside the variables' handles.
+_REPLICA_ID_KEY = "tf_tpu_ext/replica_id"
 
 
 def core(num: int) -> str:
@@ -65,6 +73,63 @@ def outside_compilation(computation: Callable[..., Any], *args: Any, **kwargs: A
             "and its arguments after it."
         )
     return tf.compat.v1.tpu.outside_compilation(computation, *args, **kwargs)
+
+
+def replica_id() -> tf.Tensor:
+    """Tells a cluster of `outside_compilation` for which replica it runs.
+
+    >>> def on_host(x):
+    ...     return x * 10 + replica_id()
+    >>> def computation(x):
+    ...     return outside_compilation(on_host, x)
+    >>> [[a], [b]] = replicate(computation, [[tf.constant(1)], [tf.constant(2)]])
+    >>> print(a.numpy(), b.numpy())
+    10 21
+
+    To be called while the cluster is built: the function of a `tf.py_function` or
+    `tf.numpy_function` gets the number as one of its arguments. The rest of the computation may
+    call it, too. Outside of a replicated computation there is one replica, number 0, as
+    `outside_compilation` there simply calls its function.
+
+    Returns:
+        The number of the replica, a scalar of type int32, from 0.
+
+    Raises:
+        RuntimeError: A function of `tf.py_function` or `tf.numpy_function` called it while running.
+
+    Replicas are numbered as in
+    https://www.tensorflow.org/api_docs/python/tf/distribute/ReplicaContext
+    """
+    if _in_python_op():
+        raise RuntimeError(
+            "replica_id() was called while a tf.py_function or tf.numpy_function ran, where the "
+            "replica is not known; expected the call while the cluster is built. Pass "
+            "tf_tpu_ext.replica_id() to the function as an argument: tf.py_function(f, "
+            "[tf_tpu_ext.replica_id(), x], Tout)."
+        )
+    try:
+        context, graph = tpu_replication._enclosing_tpu_context_and_graph()
+    except ValueError:
+        return tf.constant(0)
+    inputs = context._replicated_vars
+    if _REPLICA_ID_KEY not in inputs:
+        # An input stands outside of the computation. Leaving the dependencies leaves the present
+        # context too, until the end of the block.
+        with graph.as_default(), tf.control_dependencies(None):
+            graph._set_control_flow_context(context.outer_context)
+            numbers = [tf.constant(replica) for replica in range(context._num_replicas)]
+            inputs[_REPLICA_ID_KEY] = tpu_ops.tpu_replicated_input(numbers, name="replica_id")
+    return inputs[_REPLICA_ID_KEY]
+
+
+def _in_python_op() -> bool:
+    """Whether the caller runs within a Python function that an op calls."""
+    frame: types.FrameType | None = sys._getframe()
+    while frame is not None:
+        if frame.f_code.co_filename == script_ops.__file__ and frame.f_code.co_name == "__call__":
+            return True
+        frame = frame.f_back
+    return False
 
 
 def cross_replica_sum(

@@ -1,0 +1,352 @@
+"""What an outside compilation cluster must not do, found when its computation has been traced.
+
+A cluster is the part of a computation that `outside_compilation` moved to the host. It must leave
+variables on TPU cores alone, must not share a host variable with the rest of the computation, and
+can hand to the cores only what they can hold. The graph is looked at, not the Python that made it,
+so it does not matter how a variable got into the cluster.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import pathlib
+from collections.abc import Hashable, Iterable, Iterator
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.framework import func_graph, ops
+from tensorflow.python.tpu.tpu_replication import TPUReplicateContext
+
+_PACKAGE = str(pathlib.Path(__file__).resolve().parent.parent)
+
+_REPLICATE_ATTRIBUTE = "_tpu_replicate"
+_CLUSTER_ATTRIBUTE = "_xla_outside_compilation"
+
+_CANNOT_CROSS = (tf.string, tf.resource, tf.variant)
+
+# Ops that hand on their inputs as they are.
+_PASSES_ON = frozenset(
+    [
+        "Enter",
+        "Exit",
+        "Identity",
+        "IdentityN",
+        "Merge",
+        "NextIteration",
+        "Switch",
+        "TPUPartitionedInput",
+        "TPUPartitionedInputV2",
+        "TPUReplicatedInput",
+    ]
+)
+# The attributes that name an op's functions, and the first input that is an argument of theirs.
+_FUNCTIONS = {
+    "Case": (("branches",), 1),
+    "If": (("then_branch", "else_branch"), 1),
+    "PartitionedCall": (("f",), 0),
+    "StatefulPartitionedCall": (("f",), 0),
+    "StatelessCase": (("branches",), 1),
+    "StatelessIf": (("then_branch", "else_branch"), 1),
+    "StatelessWhile": (("cond", "body"), 0),
+    "While": (("cond", "body"), 0),
+}
+_LOOPS = ("StatelessWhile", "While")
+_CALLS = ("PartitionedCall", "StatefulPartitionedCall")
+
+_INSTEAD = {
+    tf.string: "Return numbers made of the string (tf.strings.to_number, a hash, an index), or do "
+    "what needs the string in the cluster, too",
+    tf.resource: "Return the values that the resource holds, or use it in clusters only",
+    tf.variant: "Return its tensors: stack() of a TensorArray, to_tensor(shape=...) of a ragged "
+    "tensor, get_value() of an optional",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class _Use:
+    """A variable's handle at an op.
+
+    Attributes:
+        op: The op that reads or writes the variable.
+        cluster: The cluster of the op, None on the cores.
+        handles: Where the handle comes from: one for each replica, or one for all.
+    """
+
+    op: tf.Operation
+    cluster: str | None
+    handles: tuple[Any, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Passed:
+    """An argument of a function: the caller's tensor, and the arguments of the caller."""
+
+    tensor: Any
+    arguments: _Arguments
+
+
+# By id of a function's parameter; None hides where it comes from.
+_Arguments = dict[int, _Passed | None]
+
+
+def check(context: TPUReplicateContext) -> None:
+    """Raises an error if a computation that has just been traced has a cluster that can't work.
+
+    Args:
+        context: The computation's. Its graph is the default graph.
+
+    Raises:
+        ValueError: A cluster uses a variable of TPU cores, or a host variable that the rest of the
+            computation uses, too.
+        TypeError: A cluster gives the cores a string, a resource or a variant.
+    """
+    walk = _Walk()
+    walk.visit(_ops_of(tf.compat.v1.get_default_graph(), context.name), None, {})
+    if any(use.cluster is not None for use in walk.uses):
+        _check_variables(walk.uses)
+
+
+class _Walk:
+    """Visits the ops of a computation and of the functions that it calls.
+
+    Attributes:
+        uses: The ops that read or write variables.
+    """
+
+    def __init__(self) -> None:
+        self.uses: list[_Use] = []
+        # Ops outside of a cluster may move to the host by themselves under soft placement. What a
+        # session is configured to do is not known yet.
+        self._cores_take_numbers_only = (
+            tf.compat.v1.executing_eagerly_outside_functions()
+            and not tf.config.get_soft_device_placement()
+        )
+
+    def visit(
+        self, operations: Iterable[tf.Operation], cluster: str | None, arguments: _Arguments
+    ) -> None:
+        """Visits ops.
+
+        Args:
+            operations: The ops.
+            cluster: The cluster of the function they are in, if it is one of a cluster.
+            arguments: What the function they are in was called with.
+        """
+        for op in operations:
+            inside = cluster if cluster is not None else _cluster_of(op)
+            if op.type in _PASSES_ON:
+                continue
+            for tensor in op.inputs:
+                if tensor.dtype in _CANNOT_CROSS:
+                    self._visit_input(op, inside, tensor, arguments)
+            if op.type in _FUNCTIONS:
+                self._visit_functions(op, inside, arguments)
+
+    def _visit_input(
+        self, op: tf.Operation, cluster: str | None, tensor: Any, arguments: _Arguments
+    ) -> None:
+        origins = tuple(_origins(tensor, arguments))
+        if tensor.dtype == tf.resource and any(_is_variable(x) for x, _ in origins):
+            if op.type not in _FUNCTIONS:
+                self.uses.append(_Use(op, cluster, tuple(x for x, _ in origins)))
+        elif cluster is None and self._cores_take_numbers_only and not _takes_any(op):
+            for origin, maker in origins:
+                if maker is not None:
+                    _refuse_crossing(op, origin.op, maker, tensor.dtype)
+
+    def _visit_functions(
+        self, op: tf.Operation, cluster: str | None, arguments: _Arguments
+    ) -> None:
+        attributes, first = _FUNCTIONS[op.type]
+        passed: list[_Passed | None] = [
+            _Passed(tensor, arguments) for tensor in list(op.inputs)[first:]
+        ]
+        for attribute in attributes:
+            value = op.get_attr(attribute)
+            for function in value if isinstance(value, list) else [value]:
+                graph = _function_graph(op.graph, function.name)
+                if graph is None or len(graph.inputs) != len(passed):
+                    continue
+                inner = {id(x): y for x, y in zip(graph.inputs, passed, strict=True)}
+                self.visit(graph.get_operations(), cluster, inner)
+                if cluster is None and self._cores_take_numbers_only and op.type not in _CALLS:
+                    _check_results(op, graph, inner)
+
+
+def _check_results(op: tf.Operation, function: Any, arguments: _Arguments) -> None:
+    """Raises TypeError if a loop's body or a branch returns what a cluster in it has made."""
+    for result in function.outputs:
+        if result.dtype in (tf.string, tf.resource):
+            for origin, maker in _origins(result, dict.fromkeys(arguments)):
+                if maker is not None:
+                    _refuse_crossing(op, origin.op, maker, result.dtype)
+
+
+def _origins(tensor: Any, arguments: _Arguments) -> Iterator[tuple[Any, str | None]]:
+    """Yields where a tensor comes from, each with the cluster that made it, None for no cluster."""
+    while True:
+        if id(tensor) in arguments:
+            passed = arguments[id(tensor)]
+            if passed is None:
+                return
+            tensor, arguments = passed.tensor, passed.arguments
+        elif isinstance(tensor, ops.EagerTensor):
+            yield tensor, None
+            return
+        elif (outer := _captured(tensor)) is not None:
+            tensor = outer
+        elif tensor.op.type == "TPUReplicatedInput":
+            for replica in tensor.op.inputs:
+                yield from _origins(replica, arguments)
+            return
+        elif tensor.op.type in _PASSES_ON:
+            # Only IdentityN has as many outputs as inputs; of the others the first input counts.
+            index = tensor.value_index if tensor.op.type == "IdentityN" else 0
+            tensor = tensor.op.inputs[index]
+        else:
+            yield tensor, _cluster_of(tensor.op)
+            return
+
+
+def _captured(tensor: Any) -> Any | None:
+    """The tensor outside of a tf.function that a placeholder in it stands for."""
+    if tensor.op.type != "Placeholder" or not isinstance(tensor.graph, func_graph.FuncGraph):
+        return None
+    return next((outer for outer, inner in tensor.graph.captures if inner is tensor), None)
+
+
+def _ops_of(graph: tf.Graph, computation: str) -> Iterator[tf.Operation]:
+    for op in graph.get_operations():
+        if _text_attribute(op, _REPLICATE_ATTRIBUTE) == computation:
+            yield op
+
+
+def _cluster_of(op: tf.Operation) -> str | None:
+    return _text_attribute(op, _CLUSTER_ATTRIBUTE)
+
+
+def _text_attribute(op: tf.Operation, name: str) -> str | None:
+    try:
+        value: bytes = op.get_attr(name)
+    except ValueError:
+        return None
+    return value.decode()
+
+
+def _function_graph(graph: Any, name: str) -> Any | None:
+    while graph is not None:
+        function = graph._get_function(name)
+        if function is not None:
+            return getattr(function, "graph", None)
+        graph = getattr(graph, "outer_graph", None)
+    return None
+
+
+def _takes_any(op: tf.Operation) -> bool:
+    """Whether an op on the cores may take what a cluster made, of whatever type.
+
+    Lists of tensors are taken apart before anything runs, and a loop or a function may hand on
+    what it gets to a cluster of its own.
+    """
+    return op.type in _LOOPS or op.type in _CALLS or op.type.startswith("TensorList")
+
+
+def _is_variable(handle: Any) -> bool:
+    if isinstance(handle, ops.EagerTensor):
+        # Tables, iterators and summary writers have no shape.
+        data = getattr(handle, "_handle_data", None)
+        return data is not None and bool(data.is_set)
+    return bool(handle.op.type == "VarHandleOp")
+
+
+def _is_on_cores(handle: Any) -> bool:
+    device = tf.DeviceSpec.from_string(handle.device or "")
+    return (device.device_type or "").upper() in ("TPU", "COMPOSITE")
+
+
+def _key(use: _Use) -> Hashable:
+    handle = use.handles[0]
+    if isinstance(handle, ops.EagerTensor):
+        return id(handle)
+    names = [_text_attribute(handle.op, name) for name in ("container", "shared_name")]
+    return tuple(names) if names[1] else handle.op.name
+
+
+def _check_variables(uses: list[_Use]) -> None:
+    on_cores = {_key(use): use for use in reversed(uses) if use.cluster is None}
+    for use in uses:
+        if use.cluster is None:
+            continue
+        variable = _name(use.handles)
+        where = f"{_cluster(use.op, use.cluster)} uses the variable {variable} ({_place(use.op)})"
+        if any(_is_on_cores(handle) for handle in use.handles):
+            raise ValueError(
+                f"{where}, which is on the TPU cores; expected a cluster to leave such variables "
+                "alone. To read it, pass its value: outside_compilation(f, variable.read_value()). "
+                "To write it, let the cluster return the new value and assign that outside of the "
+                "cluster. A variable that only clusters use can be made on the host: under "
+                "tf.device('CPU') and not in the strategy's scope."
+            )
+        other = on_cores.get(_key(use))
+        if other is not None:
+            raise ValueError(
+                f"{where}, and so does the rest of the computation ({_place(other.op)}); expected "
+                "one side to use it. The cores hold the variable while their program runs, and "
+                "the program waits for the cluster: a cluster that waits for the variable would "
+                "wait for ever, and neither side sees what the other writes. Let the cluster "
+                "return the value, by read_value() if it has just assigned it, or pass it in as "
+                "an argument."
+            )
+
+
+def _refuse_crossing(
+    op: tf.Operation, made_by: tf.Operation, cluster: str, dtype: tf.DType
+) -> None:
+    raise TypeError(
+        f"{_cluster(made_by, cluster)} makes a {dtype.name} ({_place(made_by)}) that is used on "
+        f"the cores, too ({_place(op)}); expected them to get numbers and booleans. "
+        f"{_INSTEAD[dtype]}. Or call tf.config.set_soft_device_placement(True), by which ops that "
+        "the cores can't do run on the host."
+    )
+
+
+def _cluster(op: tf.Operation, cluster: str) -> str:
+    """Names a cluster, with the line of the call of `outside_compilation` if there is one."""
+    frames = list(op.traceback or ())
+    for number, frame in enumerate(frames):
+        if frame.name == "outside_compilation_impl":
+            line = _line(frames[:number])
+            if line is not None:
+                return f"Outside compilation cluster {cluster!r}, made at {line},"
+    return f"Outside compilation cluster {cluster!r}"
+
+
+def _place(op: tf.Operation) -> str:
+    """Says which op it is and which line of the user's Python made it."""
+    line = _line(list(op.traceback or ()))
+    return f"{op.type} {op.name!r}" + (f" at {line}" if line is not None else "")
+
+
+def _line(frames: list[Any]) -> str | None:
+    libraries = (_PACKAGE, str(pathlib.Path(tf.__file__).parent))
+    for frame in reversed(frames):
+        if not frame.filename.startswith(libraries) and not frame.filename.startswith("<"):
+            return f"{frame.filename}:{frame.lineno}"
+    return None
+
+
+def _name(handles: tuple[Any, ...]) -> str:
+    """The name that the user knows a variable by."""
+    handle = handles[0]
+    if not isinstance(handle, ops.EagerTensor):
+        return repr(handle.op.name)
+    # A handle doesn't know its variable: the search is made for an error only.
+    for candidate in gc.get_objects():
+        if not issubclass(type(candidate), tf.Variable):
+            continue
+        owners = (candidate, getattr(candidate, "_packed_var", None))
+        if any(getattr(owner, "_handle", None) is handle for owner in owners):
+            return repr(str(candidate.name))
+    data = handle._handle_data.shape_and_type[0]
+    return f"of dtype {tf.as_dtype(data.dtype).name} and shape {tf.TensorShape(data.shape)}"

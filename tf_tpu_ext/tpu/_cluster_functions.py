@@ -1,0 +1,78 @@
+"""Calls of functions within an outside compilation cluster.
+
+A cluster is marked op by op. When TensorFlow compiles it puts the bodies of called functions in the
+place of the calls, and of a call's mark nothing is left: the body would be compiled for the cores.
+So a call in a cluster gets a copy of the function whose ops carry the mark themselves.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.core.framework import attr_value_pb2, function_pb2
+from tensorflow.python.eager.polymorphic_function import atomic_function
+
+_CALLS = ("PartitionedCall", "StatefulPartitionedCall")
+_FUNCTION_ATTRIBUTE = "f"
+# The cluster's name, and whether the cores of a replica call it each for its part.
+_MARKS = ("_xla_outside_compilation", "_xla_map_outside_compilation")
+
+
+def mark_called_function(op: tf.Operation) -> None:
+    """Lets a call of a cluster call a function whose ops belong to the cluster.
+
+    Loops and branches need nothing: they move to the host with all that is in them.
+
+    Args:
+        op: An op of a graph, in a cluster or not, whose function has just been set.
+    """
+    if op.type not in _CALLS:
+        return
+    marks = {name: value for name in _MARKS if (value := op.node_def.attr.get(name)) is not None}
+    if _MARKS[0] not in marks:
+        return
+    name = op.get_attr(_FUNCTION_ATTRIBUTE).name
+    marked = _marked(op.graph, name, marks)
+    if marked != name:
+        op._set_func_attr(_FUNCTION_ATTRIBUTE, marked)
+
+
+def _marked(graph: Any, name: str, marks: dict[str, attr_value_pb2.AttrValue]) -> str:
+    """Returns the name of the function's marked copy, which is added to the graph at need."""
+    function = graph._get_function(name)
+    if not isinstance(function, atomic_function.AtomicFunction):
+        return name
+    cluster = marks[_MARKS[0]].s.decode()
+    suffix = f"_in_cluster_{cluster}"
+    if name.endswith(suffix):
+        return name
+    marked_name = name + suffix
+    if graph._is_function(marked_name):
+        return marked_name
+    # A copy, to be changed.
+    definition: function_pb2.FunctionDef = function.definition
+    children = list(function.children)
+    definition.signature.name = marked_name
+    for node in definition.node_def:
+        for mark, value in marks.items():
+            node.attr[mark].CopyFrom(value)
+        if node.op in _CALLS:
+            # The library of a graph holds the functions that its functions call.
+            called = node.attr[_FUNCTION_ATTRIBUTE].func
+            called.name = _marked(graph, called.name, marks)
+            children.append(graph._get_function(called.name))
+    runtime = function._bound_context
+    if not runtime.has_function(marked_name):
+        runtime.add_function_def(definition)
+    graph._add_function_recursive(
+        atomic_function.AtomicFunction(
+            marked_name,
+            runtime,
+            function.function_type,
+            children,
+            function.call_options,
+            cached_graph=function.graph,
+        )
+    )
+    return marked_name

@@ -1,0 +1,65 @@
+"""Compares random TPU programs that have clusters with plain TensorFlow, for as long as wanted.
+
+    tools/fuzz --examples 5000 --cores 2
+
+Ends with exit code 1 and the smallest program that differs, if there is one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--examples", type=int, default=2000, help="number of programs")
+    parser.add_argument("--cores", type=int, default=2, help="number of replicas")
+    parser.add_argument("--seed", type=int, help="repeat a run; else every run differs")
+    parser.add_argument(
+        "--ordered", action="store_true", help="compare the order of host calls, too"
+    )
+    arguments = parser.parse_args()
+    os.environ["TF_TPU_EXT_CORES"] = str(arguments.cores)
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+    import hypothesis
+    import tensorflow as tf
+    from fuzzing import cluster_programs
+
+    resolver = tf.distribute.cluster_resolver.TPUClusterResolver()
+    tf.tpu.experimental.initialize_tpu_system(resolver)
+    strategy = tf.distribute.TPUStrategy(resolver)
+    seed = time.time_ns() % (1 << 32) if arguments.seed is None else arguments.seed
+    tried = 0
+    start = time.monotonic()
+
+    @hypothesis.seed(seed)
+    @hypothesis.settings(
+        max_examples=arguments.examples,
+        deadline=None,
+        database=None,
+        suppress_health_check=list(hypothesis.HealthCheck),
+    )
+    @hypothesis.given(cluster_programs.programs(), hypothesis.strategies.integers(0, 99))
+    def compare(program: cluster_programs.Program, start_values: int) -> None:
+        nonlocal tried
+        tried += 1
+        if tried % 100 == 0:
+            print(f"{tried} programs, {time.monotonic() - start:.0f} s", flush=True)
+        cluster_programs.check(strategy, program, start_values, ordered=arguments.ordered)
+
+    print(f"seed {seed}, {arguments.examples} programs on {arguments.cores} cores", flush=True)
+    try:
+        compare()
+    except Exception as error:
+        print(f"after {tried} programs: {error}", file=sys.stderr)
+        return 1
+    print(f"{tried} programs agree, in {time.monotonic() - start:.0f} s")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
