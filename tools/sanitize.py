@@ -71,7 +71,10 @@ def environment(sanitizer: str, folder: pathlib.Path, log: pathlib.Path) -> dict
         # libstdc++ has to be there when ASan looks for the functions of C++ exceptions.
         return {
             "LD_PRELOAD": f"{runtime_library('libasan.so')} {runtime_library('libstdc++.so')}",
-            "ASAN_OPTIONS": f"detect_leaks=0:log_path={log}:exitcode=66",
+            # Templates compiled here replace TensorFlow's copies, and pair with its deletes.
+            "ASAN_OPTIONS": (
+                f"detect_leaks=0:new_delete_type_mismatch=0:log_path={log}:exitcode=66"
+            ),
         }
     order = build_order_library(folder)
     suppressions = SOURCES / "thread.supp"
