@@ -237,7 +237,7 @@ def _install_cluster_calls() -> Undo:
 
     # The first marks the ops of a v1 graph, the second those of a tf.function. Gradients give a
     # call another function later.
-    places = [
+    places: list[tuple[type, str, Callable[..., Any]]] = [
         (TPUReplicateContext, "AddOp", lambda _, op: op),
         (OutsideCompilationV2Context, "_set_outside_compilation_attributes", lambda _, op: op),
         (tf.Operation, "_set_func_attr", lambda op, *_: op),
@@ -335,8 +335,7 @@ PATCHES = (
     ),
     Patch(
         name="cluster_calls",
-        target="tensorflow.python.tpu.tpu_replication`'s contexts and "
-        "`tf.Operation._set_func_attr",
+        target="tensorflow.python.tpu.tpu_replication`'s contexts and `tf.Operation._set_func_attr",
         change="A tf.function that is called in an outside compilation cluster runs on the host "
         "with it.",
         reason="stock TensorFlow marks the call and forgets the mark when it puts the function's "

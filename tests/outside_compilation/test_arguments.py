@@ -147,9 +147,7 @@ def test_dtypes(strategy, mode, dtype):
     @tf.function
     def step(x):
         def replica(x):
-            y = v1.tpu.outside_compilation(
-                lambda x: tf.reverse(x, [0]), tf.concat([x, x], axis=0)
-            )
+            y = v1.tpu.outside_compilation(lambda x: tf.reverse(x, [0]), tf.concat([x, x], axis=0))
             return tf.concat([y, x], axis=0)
 
         return strategy.run(replica, args=(x,))
@@ -213,7 +211,9 @@ class TestOutsideOfAComputation:
 
         @tf.function
         def step():
-            return strategy.run(lambda: v1.tpu.outside_compilation(self.host, tf.constant(1), prefix="1"))
+            return strategy.run(
+                lambda: v1.tpu.outside_compilation(self.host, tf.constant(1), prefix="1")
+            )
 
         assert float(step()) == 11.0
 

@@ -71,7 +71,9 @@ def test_cond_with_clusters_in_both_branches(way):
 
 def test_cond_whose_predicate_is_of_a_cluster(way):
     def computation(outside, x):
-        even = outside(lambda x: tf.strings.regex_full_match(tf.strings.as_string(x), "[2468].*"), x)
+        even = outside(
+            lambda x: tf.strings.regex_full_match(tf.strings.as_string(x), "[2468].*"), x
+        )
         return tf.cond(even, lambda: outside(triple, x), lambda: x)
 
     way.check(computation, scalar)
@@ -118,7 +120,9 @@ class TestHostControlFlow:
         def host(x):
             return repeat(tf.cast(x, tf.int32), triple, x)
 
-        way.check(lambda outside, x: outside(host, x + 1) - 1, lambda replica: np.float32(replica % 3))
+        way.check(
+            lambda outside, x: outside(host, x + 1) - 1, lambda replica: np.float32(replica % 3)
+        )
 
     def test_cond(self, way):
         def host(x):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pathlib
 import re
 from typing import Any
 
@@ -61,7 +62,7 @@ class TestDeviceVariable:
         assert "'on_the_cores:0'" in message
         line = next(
             number
-            for number, text in enumerate(open(__file__, encoding="utf-8"), 1)
+            for number, text in enumerate(pathlib.Path(__file__).read_text().splitlines(), 1)
             if f'"{how}": lambda' in text
         )
         assert f"{__file__}:{line}" in message
@@ -98,7 +99,7 @@ class TestDeviceVariable:
         with tf.Graph().as_default():
             with tf.device("/device:TPU:0"):
                 variable = v1.get_variable("placed", [], use_resource=True)
-            with pytest.raises(ValueError, match="'placed'.*which is on the TPU cores"):
+            with pytest.raises(ValueError, match=r"'placed'.*which is on the TPU cores"):
                 v1.tpu.rewrite(lambda: outside(lambda: variable + 1.0) * 2.0, [])
 
 
@@ -191,7 +192,7 @@ class TestHostVariable:
             session.run(v1.global_variables_initializer())
             (output,) = v1.tpu.rewrite(lambda x: outside(lambda: variable + x) * 2.0, [2.0])
             assert session.run(output) == 14.0
-            with pytest.raises(ValueError, match="'host'.*so does the rest"):
+            with pytest.raises(ValueError, match=r"'host'.*so does the rest"):
                 v1.tpu.rewrite(lambda x: outside(lambda: variable + x) * variable, [2.0])
             # The graph is not left within the refused computation.
             assert session.run(tf.constant(3.0) * variable) == 15.0
@@ -255,7 +256,9 @@ class TestWhatCannotCross:
 
             return tf.reduce_sum(outside(host, x * 2.0) * 2.0, axis=1)
 
-        for got in strategy.experimental_local_results(run(strategy, computation, tf.constant(1.0))):
+        for got in strategy.experimental_local_results(
+            run(strategy, computation, tf.constant(1.0))
+        ):
             np.testing.assert_array_equal(got, [4.0, 14.0])
 
     def test_list_of_tensors_crosses(self, strategy, mode):
@@ -264,7 +267,9 @@ class TestWhatCannotCross:
             array = outside(lambda x: array.write(0, x).write(1, x * 2.0), x * 3.0)
             return array.stack() * 2.0
 
-        for got in strategy.experimental_local_results(run(strategy, computation, tf.constant(1.0))):
+        for got in strategy.experimental_local_results(
+            run(strategy, computation, tf.constant(1.0))
+        ):
             np.testing.assert_array_equal(got, [6.0, 12.0])
 
     def test_unknown_shape(self, strategy, mode):
@@ -275,7 +280,9 @@ class TestWhatCannotCross:
             run(strategy, computation, tf.constant(1.0))
 
     def test_next_step_is_right(self, strategy, mode):
-        got = local(strategy, run(strategy, lambda x: outside(lambda y: y + 1.0, x), tf.constant(1.0)))
+        got = local(
+            strategy, run(strategy, lambda x: outside(lambda y: y + 1.0, x), tf.constant(1.0))
+        )
         assert set(got) == {2.0}
 
 
