@@ -396,7 +396,7 @@ def _install_cluster_calls() -> Undo:
 
     # The first marks the ops of a v1 graph, the second those of a tf.function. Gradients give a
     # call another function later.
-    places = [
+    places: list[tuple[type, str, Callable[..., Any]]] = [
         (TPUReplicateContext, "AddOp", lambda _, op: op),
         (OutsideCompilationV2Context, "_set_outside_compilation_attributes", lambda _, op: op),
         (tf.Operation, "_set_func_attr", lambda op, *_: op),

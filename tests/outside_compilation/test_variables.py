@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pathlib
 import re
 from typing import Any
 
@@ -61,7 +62,7 @@ class TestDeviceVariable:
         assert "'on_the_cores:0'" in message
         line = next(
             number
-            for number, text in enumerate(open(__file__, encoding="utf-8"), 1)
+            for number, text in enumerate(pathlib.Path(__file__).read_text().splitlines(), 1)
             if f'"{how}": lambda' in text
         )
         assert f"{__file__}:{line}" in message
@@ -98,7 +99,7 @@ class TestDeviceVariable:
         with tf.Graph().as_default():
             with tf.device("/device:TPU:0"):
                 variable = v1.get_variable("placed", [], use_resource=True)
-            with pytest.raises(ValueError, match="'placed'.*which is on the TPU cores"):
+            with pytest.raises(ValueError, match=r"'placed'.*which is on the TPU cores"):
                 v1.tpu.rewrite(lambda: outside(lambda: variable + 1.0) * 2.0, [])
 
 
@@ -191,7 +192,7 @@ class TestHostVariable:
             session.run(v1.global_variables_initializer())
             (output,) = v1.tpu.rewrite(lambda x: outside(lambda: variable + x) * 2.0, [2.0])
             assert session.run(output) == 14.0
-            with pytest.raises(ValueError, match="'host'.*so does the rest"):
+            with pytest.raises(ValueError, match=r"'host'.*so does the rest"):
                 v1.tpu.rewrite(lambda x: outside(lambda: variable + x) * variable, [2.0])
             # The graph is not left within the refused computation.
             assert session.run(tf.constant(3.0) * variable) == 15.0

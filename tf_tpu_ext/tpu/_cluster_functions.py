@@ -1,4 +1,4 @@
-"""Calls of functions within an outside compilation cluster.
+"""Calls of functions, and branches, within an outside compilation cluster.
 
 A cluster is marked op by op. When TensorFlow compiles it puts the bodies of called functions in the
 place of the calls, and of a call's mark nothing is left: the body would be compiled for the cores.
@@ -13,8 +13,13 @@ import tensorflow as tf
 from tensorflow.core.framework import attr_value_pb2, function_pb2
 from tensorflow.python.eager.polymorphic_function import atomic_function
 
-_CALLS = ("PartitionedCall", "StatefulPartitionedCall")
-_FUNCTION_ATTRIBUTE = "f"
+# The attributes of an op that name the functions it calls.
+_CALLS = {
+    "PartitionedCall": ("f",),
+    "StatefulPartitionedCall": ("f",),
+    "If": ("then_branch", "else_branch"),
+    "StatelessIf": ("then_branch", "else_branch"),
+}
 # The cluster's name, and whether the cores of a replica call it each for its part.
 _MARKS = ("_xla_outside_compilation", "_xla_map_outside_compilation")
 
@@ -22,7 +27,8 @@ _MARKS = ("_xla_outside_compilation", "_xla_map_outside_compilation")
 def mark_called_function(op: tf.Operation) -> None:
     """Lets a call of a cluster call a function whose ops belong to the cluster.
 
-    Loops and branches need nothing: they move to the host with all that is in them.
+    A branch is a call, too: where TensorFlow finds out which one is taken, it puts it in the place
+    of the op. Loops need nothing: they move to the host with all that is in them.
 
     Args:
         op: An op of a graph, in a cluster or not, whose function has just been set.
@@ -32,10 +38,11 @@ def mark_called_function(op: tf.Operation) -> None:
     marks = {name: value for name in _MARKS if (value := op.node_def.attr.get(name)) is not None}
     if _MARKS[0] not in marks:
         return
-    name = op.get_attr(_FUNCTION_ATTRIBUTE).name
-    marked = _marked(op.graph, name, marks)
-    if marked != name:
-        op._set_func_attr(_FUNCTION_ATTRIBUTE, marked)
+    for attribute in _CALLS[op.type]:
+        name = op.get_attr(attribute).name
+        marked = _marked(op.graph, name, marks)
+        if marked != name:
+            op._set_func_attr(attribute, marked)
 
 
 def _marked(graph: Any, name: str, marks: dict[str, attr_value_pb2.AttrValue]) -> str:
@@ -57,9 +64,9 @@ def _marked(graph: Any, name: str, marks: dict[str, attr_value_pb2.AttrValue]) -
     for node in definition.node_def:
         for mark, value in marks.items():
             node.attr[mark].CopyFrom(value)
-        if node.op in _CALLS:
+        for attribute in _CALLS.get(node.op, ()):
             # The library of a graph holds the functions that its functions call.
-            called = node.attr[_FUNCTION_ATTRIBUTE].func
+            called = node.attr[attribute].func
             called.name = _marked(graph, called.name, marks)
             children.append(graph._get_function(called.name))
     runtime = function._bound_context

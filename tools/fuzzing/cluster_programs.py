@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, Union
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -67,14 +67,14 @@ class Branch:
     otherwise: tuple[Statement, ...]
 
 
-Statement = Union[Compute, Cluster, Repeat, Branch]
+Statement = Compute | Cluster | Repeat | Branch
 Program = tuple[Statement, ...]
 
 CLUSTER_KINDS = ("text", "branch", "loop", "function", "effect", "logged")
 
 
 def programs() -> strategies.SearchStrategy[Program]:
-    """Programs of up to 5 statements a block, nested up to 3 deep."""
+    """Programs of up to 4 statements, with blocks of 2 nested up to 3 deep."""
     variable = strategies.integers(0, VARIABLES - 1)
     compute = strategies.builds(Compute, variable, variable, variable)
     cluster = strategies.builds(
@@ -86,14 +86,14 @@ def programs() -> strategies.SearchStrategy[Program]:
     )
     statement: Any = strategies.one_of(compute, cluster)
     for _ in range(3):
-        block = strategies.lists(statement, min_size=1, max_size=3).map(tuple)
+        block = strategies.lists(statement, min_size=1, max_size=2).map(tuple)
         statement = strategies.one_of(
             compute,
             cluster,
             strategies.builds(Repeat, strategies.integers(0, 3), block),
             strategies.builds(Branch, variable, block, block),
         )
-    return strategies.lists(statement, min_size=1, max_size=5).map(tuple)
+    return strategies.lists(statement, min_size=1, max_size=4).map(tuple)
 
 
 class Log:
@@ -197,7 +197,6 @@ def run_plainly(program: Program, seeds: Sequence[float]) -> Any:
     """Runs a program without TPUs; returns what `run_on_cores` returns."""
     log = Log()
 
-    @tf.function(autograph=False)
     def step(replica: tf.Tensor, start: tf.Tensor) -> Values:
         builder = Builder(lambda f, *inputs: f(*inputs), replica, log)
         return builder.block(program, _start(start))

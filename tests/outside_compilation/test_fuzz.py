@@ -1,0 +1,20 @@
+"""Random programs with clusters do what plain TensorFlow does: a short run of tools/fuzz."""
+
+from __future__ import annotations
+
+import pathlib
+import subprocess
+import sys
+
+TOOL = pathlib.Path(__file__).resolve().parent.parent.parent / "tools" / "fuzz.py"
+
+
+def test_random_programs():
+    run = subprocess.run(
+        [sys.executable, str(TOOL), "--examples", "150", "--cores", "2", "--seed", "7"],
+        capture_output=True,
+        text=True,
+        timeout=280,
+    )
+    assert run.returncode == 0, f"{run.stdout}{run.stderr[-3000:]}"
+    assert "programs agree" in run.stdout
