@@ -158,10 +158,12 @@ class TestEagerly:
             result = two.call_for_each_tower(tf.reduce_sum, x)
             context.set_last_step_output("sum", result, SUM)
 
-        dataset = two.experimental_distribute_dataset(numbers(12).batch(4))
+        iterator = iter(two.experimental_distribute_dataset(numbers(12).batch(4)))
         with two.scope():
-            context = two.run_steps_on_dataset(step, iter(dataset), iterations=2)
-        assert context.last_step_outputs["sum"] == 4 + 5 + 6 + 7
+            context = two.run_steps_on_dataset(step, iterator, iterations=2)
+            assert context.last_step_outputs["sum"] == 4 + 5 + 6 + 7
+            with pytest.raises(tf.errors.OutOfRangeError):
+                two.run_steps_on_dataset(step, iterator, iterations=2)
 
     def test_merge_calls_in_steps(self, two, capfd):
         def step(context, x):

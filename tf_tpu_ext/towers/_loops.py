@@ -274,13 +274,8 @@ def _concurrent_while(body: Callable[..., list[tf.Tensor]], iterations: Any) -> 
         functions.append(function)
     inputs = [tf.constant(0), tf.constant(True), limit, *captured]
     results = tf.raw_ops.StatelessWhile(input=inputs, cond=functions[0], body=functions[1])
-    _lower(results[0].op)
+    control_flow_util_v2.maybe_set_lowering_attr(results[0].op)
     return results[0]
-
-
-def _lower(operation: tf.Operation) -> None:
-    """Lets the steps of a loop run on several threads."""
-    control_flow_util_v2.maybe_set_lowering_attr(operation)
 
 
 def on_host(
