@@ -23,7 +23,7 @@ if _native.load():
     _machine.configure_from_environment()
     _tensorflow_patches.apply_all()
 
-from tf_tpu_ext import towers, tpu
+from tf_tpu_ext import contrib, towers, tpu
 from tf_tpu_ext._machine import (
     Compilation,
     CompilationStats,
@@ -79,6 +79,7 @@ __all__ = [
     "bfloat16_scope",
     "compilation_stats",
     "configure",
+    "contrib",
     "core",
     "cross_replica_sum",
     "get_tower_context",

@@ -101,6 +101,26 @@ class TestEagerly:
                 strategy.run_steps_on_dataset(step, iterator, iterations=5)
             assert variable.numpy() == total_of(strategy, 3)
 
+    def test_data_that_fail_leave_nothing_behind(self, two):
+        def failing():
+            return numbers(100).map(lambda x: checked(x))
+
+        def checked(x):
+            with tf.control_dependencies([tf.debugging.assert_less(x, 5.0)]):
+                return tf.identity(x)
+
+        with two.scope():
+            variable = tf.Variable(0.0, aggregation=SUM)
+            step = step_on(two, variable)
+            iterator = two.distribute_dataset(failing).make_one_shot_iterator()
+            with pytest.raises(tf.errors.InvalidArgumentError):
+                two.run_steps_on_dataset(step, iterator, iterations=10)
+            variable.assign(0.0)
+            iterator = two.distribute_dataset(lambda: numbers(100)).make_one_shot_iterator()
+            context = two.run_steps_on_dataset(step, iterator, iterations=2)
+            check_outputs(two, context.last_step_outputs, 1)
+            assert variable.numpy() == total_of(two, 2)
+
     def test_batches_of_changing_size(self, two):
         def step(context, x):
             def tower(x):
@@ -138,10 +158,12 @@ class TestEagerly:
             result = two.call_for_each_tower(tf.reduce_sum, x)
             context.set_last_step_output("sum", result, SUM)
 
-        dataset = two.experimental_distribute_dataset(numbers(12).batch(4))
+        iterator = iter(two.experimental_distribute_dataset(numbers(12).batch(4)))
         with two.scope():
-            context = two.run_steps_on_dataset(step, iter(dataset), iterations=2)
-        assert context.last_step_outputs["sum"] == 4 + 5 + 6 + 7
+            context = two.run_steps_on_dataset(step, iterator, iterations=2)
+            assert context.last_step_outputs["sum"] == 4 + 5 + 6 + 7
+            with pytest.raises(tf.errors.OutOfRangeError):
+                two.run_steps_on_dataset(step, iterator, iterations=2)
 
     def test_merge_calls_in_steps(self, two, capfd):
         def step(context, x):

@@ -36,13 +36,11 @@ class TestScope:
         added = {SUM: each.sum(), MEAN: each.mean(), FIRST: each[0]}[aggregation]
         assert copies(strategy, variable) == [10 + added] * strategy.num_towers
 
-    def test_no_aggregation_is_an_error_in_towers(self, strategy):
-        if strategy.num_towers == 1:
-            pytest.skip("One tower has nothing to aggregate.")
+    def test_without_an_aggregation_each_tower_writes_its_copy(self, strategy):
         with strategy.scope():
             variable = tf.Variable(10.0)
-            strategy.call_for_each_tower(lambda: variable.assign_add(1.0))
-        assert copies(strategy, variable) == [11.0] * strategy.num_towers
+            strategy.call_for_each_tower(lambda: variable.assign_add(tower_id()))
+        assert copies(strategy, variable) == [10.0 + i for i in range(strategy.num_towers)]
 
     def test_get_variable_and_custom_getters(self, strategy):
         asked = []

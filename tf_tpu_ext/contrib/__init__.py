@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from typing import Any
 
 import tensorflow as tf
 
@@ -44,7 +45,7 @@ def install() -> None:
         sys.meta_path.insert(0, _modules.Finder())
     contrib = _modules.import_contrib()
     # `import tensorflow.compat.v1` gives another module than the attribute.
-    v1 = importlib.import_module("tensorflow.compat.v1")
-    for module in (tf, tf.compat.v1, v1):
+    modules: list[Any] = [tf, tf.compat.v1, importlib.import_module("tensorflow.compat.v1")]
+    for module in modules:
         module.contrib = contrib
         module.get_tower_context = get_tower_context

@@ -44,10 +44,19 @@ class StandardSingleLossStep(StandardInputStep):
     """A step that minimizes one loss.
 
     Example:
-        >>> step = StandardSingleLossStep(dataset_fn, loss_fn, optimizer, strategy)
+        >>> strategy = tf_tpu_ext.TPUStrategy(None, steps_per_run=1)
+        >>> with strategy.scope():
+        ...     weight = tf.Variable(1.0)
+        >>> step = StandardSingleLossStep(
+        ...     lambda: tf.data.Dataset.from_tensors(2.0).repeat(),
+        ...     lambda context, x: (weight * x - 6.0) ** 2,
+        ...     tf.compat.v1.train.GradientDescentOptimizer(0.1),
+        ...     strategy,
+        ...     iterations_per_step=20,
+        ... )
         >>> step()
-
-    where `loss_fn(context, *inputs)` returns the loss of one tower.
+        >>> print(f"{weight.numpy():.3f}")
+        3.000
     """
 
     def __init__(

@@ -73,10 +73,15 @@ class Source:
         has: list[tf.Tensor] = []
         for _ in range(self._strategy.num_towers):
             with tf.control_dependencies(has[-1:]):
-                optional = iterator_ops.get_next_as_optional(self.iterator)
+                optional = self._next_optional()
                 optionals.append(optional)
                 has.append(optional.has_value())
         return optionals
+
+    def _next_optional(self) -> Any:
+        if hasattr(self.iterator, "get_next_as_optional"):
+            return self.iterator.get_next_as_optional()
+        return iterator_ops.get_next_as_optional(self.iterator)
 
     def elements(self, optionals: list[Any]) -> list[list[tf.Tensor]]:
         """Returns the tensors of each tower's element."""
@@ -134,45 +139,53 @@ def on_cores(
     """
     specs = source.flat_specs()
 
-    def computation(tower_id: tf.Tensor) -> list[Any]:
+    def computation(tower_id: tf.Tensor, run: tf.Tensor) -> list[Any]:
         state = _state.Computation(strategy, tower_id)
         with _state.tracing(state):
-
-            def one_step() -> list[tf.Tensor]:
-                tensors = tpu_ops.infeed_dequeue_tuple(
-                    [spec.dtype for spec in specs], [spec.shape for spec in specs]
-                )
-                return step(source.pack(tensors))
-
-            traced = _trace("step", one_step, automatic)
+            traced = _trace(
+                "step", lambda *tensors: step(source.pack(list(tensors))), automatic, specs
+            )
             begin = _begin(initial(), tower_id, traced.outputs[1:])
 
-            def body(count: Any, _: Any, *previous: Any) -> list[Any]:
-                del previous
-                done, *new = _call(traced)
+            def body(count: Any, _: Any, *carried: Any) -> list[Any]:
+                done, *new = _call(traced, carried[: len(specs)])
                 with tf.control_dependencies([done, *new]):
                     count = count + 1
                 with tf.control_dependencies([count]):
-                    more = _dequeue_flag()
-                return [count, more, *new]
+                    return [count, *_receive(specs, run), *new]
 
-            count, _, *last = while_v2.while_loop(
-                lambda count, more, *_: more,
+            count, _, *carried = while_v2.while_loop(
+                lambda count, more, *_: tf.not_equal(more, 0),
                 body,
-                [tf.constant(0), _dequeue_flag(), *begin],
+                [tf.constant(0), *_receive(specs, run), *begin],
                 return_same_structure=False,
             )
             with tf.control_dependencies([count]):
-                return [tf.identity(count), *finish(last)]
+                return [tf.identity(count), *finish(carried[len(specs) :])]
 
-    inputs = [[tf.constant(tower, tf.int32)] for tower in range(strategy.num_towers)]
+    with tf.device(strategy.extended._host_device):
+        # Tells the messages of this run from those that one before left behind when it failed.
+        run = tf.cast(tf.math.floormod(tf.timestamp() * 1e6, 2.0**31 - 1), tf.int32)
+    inputs = [[tf.constant(tower, tf.int32), run] for tower in range(strategy.num_towers)]
     per_tower = _calls.replicate(strategy, computation, inputs)
-    return _end(source, iterations, _feed(strategy, source, iterations), per_tower)
+    return _end(source, iterations, _feed(strategy, source, iterations, run), per_tower)
 
 
-def _dequeue_flag() -> tf.Tensor:
-    [flag] = tpu_ops.infeed_dequeue_tuple([tf.int32], [tf.TensorShape([])])
-    return tf.not_equal(flag, 0)
+def _receive(specs: list[tf.TensorSpec], run: tf.Tensor) -> list[tf.Tensor]:
+    """Takes a message of this run from the infeed: whether there is a step, and its element."""
+    dtypes = [tf.int32, tf.int32, *(spec.dtype for spec in specs)]
+    shapes = [tf.TensorShape([]), tf.TensorShape([]), *(spec.shape for spec in specs)]
+
+    def receive(*_: Any) -> list[tf.Tensor]:
+        return list(tpu_ops.infeed_dequeue_tuple(dtypes, shapes))
+
+    received = while_v2.while_loop(
+        lambda of_run, *_: tf.not_equal(of_run, run),
+        receive,
+        receive(),
+        return_same_structure=False,
+    )
+    return list(received[1:])
 
 
 def _begin(
@@ -191,28 +204,26 @@ def _begin(
     return begin
 
 
-def _feed(strategy: Any, source: Source, iterations: Any) -> tf.Tensor:
-    """Builds the loop on the host that sends every core its flags and elements.
+def _feed(strategy: Any, source: Source, iterations: Any, run: tf.Tensor) -> tf.Tensor:
+    """Builds the loop on the host that sends every core its messages; see `_receive`.
 
     Returns:
         The number of steps that had their data.
     """
-    shapes = [spec.shape for spec in source.flat_specs()]
+    specs = source.flat_specs()
+    shapes = [tf.TensorShape([]), tf.TensorShape([]), *(spec.shape for spec in specs)]
 
-    def send(tower: int, tensors: list[tf.Tensor], of: list[tf.TensorShape]) -> tf.Operation:
+    def send(tower: int, more: int, tensors: list[tf.Tensor]) -> tf.Operation:
         device = tf.DeviceSpec.from_string(strategy.worker_devices[tower])
         host = device.replace(device_type="CPU", device_index=0)
         with tf.device(host.to_string()):
             return tpu_ops.infeed_enqueue_tuple(
-                tensors, of, device_ordinal=device.device_index or 0
+                [run, tf.constant(more), *tensors], shapes, device_ordinal=device.device_index or 0
             )
 
-    def send_flag(flag: int) -> list[tf.Operation]:
-        scalar = [tf.TensorShape([])]
-        return [send(t, [tf.constant(flag)], scalar) for t in range(strategy.num_towers)]
-
     def stop() -> tf.Tensor:
-        with tf.control_dependencies(send_flag(0)):
+        nothing = [tf.zeros(spec.shape, spec.dtype) for spec in specs]
+        with tf.control_dependencies([send(t, 0, nothing) for t in range(strategy.num_towers)]):
             return tf.constant(False)
 
     def feed_next() -> tf.Tensor:
@@ -221,8 +232,7 @@ def _feed(strategy: Any, source: Source, iterations: Any) -> tf.Tensor:
 
         def feed() -> tf.Tensor:
             elements = source.elements(optionals)
-            with tf.control_dependencies(send_flag(1)):
-                sent = [send(t, tensors, shapes) for t, tensors in enumerate(elements)]
+            sent = [send(t, 1, tensors) for t, tensors in enumerate(elements)]
             with tf.control_dependencies(sent):
                 return tf.constant(True)
 
@@ -264,13 +274,8 @@ def _concurrent_while(body: Callable[..., list[tf.Tensor]], iterations: Any) -> 
         functions.append(function)
     inputs = [tf.constant(0), tf.constant(True), limit, *captured]
     results = tf.raw_ops.StatelessWhile(input=inputs, cond=functions[0], body=functions[1])
-    _lower(results[0].op)
+    control_flow_util_v2.maybe_set_lowering_attr(results[0].op)
     return results[0]
-
-
-def _lower(operation: tf.Operation) -> None:
-    """Lets the steps of a loop run on several threads."""
-    control_flow_util_v2.maybe_set_lowering_attr(operation)
 
 
 def on_host(

@@ -27,6 +27,11 @@ class TowerContext:
         ...         return tf.add_n(distribution.unwrap(values)) / distribution.num_towers
         ...
         ...     return tf_tpu_ext.get_tower_context().merge_call(merge_fn, value)
+        >>> strategy = tf_tpu_ext.TPUStrategy(None, steps_per_run=1)
+        >>> with strategy.scope():
+        ...     means = strategy.call_for_each_tower(mean_of_all, tf.constant(3.0))
+        >>> print([float(x) for x in strategy.unwrap(means)])  # On two cores.
+        [3.0, 3.0]
 
     Defined at
     https://github.com/tensorflow/tensorflow/blob/v1.12.0/tensorflow/python/training/distribute.py

@@ -23,6 +23,21 @@ _CONTEXT = "_tf_tpu_ext_steps"
 class MultiStepContext:
     """What the function of `run_steps_on_dataset` puts out, and what comes of it.
 
+    Example:
+        >>> strategy = tf_tpu_ext.TPUStrategy(None, steps_per_run=1)
+        >>> def step_fn(context, x):
+        ...     doubled = strategy.call_for_each_tower(lambda x: x * 2, x)
+        ...     context.set_last_step_output("doubled", doubled)
+        ...     context.set_last_step_output("total", doubled, "SUM")
+        >>> with strategy.scope():
+        ...     dataset = strategy.distribute_dataset(lambda: tf.data.Dataset.range(100))
+        ...     iterator = dataset.make_one_shot_iterator()
+        ...     outputs = strategy.run_steps_on_dataset(step_fn, iterator, 3).last_step_outputs
+        >>> print([int(x) for x in strategy.unwrap(outputs["doubled"])])  # On two cores.
+        [8, 10]
+        >>> int(outputs["total"])
+        18
+
     Attributes:
         run_op: Runs all the steps; None where they have been run eagerly.
     """

@@ -335,7 +335,7 @@ class TPUStrategy(_members.Members, tf.distribute.TPUStrategy):
         Returns:
             The operation; None eagerly, where everything has run.
         """
-        leaves = [x for leaf in tf.nest.flatten(value) for x in values_to_wait_for(leaf)]
+        leaves = [x for leaf in tf.nest.flatten(value) for x in _to_wait_for(leaf)]
         if tf.executing_eagerly():
             return None
         if len(leaves) == 1 and name is None:
@@ -459,7 +459,7 @@ class TPUStrategy(_members.Members, tf.distribute.TPUStrategy):
         self.__dict__["_scales_loss"] = value
 
 
-def values_to_wait_for(leaf: Any) -> list[Any]:
+def _to_wait_for(leaf: Any) -> list[Any]:
     """Returns the tensors and operations of a leaf, for `group`."""
     if isinstance(leaf, _values.PerTower):
         return list(tf.nest.flatten(leaf.local, expand_composites=True))
