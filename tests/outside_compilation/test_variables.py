@@ -276,7 +276,7 @@ class TestWhatCannotCross:
         def computation(x):
             return tf.reduce_sum(outside(lambda x: tf.range(tf.cast(x, tf.int32)), x * 2.0))
 
-        with pytest.raises(tf.errors.InvalidArgumentError, match="tf.ensure_shape"):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=r"tf\.ensure_shape"):
             run(strategy, computation, tf.constant(1.0))
 
     def test_next_step_is_right(self, strategy, mode):
