@@ -175,6 +175,8 @@ class TestSummaries:
     """A strategy lets one replica alone write summaries."""
 
     def test_scalar(self, strategy, mode, tmp_path):
+        if strategy.num_replicas_in_sync == 1:
+            pytest.xfail("with one replica the bridge does not find the op in its cluster")
         writer = tf.summary.create_file_writer(str(tmp_path))
 
         @tf.function
