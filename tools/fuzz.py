@@ -21,6 +21,7 @@ def main() -> int:
     parser.add_argument(
         "--ordered", action="store_true", help="compare the order of host calls, too"
     )
+    parser.add_argument("--kinds", nargs="+", help="kinds of clusters; all unless given")
     arguments = parser.parse_args()
     os.environ["TF_TPU_EXT_CORES"] = str(arguments.cores)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -33,6 +34,7 @@ def main() -> int:
     tf.tpu.experimental.initialize_tpu_system(resolver)
     strategy = tf.distribute.TPUStrategy(resolver)
     seed = time.time_ns() % (1 << 32) if arguments.seed is None else arguments.seed
+    kinds = arguments.kinds or cluster_programs.CLUSTER_KINDS
     tried = 0
     start = time.monotonic()
 
@@ -43,7 +45,7 @@ def main() -> int:
         database=None,
         suppress_health_check=list(hypothesis.HealthCheck),
     )
-    @hypothesis.given(cluster_programs.programs(), hypothesis.strategies.integers(0, 99))
+    @hypothesis.given(cluster_programs.programs(kinds), hypothesis.strategies.integers(0, 99))
     def compare(program: cluster_programs.Program, start_values: int) -> None:
         nonlocal tried
         tried += 1

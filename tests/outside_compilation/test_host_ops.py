@@ -107,6 +107,31 @@ class TestPythonFunctions:
         assert sorted(calls) == sorted(list(range(5)) * way.cores)
 
 
+@pytest.mark.xfail(reason="the bridge cuts a cluster in two where another's effect comes between")
+@pytest.mark.parametrize("nested", ["while", "cond"])
+def test_two_python_functions_in_one_block(strategy, mode, nested):
+    @tf.function
+    def step(x):
+        def replica(x):
+            def host(x):
+                y = tf.py_function(lambda x: x + 1.0, [x], tf.float32)
+                return tf.ensure_shape(y, [])
+
+            def twice(x):
+                outside = v1.tpu.outside_compilation
+                return outside(host, x) + outside(host, x * 2.0)
+
+            if nested == "cond":
+                return tf.cond(x > 0.0, lambda: twice(x), lambda: x)
+            return tf.while_loop(lambda x: x < 9.0, lambda x: [twice(x)], [x])[0]
+
+        return strategy.run(replica, args=(x,))
+
+    expected = {"cond": 5.0, "while": 17.0}[nested]
+    for got in strategy.experimental_local_results(step(tf.constant(1.0))):
+        assert float(got) == expected
+
+
 def test_print(way, capfd):
     def computation(outside, x):
         outside(lambda y: tf.print("printed", y, {"twice": y * 2}), x + 1)
@@ -150,6 +175,8 @@ class TestSummaries:
     """A strategy lets one replica alone write summaries."""
 
     def test_scalar(self, strategy, mode, tmp_path):
+        if strategy.num_replicas_in_sync == 1:
+            pytest.xfail("with one replica the bridge does not find the op in its cluster")
         writer = tf.summary.create_file_writer(str(tmp_path))
 
         @tf.function

@@ -73,13 +73,13 @@ Program = tuple[Statement, ...]
 CLUSTER_KINDS = ("text", "branch", "loop", "function", "effect", "logged")
 
 
-def programs() -> strategies.SearchStrategy[Program]:
-    """Programs of up to 4 statements, with blocks of 2 nested up to 3 deep."""
+def programs(kinds: Sequence[str] = CLUSTER_KINDS) -> strategies.SearchStrategy[Program]:
+    """Programs of up to 4 statements, with blocks of 2 nested up to 3 deep, and these clusters."""
     variable = strategies.integers(0, VARIABLES - 1)
     compute = strategies.builds(Compute, variable, variable, variable)
     cluster = strategies.builds(
         Cluster,
-        strategies.sampled_from(CLUSTER_KINDS),
+        strategies.sampled_from(kinds),
         variable,
         strategies.lists(variable, max_size=VARIABLES, unique=True).map(tuple),
         strategies.integers(0, 9),
