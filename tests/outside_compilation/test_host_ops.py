@@ -107,7 +107,6 @@ class TestPythonFunctions:
         assert sorted(calls) == sorted(list(range(5)) * way.cores)
 
 
-@pytest.mark.xfail(reason="the bridge cuts a cluster in two where another's effect comes between")
 @pytest.mark.parametrize("nested", ["while", "cond"])
 def test_two_python_functions_in_one_block(strategy, mode, nested):
     @tf.function
@@ -175,8 +174,6 @@ class TestSummaries:
     """A strategy lets one replica alone write summaries."""
 
     def test_scalar(self, strategy, mode, tmp_path):
-        if strategy.num_replicas_in_sync == 1:
-            pytest.xfail("with one replica the bridge does not find the op in its cluster")
         writer = tf.summary.create_file_writer(str(tmp_path))
 
         @tf.function

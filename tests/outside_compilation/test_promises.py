@@ -92,7 +92,6 @@ class TestCalls:
         assert local(strategy, step(tf.constant(1.0))) == [6.0] * cores
         assert sorted(log.calls) == [(n, 1.0) for n in range(cores) for _ in range(3)]
 
-    @pytest.mark.xfail(reason="the host graph runs clusters that don't need each other at once")
     def test_program_order_across_loop_iterations(self, strategy, cores):
         log = Log()
 

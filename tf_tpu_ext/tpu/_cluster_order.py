@@ -29,18 +29,37 @@ def chain_effects(graph: Any, operations: Sequence[tf.Operation]) -> None:
         operations: Its new ops, in the order in which they were made.
     """
     previous = None
+    # Ops of clusters for which no later effect waits yet. A cluster must be complete before the next
+    # effect: TensorFlow cuts one in two, with the cores in between, where an effect comes between
+    # its ops.
+    unfinished: list[tf.Operation] = []
     for op in operations:
-        if not _has_effect(graph, op):
-            continue
-        _graphs_with_effects.add(graph)
-        if previous is not None:
-            op._add_control_input(previous)
-        previous = op
+        cluster = _cluster(op)
+        if _has_effect(graph, op):
+            _graphs_with_effects.add(graph)
+            others = [earlier for earlier in unfinished if _cluster(earlier) != cluster]
+            op._add_control_inputs(_ends(others))
+            if previous is not None:
+                op._add_control_input(previous)
+            previous = op
+            unfinished = [earlier for earlier in unfinished if _cluster(earlier) == cluster]
+        if cluster is not None:
+            unfinished.append(op)
+
+
+def _cluster(op: tf.Operation) -> bytes | None:
+    mark = op.node_def.attr.get(_MARK)
+    return None if mark is None else mark.s
+
+
+def _ends(operations: Sequence[tf.Operation]) -> list[tf.Operation]:
+    """Returns those of the ops whose results none of the others takes."""
+    taken = {tensor.op for op in operations for tensor in op.inputs}
+    return [op for op in operations if op not in taken]
 
 
 def _has_effect(graph: Any, op: tf.Operation) -> bool:
-    attributes = op.node_def.attr
-    if _MARK in attributes:
+    if _cluster(op) is not None:
         return bool(op.op_def.is_stateful) and op.type not in _NO_EFFECT
     return any(
         function is not None and getattr(function, "graph", None) in _graphs_with_effects
