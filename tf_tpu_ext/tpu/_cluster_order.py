@@ -29,9 +29,9 @@ def chain_effects(graph: Any, operations: Sequence[tf.Operation]) -> None:
         operations: Its new ops, in the order in which they were made.
     """
     previous = None
-    # Ops of clusters for which no later effect waits yet. A cluster must be complete before the next
-    # effect: TensorFlow cuts one in two, with the cores in between, where an effect comes between
-    # its ops.
+    # Ops of clusters for which no later effect waits yet. A cluster must be complete before the
+    # next effect: TensorFlow cuts one in two, with the cores in between, where an effect comes
+    # between its ops.
     unfinished: list[tf.Operation] = []
     for op in operations:
         cluster = _cluster(op)
