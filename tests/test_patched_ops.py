@@ -185,7 +185,8 @@ def test_scatters_in_a_graph(name):
             variable = tf.Variable([1.0, 2.0])
             slices = tf.IndexedSlices(tf.constant([3.0]), tf.constant([1]))
             scatter = getattr(variable, f"scatter_{name}")
-            tf.compat.v1.tpu.rewrite(lambda: where(lambda: scatter(slices)))
+            # Not the value, whose read would be an op of the cores.
+            tf.compat.v1.tpu.rewrite(lambda: where(lambda: scatter(slices).op))
             return {op.type for op in graph.get_operations()}
 
     stock = f"ResourceScatter{name.title()}"

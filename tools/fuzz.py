@@ -28,6 +28,9 @@ def main() -> int:
 
     import hypothesis
     import tensorflow as tf
+
+    # Python puts this folder first, unless PYTHONSAFEPATH is set.
+    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
     from fuzzing import cluster_programs
 
     resolver = tf.distribute.cluster_resolver.TPUClusterResolver()

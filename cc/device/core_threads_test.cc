@@ -80,6 +80,7 @@ TEST(CoreThreadsTest, BlockedThreadsAreReplaced) {
 
 TEST(CoreThreadsTest, NeverMoreThanTheMaximum) {
   std::atomic<int> now{0}, most{0};
+  absl::Notification three;
   {
     CoreThreads threads(Threads(1, 3));
     for (int i = 0; i < 30; ++i) {
@@ -88,7 +89,9 @@ TEST(CoreThreadsTest, NeverMoreThanTheMaximum) {
         int seen = most;
         while (running > seen && !most.compare_exchange_weak(seen, running)) {
         }
-        absl::SleepFor(absl::Milliseconds(5));
+        if (running == 3 && !three.HasBeenNotified()) three.Notify();
+        three.WaitForNotificationWithTimeout(absl::Seconds(20));
+        absl::SleepFor(absl::Milliseconds(1));
         --now;
       });
     }

@@ -227,7 +227,9 @@ class TestFailures:
 
         step = stepper(strategy, computation)
         start = time.monotonic()
-        with pytest.raises(tf.errors.OpError, match="one failed"):
+        # Both branches are functions: TensorFlow tells of the one that ends first, the failed one or
+        # the one that is cancelled for it.
+        with pytest.raises(tf.errors.OpError, match=r"one failed|Dequeue operation was cancelled"):
             step(tf.constant(1.0), tf.constant(0))
         assert time.monotonic() - start < 10
         # What a cancelled wait has taken is not lost.
