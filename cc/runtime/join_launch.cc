@@ -4,6 +4,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "cc/runtime/after_cancellation.h"
 #include "cc/runtime/launch.h"
 #include "tensorflow/core/framework/cancellation.h"
 
@@ -33,7 +34,8 @@ class CancelHandle {
       absl::MutexLock lock(&mutex_);
       if (cancelled_) launch = launch_.lock();
     }
-    if (launch != nullptr) launch->Fail(absl::CancelledError("The step was cancelled."));
+    if (launch == nullptr) return;
+    AfterCancellation([launch] { launch->Fail(Cancelled("The step was cancelled.")); });
   }
 
  private:
@@ -54,7 +56,7 @@ absl::Status JoinLaunch(tensorflow::OpKernelContext* context, int64_t launch_id,
   if (cancellation != nullptr) {
     token = cancellation->get_cancellation_token();
     if (!cancellation->RegisterCallback(token, [handle] { handle->Cancel(); })) {
-      return absl::CancelledError("The step was cancelled before the TPU program started.");
+      return Cancelled("The step was cancelled before the TPU program started.");
     }
   }
   CoreArrival arrival;

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "cc/runtime/after_cancellation.h"
 
 namespace tf_tpu_ext {
 
@@ -14,7 +15,8 @@ bool ChannelWait::Watch() {
   if (cancellation_ != nullptr) {
     token_ = cancellation_->get_cancellation_token();
     auto cancel = [self = shared_from_this()] {
-      self->End(absl::CancelledError(absl::StrCat("Op ", self->op_, " was cancelled.")));
+      AfterCancellation(
+          [self] { self->End(Cancelled(absl::StrCat("Op ", self->op_, " was cancelled."))); });
     };
     if (!cancellation_->RegisterCallback(token_, std::move(cancel))) return false;
   }

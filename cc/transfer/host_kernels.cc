@@ -9,6 +9,7 @@
 #include "cc/compiler/program_cache.h"
 #include "cc/device/machine.h"
 #include "cc/device/virtual_device.h"
+#include "cc/runtime/after_cancellation.h"
 #include "cc/runtime/program.h"
 #include "cc/runtime/program_key.h"
 #include "cc/transfer/channel_wait.h"
@@ -33,7 +34,7 @@ class ChannelOp : public AsyncOpKernel {
   void Receive(OpKernelContext* context, const ChannelKey& key, const DoneCallback& done) {
     auto wait = std::make_shared<ChannelWait>(context->cancellation_manager(), key, name());
     OP_REQUIRES_ASYNC(context, wait->Watch(),
-                      absl::CancelledError(absl::StrCat("Op ", name(), " was cancelled.")), done);
+                      Cancelled(absl::StrCat("Op ", name(), " was cancelled.")), done);
     const auto id = GetChannels().Receive(key, [this, context, wait,
                                                 done](absl::StatusOr<std::vector<Tensor>> message) {
       wait->Done();
@@ -56,7 +57,7 @@ class ChannelOp : public AsyncOpKernel {
     }
     auto wait = std::make_shared<ChannelWait>(context->cancellation_manager(), key, name());
     OP_REQUIRES_ASYNC(context, wait->Watch(),
-                      absl::CancelledError(absl::StrCat("Op ", name(), " was cancelled.")), done);
+                      Cancelled(absl::StrCat("Op ", name(), " was cancelled.")), done);
     const auto id = GetChannels().Send(
         key, std::move(message), capacity,
         [context, wait, done](const absl::Status& status) {

@@ -227,8 +227,8 @@ class TestFailures:
 
         step = stepper(strategy, computation)
         start = time.monotonic()
-        # Both branches are functions: TensorFlow tells of the one that ends first, the failed one or
-        # the one that is cancelled for it.
+        # Both branches are functions: TensorFlow tells of the one that ends first, the failed one
+        # or the one that is cancelled for it.
         with pytest.raises(tf.errors.OpError, match=r"one failed|Dequeue operation was cancelled"):
             step(tf.constant(1.0), tf.constant(0))
         assert time.monotonic() - start < 10
