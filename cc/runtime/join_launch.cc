@@ -56,7 +56,11 @@ absl::Status JoinLaunch(tensorflow::OpKernelContext* context, int64_t launch_id,
   if (cancellation != nullptr) {
     token = cancellation->get_cancellation_token();
     if (!cancellation->RegisterCallback(token, [handle] { handle->Cancel(); })) {
-      return Cancelled("The step was cancelled before the TPU program started.");
+      AfterCancellation([context, done = std::move(done)] {
+        context->SetStatus(Cancelled("The step was cancelled before the TPU program started."));
+        done();
+      });
+      return absl::OkStatus();
     }
   }
   CoreArrival arrival;

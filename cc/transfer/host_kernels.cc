@@ -33,8 +33,10 @@ class ChannelOp : public AsyncOpKernel {
   // Makes the op's outputs of the channel's next message.
   void Receive(OpKernelContext* context, const ChannelKey& key, const DoneCallback& done) {
     auto wait = std::make_shared<ChannelWait>(context->cancellation_manager(), key, name());
-    OP_REQUIRES_ASYNC(context, wait->Watch(),
-                      Cancelled(absl::StrCat("Op ", name(), " was cancelled.")), done);
+    if (!wait->Watch()) {
+      EndCancelled(context, done);
+      return;
+    }
     const auto id = GetChannels().Receive(key, [this, context, wait,
                                                 done](absl::StatusOr<std::vector<Tensor>> message) {
       wait->Done();
@@ -56,8 +58,10 @@ class ChannelOp : public AsyncOpKernel {
       return;
     }
     auto wait = std::make_shared<ChannelWait>(context->cancellation_manager(), key, name());
-    OP_REQUIRES_ASYNC(context, wait->Watch(),
-                      Cancelled(absl::StrCat("Op ", name(), " was cancelled.")), done);
+    if (!wait->Watch()) {
+      EndCancelled(context, done);
+      return;
+    }
     const auto id = GetChannels().Send(
         key, std::move(message), capacity,
         [context, wait, done](const absl::Status& status) {
@@ -70,6 +74,13 @@ class ChannelOp : public AsyncOpKernel {
   }
 
  private:
+  void EndCancelled(OpKernelContext* context, const DoneCallback& done) {
+    AfterCancellation([this, context, done] {
+      context->SetStatus(Cancelled(absl::StrCat("Op ", name(), " was cancelled.")));
+      done();
+    });
+  }
+
   absl::Status SetOutputs(OpKernelContext* context, const std::vector<Tensor>& message) const {
     if (static_cast<int>(message.size()) != context->num_outputs()) {
       return absl::InvalidArgumentError(absl::StrCat("Op ", name(), " gets ", message.size(),

@@ -168,10 +168,14 @@ class TestFailures:
         none = tf.constant(-1)
         assert local(strategy, step(tf.constant(1.0), none)) == [cores] * cores
         for bad in (0, cores - 1):
-            start = time.monotonic()
-            with pytest.raises(tf.errors.OpError) as error:
-                step(tf.constant(1.0), tf.constant(bad))
-            assert time.monotonic() - start < 10
+            # TensorFlow's own while op may tell of its cancellation first, in a few of a hundred.
+            for _ in range(5 if place == "in_a_loop" else 1):
+                start = time.monotonic()
+                with pytest.raises(tf.errors.OpError) as error:
+                    step(tf.constant(1.0), tf.constant(bad))
+                assert time.monotonic() - start < 10
+                if not isinstance(error.value, tf.errors.CancelledError):
+                    break
             message = str(error.value)
             assert f"ValueError: replica {bad} gave up" in message
             # Python's traceback, and the op that ran the function.
