@@ -18,10 +18,11 @@ import tensorflow as tf
 from tensorflow.python.framework import func_graph, ops
 from tensorflow.python.tpu.tpu_replication import TPUReplicateContext
 
+from tf_tpu_ext.tpu._clusters import cluster_of, function_graph, text_attribute
+
 _PACKAGE = str(pathlib.Path(__file__).resolve().parent.parent)
 
 _REPLICATE_ATTRIBUTE = "_tpu_replicate"
-_CLUSTER_ATTRIBUTE = "_xla_outside_compilation"
 
 _CANNOT_CROSS = (tf.string, tf.resource, tf.variant)
 
@@ -134,7 +135,7 @@ class _Walk:
             arguments: What the function they are in was called with.
         """
         for op in operations:
-            inside = cluster if cluster is not None else _cluster_of(op)
+            inside = cluster if cluster is not None else cluster_of(op)
             if op.type in _PASSES_ON:
                 continue
             for tensor in op.inputs:
@@ -165,7 +166,7 @@ class _Walk:
         for attribute in attributes:
             value = op.get_attr(attribute)
             for function in value if isinstance(value, list) else [value]:
-                graph = _function_graph(op.graph, function.name)
+                graph = function_graph(op.graph, function.name)
                 if graph is None or len(graph.inputs) != len(passed):
                     continue
                 inner = {id(x): y for x, y in zip(graph.inputs, passed, strict=True)}
@@ -205,7 +206,7 @@ def _origins(tensor: Any, arguments: _Arguments) -> Iterator[tuple[Any, str | No
             index = tensor.value_index if tensor.op.type == "IdentityN" else 0
             tensor = tensor.op.inputs[index]
         else:
-            yield tensor, _cluster_of(tensor.op)
+            yield tensor, cluster_of(tensor.op)
             return
 
 
@@ -218,29 +219,8 @@ def _captured(tensor: Any) -> Any | None:
 
 def _ops_of(graph: tf.Graph, computation: str) -> Iterator[tf.Operation]:
     for op in graph.get_operations():
-        if _text_attribute(op, _REPLICATE_ATTRIBUTE) == computation:
+        if text_attribute(op, _REPLICATE_ATTRIBUTE) == computation:
             yield op
-
-
-def _cluster_of(op: tf.Operation) -> str | None:
-    return _text_attribute(op, _CLUSTER_ATTRIBUTE)
-
-
-def _text_attribute(op: tf.Operation, name: str) -> str | None:
-    try:
-        value: bytes = op.get_attr(name)
-    except ValueError:
-        return None
-    return value.decode()
-
-
-def _function_graph(graph: Any, name: str) -> Any | None:
-    while graph is not None:
-        function = graph._get_function(name)
-        if function is not None:
-            return getattr(function, "graph", None)
-        graph = getattr(graph, "outer_graph", None)
-    return None
 
 
 def _takes_any(op: tf.Operation) -> bool:
@@ -269,7 +249,7 @@ def _key(use: _Use) -> Hashable:
     handle = use.handles[0]
     if isinstance(handle, ops.EagerTensor):
         return id(handle)
-    names = [_text_attribute(handle.op, name) for name in ("container", "shared_name")]
+    names = [text_attribute(handle.op, name) for name in ("container", "shared_name")]
     return tuple(names) if names[1] else handle.op.name
 
 

@@ -13,6 +13,8 @@ import tensorflow as tf
 from tensorflow.core.framework import attr_value_pb2, function_pb2
 from tensorflow.python.eager.polymorphic_function import atomic_function
 
+from tf_tpu_ext.tpu._clusters import CLUSTER_ATTRIBUTE
+
 # The attributes of an op that name the functions it calls.
 _CALLS = {
     "PartitionedCall": ("f",),
@@ -21,7 +23,7 @@ _CALLS = {
     "StatelessIf": ("then_branch", "else_branch"),
 }
 # The cluster's name, and whether the cores of a replica call it each for its part.
-_MARKS = ("_xla_outside_compilation", "_xla_map_outside_compilation")
+_MARKS = (CLUSTER_ATTRIBUTE, "_xla_map_outside_compilation")
 
 
 def mark_called_function(op: tf.Operation) -> None:

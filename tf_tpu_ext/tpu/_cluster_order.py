@@ -14,7 +14,8 @@ from typing import Any
 
 import tensorflow as tf
 
-_MARK = "_xla_outside_compilation"
+from tf_tpu_ext.tpu._clusters import cluster_of, function_graph
+
 # Stateful by their definition, without an effect that anything could see.
 _NO_EFFECT = frozenset({"ReadVariableOp", "VarHandleOp", "ResourceGather", "VarIsInitializedOp"})
 
@@ -34,22 +35,17 @@ def chain_effects(graph: Any, operations: Sequence[tf.Operation]) -> None:
     # between its ops.
     unfinished: list[tf.Operation] = []
     for op in operations:
-        cluster = _cluster(op)
+        cluster = cluster_of(op)
         if _has_effect(graph, op):
             _graphs_with_effects.add(graph)
-            others = [earlier for earlier in unfinished if _cluster(earlier) != cluster]
+            others = [earlier for earlier in unfinished if cluster_of(earlier) != cluster]
             op._add_control_inputs(_ends(others))
             if previous is not None:
                 op._add_control_input(previous)
             previous = op
-            unfinished = [earlier for earlier in unfinished if _cluster(earlier) == cluster]
+            unfinished = [earlier for earlier in unfinished if cluster_of(earlier) == cluster]
         if cluster is not None:
             unfinished.append(op)
-
-
-def _cluster(op: tf.Operation) -> bytes | None:
-    mark = op.node_def.attr.get(_MARK)
-    return None if mark is None else mark.s
 
 
 def _ends(operations: Sequence[tf.Operation]) -> list[tf.Operation]:
@@ -59,18 +55,17 @@ def _ends(operations: Sequence[tf.Operation]) -> list[tf.Operation]:
 
 
 def _has_effect(graph: Any, op: tf.Operation) -> bool:
-    if _cluster(op) is not None:
+    if cluster_of(op) is not None:
         return bool(op.op_def.is_stateful) and op.type not in _NO_EFFECT
     return any(
-        function is not None and getattr(function, "graph", None) in _graphs_with_effects
-        for function in _functions(graph, op)
+        function_graph(graph, name) in _graphs_with_effects for name in _called_functions(op)
     )
 
 
-def _functions(graph: Any, op: tf.Operation) -> Iterator[Any]:
+def _called_functions(op: tf.Operation) -> Iterator[str]:
     for attribute in op.op_def.attr:
         if attribute.type == "func":
-            yield graph._get_function(op.get_attr(attribute.name).name)
+            yield op.get_attr(attribute.name).name
         elif attribute.type == "list(func)":
             for function in op.get_attr(attribute.name):
-                yield graph._get_function(function.name)
+                yield function.name
