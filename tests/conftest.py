@@ -43,7 +43,7 @@ def run_python() -> RunPython:
         check: bool = True,
     ) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
-            [sys.executable, "-c", textwrap.dedent(code), *arguments],
+            [sys.executable, "-X", "faulthandler", "-c", textwrap.dedent(code), *arguments],
             env={**os.environ, **(env or {})},
             capture_output=True,
             text=True,

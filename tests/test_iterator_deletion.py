@@ -208,9 +208,10 @@ def test_iterators_run_on_while_patches_come_and_go():
 
 
 def processor_seconds() -> float:
-    """Returns the processor time that all programs of the machine have had so far, in s."""
-    user, nice, system = pathlib.Path("/proc/stat").read_text().split()[1:4]
-    return (int(user) + int(nice) + int(system)) / os.sysconf("SC_CLK_TCK")
+    """Returns the processor time that was spent or taken from this machine so far, in s."""
+    fields = pathlib.Path("/proc/stat").read_text().split()
+    user, nice, system, stolen = (int(fields[i]) for i in (1, 2, 3, 8))
+    return (user + nice + system + stolen) / os.sysconf("SC_CLK_TCK")
 
 
 def timed(work: Callable[[], Any]) -> tuple[float, float]:
@@ -240,13 +241,18 @@ def test_ten_fits_take_the_same_time(strategy):
     fit(steps=2)  # Compiles.
     times: list[float] = []
     deadline = time.monotonic() + 60
-    while len(times) < 10:
-        if time.monotonic() > deadline:
-            pytest.skip(f"other programs keep the machine busy: {len(times)} of 10 fits counted")
-        seconds, others = timed(fit)
-        # What another program slows down says nothing of us.
-        if others < 0.15:
-            times.append(seconds)
+    # Stalls of TensorFlow's own hit most tens of fits; a machine's hiccup does not come twice.
+    for remaining in (1, 0):
+        times.clear()
+        while len(times) < 10:
+            if time.monotonic() > deadline:
+                pytest.skip(f"other programs keep the machine busy: {len(times)} fits counted")
+            seconds, others = timed(fit)
+            # What another program slows down says nothing of us.
+            if others < 0.15:
+                times.append(seconds)
+        if not remaining or max(times) <= 1.5 * min(times):
+            break
     assert max(times) <= 1.5 * min(times), [f"{seconds:.2f}" for seconds in times]
 
 

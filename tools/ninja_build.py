@@ -110,9 +110,9 @@ class Writer:
         self._extra: list[str] = []
         if sanitize:
             self._extra = [f"-fsanitize={sanitize}", "-fno-omit-frame-pointer", "-g1", "-O1"]
-            # Abseil's containers look different where they know of a sanitizer, and TensorFlow's
-            # library was built with those that don't.
-            self._extra.append("-U__SANITIZE_ADDRESS__")
+            # Abseil's containers and protobuf's messages look different where they know of a
+            # sanitizer, and TensorFlow's library was built with those that don't.
+            self._extra += ["-U__SANITIZE_ADDRESS__", "-U__SANITIZE_THREAD__"]
         self._lines = [
             "ninja_required_version = 1.10",
             "rule compile",

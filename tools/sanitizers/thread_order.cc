@@ -39,12 +39,14 @@ using synchronization_internal::KernelTimeout;
 
 namespace {
 
-// A condition that is evaluated, by whichever thread holds the mutex, after all
-// that the mutex guarded before.
+// A condition that is evaluated, by whichever thread holds the mutex or gives it
+// up, after all that the mutex guarded before and before all that it will guard.
 struct OrderedCondition {
   static bool Eval(OrderedCondition* self) {
     __tsan_acquire(self->mutex);
-    return self->condition->Eval();
+    const bool holds = self->condition->Eval();
+    __tsan_release(self->mutex);
+    return holds;
   }
 
   Mutex* mutex;
