@@ -10,7 +10,9 @@
 #include "cc/device/kernel_proxies.h"
 #include "cc/device/machine.h"
 #include "cc/passes/bridge_passes.h"
+#include "cc/passes/fold_passes.h"
 #include "cc/runtime/compute_pool.h"
+#include "cc/transfer/transfer_stats.h"
 
 namespace tf_tpu_ext {
 namespace {
@@ -21,6 +23,7 @@ namespace {
   RegisterDeviceFactories();
   RegisterKernelProxies();
   RegisterBridgePasses();
+  RegisterFoldPass();
   RegisterJitKernels();
   return true;
 }();
@@ -51,11 +54,13 @@ std::string Quoted(const std::string& text) {
 extern "C" {
 
 // Changes the machine's settings; returns null, or a message that the caller frees.
-char* TfTpuExt_Configure(int cores, int local_devices, double wait_limit_seconds) {
+char* TfTpuExt_Configure(int cores, int local_devices, double wait_limit_seconds,
+                         int fold_host_calls) {
   tf_tpu_ext::MachineOptions options;
   options.cores = cores;
   options.local_devices = local_devices != 0;
   options.wait_limit = absl::Seconds(wait_limit_seconds);
+  options.fold_clusters = fold_host_calls != 0;
   const absl::Status status = tf_tpu_ext::SetMachineOptions(options);
   return status.ok() ? nullptr : tf_tpu_ext::Give(std::string(status.message()));
 }
@@ -68,6 +73,8 @@ int TfTpuExt_ComputeThreads() { return tf_tpu_ext::ComputePool::NumThreads(); }
 double TfTpuExt_WaitLimitSeconds() {
   return absl::ToDoubleSeconds(tf_tpu_ext::GetMachineOptions().wait_limit);
 }
+
+int TfTpuExt_FoldsHostCalls() { return tf_tpu_ext::GetMachineOptions().fold_clusters ? 1 : 0; }
 
 // The mesh shape [x, y, z, cores per chip] of the machine.
 void TfTpuExt_MeshShape(int* shape) {
@@ -88,6 +95,25 @@ char* TfTpuExt_CompilationRecords() {
                     ",\"building_seconds\":", absl::ToDoubleSeconds(record.building),
                     ",\"hits\":", record.hits, ",\"error\":", tf_tpu_ext::Quoted(record.error),
                     "}");
+  }
+  return tf_tpu_ext::Give(json + "]");
+}
+
+// All clusters of outside compilation so far, as a JSON list that the caller frees.
+char* TfTpuExt_ClusterRecords() {
+  std::string json = "[";
+  const tf_tpu_ext::ClusterCounters none;
+  for (const auto& record : tf_tpu_ext::RecordedClusters()) {
+    const auto found = tf_tpu_ext::FindCounters(record);
+    const tf_tpu_ext::ClusterCounters& counters = found == nullptr ? none : *found;
+    absl::StrAppend(
+        &json, json.size() > 1 ? "," : "", "{\"cluster\":", tf_tpu_ext::Quoted(record.cluster),
+        ",\"source\":", tf_tpu_ext::Quoted(record.source),
+        ",\"not_folded_because\":", tf_tpu_ext::Quoted(record.not_folded_because),
+        ",\"calls\":", counters.calls.load(), ",\"bytes_to_host\":", counters.bytes_to_host.load(),
+        ",\"bytes_to_device\":", counters.bytes_to_device.load(),
+        ",\"running_seconds\":", counters.running_nanoseconds.load() * 1e-9,
+        ",\"waiting_seconds\":", counters.waiting_nanoseconds.load() * 1e-9, "}");
   }
   return tf_tpu_ext::Give(json + "]");
 }

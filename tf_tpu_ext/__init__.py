@@ -25,12 +25,15 @@ if _native.load():
 
 from tf_tpu_ext import contrib, towers, tpu
 from tf_tpu_ext._machine import (
+    Cluster,
     Compilation,
     CompilationStats,
     Machine,
+    TransferStats,
     compilation_stats,
     configure,
     machine,
+    transfer_stats,
 )
 from tf_tpu_ext.towers import (
     MultiStepContext,
@@ -62,6 +65,7 @@ from tf_tpu_ext.tpu import (
 __version__ = "0.1.0"
 
 __all__ = [
+    "Cluster",
     "Compilation",
     "CompilationStats",
     "CrossShardOptimizer",
@@ -73,6 +77,7 @@ __all__ = [
     "TPUStrategy",
     "Topology",
     "TowerContext",
+    "TransferStats",
     "VariableAggregation",
     "XLAOptions",
     "batch_parallel",
@@ -93,4 +98,5 @@ __all__ = [
     "shutdown_system",
     "towers",
     "tpu",
+    "transfer_stats",
 ]

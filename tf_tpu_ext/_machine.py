@@ -24,11 +24,14 @@ class Machine:
         cores: Number of virtual cores; `/device:TPU:0` to `/device:TPU:<cores - 1>`.
         mesh_shape: Extents `(x, y, z, cores per chip)` of the topology.
         wait_limit_seconds: How long a core, a collective or a host transfer may wait for its peers.
+        fold_host_calls: Whether compiled programs call closed clusters of `outside_compilation` by
+            themselves.
     """
 
     cores: int
     mesh_shape: tuple[int, int, int, int]
     wait_limit_seconds: float
+    fold_host_calls: bool
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,11 +87,56 @@ class CompilationStats:
         return sum(program.lowering_seconds + program.building_seconds for program in self.programs)
 
 
+@dataclasses.dataclass(frozen=True)
+class Cluster:
+    """One cluster of `outside_compilation` of a traced program.
+
+    Attributes:
+        cluster: Its number in its computation, as TensorFlow counts.
+        source: The Python line that made it, `file:line`; empty if TensorFlow does not know it.
+        not_folded_because: Empty if the compiled program calls the cluster by itself; else why it
+            runs in a host graph beside the program.
+        calls: Calls so far, of all replicas.
+        bytes_to_host: Bytes of its arguments.
+        bytes_to_device: Bytes of its results.
+        running_seconds: Time that its ops took, summed over calls; 0 in a host graph, where it is
+            not measured.
+        waiting_seconds: Time that cores waited for its results.
+    """
+
+    cluster: str
+    source: str
+    not_folded_because: str
+    calls: int
+    bytes_to_host: int
+    bytes_to_device: int
+    running_seconds: float
+    waiting_seconds: float
+
+    @property
+    def folded(self) -> bool:
+        """Whether the compiled program calls the cluster by itself."""
+        return not self.not_folded_because
+
+
+@dataclasses.dataclass(frozen=True)
+class TransferStats:
+    """The clusters of `outside_compilation` of the process so far.
+
+    Attributes:
+        clusters: The clusters in the order in which their programs were first run. Of more than
+            10,000 the oldest are forgotten.
+    """
+
+    clusters: tuple[Cluster, ...]
+
+
 def configure(
     cores: int | None = None,
     *,
     wait_limit_seconds: float | None = None,
     local_devices: bool = True,
+    fold_host_calls: bool | None = None,
 ) -> Machine:
     """Sets up the virtual TPU machine of this process.
 
@@ -104,6 +152,10 @@ def configure(
             default is 1800.
         local_devices: False for a client of another process's cores (`grpc://` addresses), which
             has none of its own.
+        fold_host_calls: Whether programs that are traced from now on call clusters of
+            `outside_compilation` by themselves, about a microsecond a call, where a cluster needs
+            nothing of the host but its arguments. The others always run in a host graph beside the
+            program, with the same results. Stays as it is if None; the default is True.
 
     Returns:
         The machine as it is now.
@@ -122,6 +174,7 @@ def configure(
     current = machine()
     cores = current.cores if cores is None else cores
     limit = current.wait_limit_seconds if wait_limit_seconds is None else wait_limit_seconds
+    fold = current.fold_host_calls if fold_host_calls is None else fold_host_calls
     if isinstance(cores, bool) or not isinstance(cores, int):
         raise ValueError(f"`cores` must be an int. Received: cores={cores!r} ({type(cores)})")
     if not 0 < limit < float("inf"):
@@ -133,7 +186,10 @@ def configure(
     library.TfTpuExt_Configure.restype = ctypes.c_void_p
     message = _take_text(
         library.TfTpuExt_Configure(
-            ctypes.c_int(cores), ctypes.c_int(local_devices), ctypes.c_double(limit)
+            ctypes.c_int(cores),
+            ctypes.c_int(local_devices),
+            ctypes.c_double(limit),
+            ctypes.c_int(fold),
         )
     )
     if message is not None:
@@ -158,6 +214,7 @@ def machine() -> Machine:
         cores=int(library.TfTpuExt_Cores()),
         mesh_shape=(shape[0], shape[1], shape[2], shape[3]),
         wait_limit_seconds=float(library.TfTpuExt_WaitLimitSeconds()),
+        fold_host_calls=bool(library.TfTpuExt_FoldsHostCalls()),
     )
 
 
@@ -179,6 +236,32 @@ def compilation_stats() -> CompilationStats:
         _take_text(library.TfTpuExt_CompilationRecords()) or "[]"
     )
     return CompilationStats(tuple(Compilation(**record) for record in records))
+
+
+def transfer_stats() -> TransferStats:
+    """Tells of every cluster of `outside_compilation` how often it was called, and at what cost.
+
+    A cluster is known from the first run of its program on. Clusters that TensorFlow makes by
+    itself under soft placement are not counted.
+
+    Example:
+        >>> import tf_tpu_ext
+        >>> import tensorflow as tf
+        >>> @tf.function
+        ... def step(x):
+        ...     on_host = lambda x: tf_tpu_ext.outside_compilation(tf.square, x)
+        ...     return tf_tpu_ext.rewrite(on_host, [x])
+        >>> _ = step(tf.constant(3.0))
+        >>> cluster = tf_tpu_ext.transfer_stats().clusters[-1]
+        >>> print(cluster.folded, cluster.calls, cluster.bytes_to_host)
+        True 1 4
+    """
+    library = _native.library()
+    library.TfTpuExt_ClusterRecords.restype = ctypes.c_void_p
+    records: list[dict[str, Any]] = json.loads(
+        _take_text(library.TfTpuExt_ClusterRecords()) or "[]"
+    )
+    return TransferStats(tuple(Cluster(**record) for record in records))
 
 
 def configure_from_environment() -> None:

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "cc/ops/op_names.h"
 #include "tensorflow/core/framework/attr_value.pb.h"
 #include "tensorflow/core/framework/node_def.pb.h"
 
@@ -27,21 +28,20 @@ constexpr char kTokenInputs[] = "_xla_token_input_nodes";
 constexpr char kTokenArgument[] = "_xla_token_arg_node";
 constexpr char kTokenOwner[] = "_xla_original_oc_node_name";
 
-constexpr char kHostCompute[] = "TpuExt>HostCompute";
-
 bool IsBridgeHostCompute(const NodeDef& node) {
   return node.op() == "_XlaHostComputeMlir" || node.op() == "XlaHostCompute";
 }
 
 bool TalksToHost(const NodeDef& node) {
   static const auto* const ops = new absl::flat_hash_set<std::string>(
-      {kHostCompute, "XlaSendToHost", "XlaRecvFromHost", "InfeedDequeue", "InfeedDequeueTuple",
-       "OutfeedEnqueue", "OutfeedEnqueueTuple"});
+      {kHostCallOp, kHostComputeOp, "XlaSendToHost", "XlaRecvFromHost", "InfeedDequeue",
+       "InfeedDequeueTuple", "OutfeedEnqueue", "OutfeedEnqueueTuple"});
   return ops->contains(node.op());
 }
 
-// The bridge's op keeps its result shapes in an attribute that one of its two forms lacks, and many
-// attributes that mean nothing here.
+// The bridge's op stands for a transfer, or for a call if it names a function. It keeps its result
+// shapes in an attribute that one of its two forms lacks, and many attributes that mean nothing
+// here.
 void RenameHostCompute(NodeDef* node) {
   auto& attributes = *node->mutable_attr();
   AttrValue shapes;
@@ -51,11 +51,24 @@ void RenameHostCompute(NodeDef* node) {
   } else if (it = attributes.find("_output_shapes"); it != attributes.end()) {
     shapes = it->second;
   }
+  static const auto* const names =
+      new std::map<std::string, std::string>({{"Tinputs", "Tinputs"},
+                                              {"Toutputs", "Toutputs"},
+                                              {"send_key", "send_key"},
+                                              {"recv_key", "recv_key"},
+                                              {"manual_sharding", "manual_sharding"},
+                                              {kHostFunctionName, "function"},
+                                              {kHostFunctionLibrary, "library"},
+                                              {kHostFunctionSource, "source"}});
   std::map<std::string, AttrValue> kept;
-  for (const char* name : {"Tinputs", "Toutputs", "send_key", "recv_key", "manual_sharding"}) {
-    if (auto it = attributes.find(name); it != attributes.end()) kept[name] = it->second;
+  for (const auto& [name, kept_name] : *names) {
+    if (auto it = attributes.find(name); it != attributes.end()) kept[kept_name] = it->second;
   }
-  node->set_op(kHostCompute);
+  const bool is_call = kept.count("function") > 0;
+  for (const char* name : {"send_key", "recv_key", "manual_sharding"}) {
+    if (is_call) kept.erase(name);
+  }
+  node->set_op(is_call ? kHostCallOp : kHostComputeOp);
   attributes.clear();
   for (auto& [name, value] : kept) attributes[name] = std::move(value);
   attributes["shapes"] = std::move(shapes);

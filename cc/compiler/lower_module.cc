@@ -6,12 +6,14 @@
 #include <unordered_map>
 #include <utility>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "cc/compiler/dynamic_ops.h"
 #include "cc/compiler/host_transfer_order.h"
 #include "cc/compiler/program_replicas.h"
+#include "cc/ops/op_names.h"
 #include "llvm/ADT/StringRef.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "tensorflow/c/tf_status.h"
@@ -133,6 +135,31 @@ bool MayFold(const Node* node) {
                       [](tensorflow::DataType type) { return type == tensorflow::DT_VARIANT; });
 }
 
+// Numbers the functions that the program calls on the host, and takes them out of it.
+absl::Status TakeHostFunctions(FunctionLibraryDefinition* library,
+                               std::vector<HostFunctionSource>* functions) {
+  absl::flat_hash_map<std::string, int> numbers;
+  for (const std::string& name : library->ListFunctionNames()) {
+    FunctionDef function = *library->Find(name);
+    bool changed = false;
+    for (tensorflow::NodeDef& node : *function.mutable_node_def()) {
+      if (node.op() != kHostCallOp) continue;
+      auto& attributes = *node.mutable_attr();
+      const std::string& called = attributes["function"].s();
+      const auto [number, fresh] = numbers.emplace(called, functions->size());
+      if (fresh) {
+        functions->push_back({called, attributes["library"].s(), attributes["source"].s()});
+      }
+      attributes["library"].set_s("");
+      attributes[kHostFunctionNumber].set_i(number->second);
+      changed = true;
+    }
+    if (!changed) continue;
+    if (absl::Status status = library->ReplaceFunction(name, function); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
 void InlineAndFold(tensorflow::FunctionLibraryRuntime* runtime, std::unique_ptr<Graph>* graph) {
   tensorflow::OptimizerOptions options;
   options.set_opt_level(tensorflow::OptimizerOptions::L0);
@@ -200,6 +227,9 @@ absl::Status LowerModule(const std::string& module, const Metadata& metadata,
     if (!status.ok()) return status;
   }
   status = OrderHostTransfers(kEntryFunction, &library, &lowered->has_host_transfers);
+  if (!status.ok()) return status;
+
+  status = TakeHostFunctions(&library, &lowered->host_functions);
   if (!status.ok()) return status;
 
   status = ReplaceOpsOfDynamicSize(metadata, &library);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "cc/transfer/host_function_source.h"
 #include "tensorflow/compiler/tf2xla/xla_helpers.h"
 #include "tensorflow/core/framework/tensor_shape.h"
 #include "tensorflow/core/protobuf/tpu/compile_metadata.pb.h"
@@ -30,6 +31,8 @@ struct LoweredModule {
   bool has_host_transfers = false;
   // Whether the other replicas of the step may run other programs.
   bool for_one_replica = false;
+  // What it calls on the host by itself.
+  std::vector<HostFunctionSource> host_functions;
   // Whether it takes elements from its cores' infeeds.
   bool takes_infeed = false;
 };

@@ -7,6 +7,7 @@
 #include "cc/compiler/collective_order.h"
 #include "cc/compiler/static_results.h"
 #include "cc/device/machine.h"
+#include "cc/transfer/host_functions.h"
 #include "llvm/ADT/StringRef.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "xla/pjrt/cpu/cpu_client.h"
@@ -144,6 +145,12 @@ absl::StatusOr<std::shared_ptr<Program>> BuildProgram(const LoweredModule& lower
   if (!cores.ok()) return cores.status();
   compiled.cores = *std::move(cores);
   compiled.takes_infeed = lowered.takes_infeed;
+  if (!lowered.host_functions.empty()) {
+    auto functions = HostFunctions::Create(lowered.host_functions,
+                                           compiled.num_replicas * compiled.num_cores_per_replica);
+    if (!functions.ok()) return functions.status();
+    compiled.host_functions = *std::move(functions);
+  }
   compiled.device_assignment =
       ToDeviceAssignment(compiled.cores, compiled.num_replicas, partitions);
   if (partitioning == Partitioning::kMerged) {

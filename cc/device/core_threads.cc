@@ -55,14 +55,29 @@ void CoreThreads::Schedule(std::function<void()> work) {
   queue_.push_back(std::move(work));
   if (working_ < options_.usual_threads || absl::Now() < generous_until_) {
     AddWorker();
-  } else if (!watching_) {
-    watching_ = true;
-    if (!has_watcher_) {
-      has_watcher_ = true;
-      StartThread("tpu_core_watch", [this] { Watch(); });
-    }
-    watch_.Signal();
+  } else {
+    WatchProgress();
   }
+}
+
+void CoreThreads::ScheduleAfterCurrent(std::function<void()> work) {
+  if (CurrentThreadId() < 0) {
+    Schedule(std::move(work));
+    return;
+  }
+  absl::MutexLock lock(&mutex_);
+  queue_.push_front(std::move(work));
+  WatchProgress();
+}
+
+void CoreThreads::WatchProgress() {
+  if (watching_) return;
+  watching_ = true;
+  if (!has_watcher_) {
+    has_watcher_ = true;
+    StartThread("tpu_core_watch", [this] { Watch(); });
+  }
+  watch_.Signal();
 }
 
 int CoreThreads::CurrentThreadId() const { return place.threads == this ? place.id : -1; }

@@ -42,6 +42,9 @@ class CoreThreads : public tensorflow::thread::ThreadPoolInterface {
   ~CoreThreads() override;
 
   void Schedule(std::function<void()> work) override;
+  // The same for work that the calling thread, if it is one of these, does when it returns. Should
+  // it not return, others do it.
+  void ScheduleAfterCurrent(std::function<void()> work);
   int NumThreads() const override { return options_.max_threads; }
   // The place of the calling thread among these, -1 for others.
   int CurrentThreadId() const override;
@@ -49,6 +52,8 @@ class CoreThreads : public tensorflow::thread::ThreadPoolInterface {
  private:
   void StartThread(const char* name, std::function<void()> body)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Sees to it that queued work gets a thread even if all that work are blocked.
+  void WatchProgress() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Gets one more thread to work, unless all do.
   void AddWorker() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Work(int id);

@@ -20,6 +20,8 @@ struct MachineOptions {
   // Whether this process has cores of its own; a client of a remote machine has none.
   bool local_devices = true;
   absl::Duration wait_limit = absl::Minutes(30);
+  // Whether programs call closed clusters of outside compilation by themselves.
+  bool fold_clusters = true;
 };
 
 // Returns InvalidArgument unless `cores` is in [1, kMaxCores].

@@ -21,6 +21,31 @@ absl::Status ShapesFromAttribute(tensorflow::shape_inference::InferenceContext* 
 
 }  // namespace
 
+REGISTER_OP("TpuExt>HostCall")
+    .Input("inputs: Tinputs")
+    .Output("outputs: Toutputs")
+    .Attr("Tinputs: list(type) >= 0")
+    .Attr("Toutputs: list(type) >= 0")
+    .Attr("shapes: list(shape) >= 0")
+    .Attr("function: string")
+    .Attr("library: string")
+    .Attr("source: string = ''")
+    .SetIsStateful()
+    .SetShapeFn(ShapesFromAttribute)
+    .Doc(R"doc(
+Calls a function of TensorFlow on the host from within a compiled TPU program.
+
+Stands for a cluster of outside compilation that needs nothing of the host but its arguments. The
+program goes on at once if the function has no results, else when it has returned.
+
+inputs: The function's arguments. Strings, resources and variants cannot cross.
+outputs: What it returns.
+shapes: Static shapes of the outputs.
+function: The name of the function.
+library: A serialized FunctionDefLibrary with the function and all that it calls.
+source: The Python line that made the cluster, if known.
+)doc");
+
 REGISTER_OP("TpuExt>HostCompute")
     .Input("inputs: Tinputs")
     .Output("outputs: Toutputs")

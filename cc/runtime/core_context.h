@@ -6,6 +6,8 @@
 
 namespace tf_tpu_ext {
 
+class HostCalls;
+
 struct CoreContext {
   // Names one step of one program to the host's side of its transfers.
   int64_t launch_id = 0;
@@ -15,6 +17,8 @@ struct CoreContext {
   int core = 0;
   int slot = 0;
   int replica = 0;
+  // Null unless the program calls functions on the host.
+  HostCalls* host_calls = nullptr;
 };
 
 }  // namespace tf_tpu_ext

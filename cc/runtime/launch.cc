@@ -9,6 +9,7 @@
 #include "cc/runtime/collectives.h"
 #include "cc/runtime/compute_pool.h"
 #include "cc/transfer/channels.h"
+#include "cc/transfer/host_calls.h"
 #include "xla/tsl/platform/status.h"
 
 namespace tf_tpu_ext {
@@ -108,7 +109,22 @@ CoreContext Launch::ContextOf(int slot, const CoreArrival& arrival) const {
   context.core = arrival.core;
   context.slot = slot;
   context.replica = slot / cores_per_replica;
+  context.host_calls = host_calls_.empty() ? nullptr : host_calls_[slot].get();
   return context;
+}
+
+void Launch::PrepareHostCalls() {
+  for (int slot = 0; slot < program_->num_slots(); ++slot) {
+    const CompiledProgram& compiled = arrivals_[slot]->program->compiled();
+    if (compiled.host_functions == nullptr) continue;
+    host_calls_.resize(program_->num_slots());
+    host_calls_[slot] = std::make_shared<HostCalls>(
+        compiled.host_functions, slot, [weak = weak_from_this(), slot](const absl::Status& status) {
+          if (std::shared_ptr<Launch> launch = weak.lock()) {
+            launch->Fail(launch->FailureOf(slot, status));
+          }
+        });
+  }
 }
 
 void Launch::Start() {
@@ -117,6 +133,7 @@ void Launch::Start() {
   {
     absl::MutexLock lock(&mutex_);
     if (!status_.ok()) return;  // Fail came first and finishes the launch
+    PrepareHostCalls();
     started_ = true;
     running_ = runs;
   }
@@ -164,14 +181,19 @@ void Launch::StartMergedReplica(int replica) {
       });
 }
 
+absl::Status Launch::FailureOf(int slot, const absl::Status& status) const {
+  const CoreContext context = ContextOf(slot, *arrivals_[slot]);
+  return absl::Status(status.code(),
+                      absl::StrCat("Replica ", context.replica, " of TPU program ",
+                                   arrivals_[slot]->program->compiled().name, " failed on core ",
+                                   context.core, ": ", status.message()));
+}
+
 void Launch::RunDone(absl::Span<const int> slots, const absl::Status& status,
                      std::vector<Tensor> outputs) {
   const CompiledProgram& compiled = arrivals_[slots[0]]->program->compiled();
   if (!status.ok()) {
-    const CoreContext context = ContextOf(slots[0], *arrivals_[slots[0]]);
-    Fail(absl::Status(status.code(),
-                      absl::StrCat("Replica ", context.replica, " of TPU program ", compiled.name,
-                                   " failed on core ", context.core, ": ", status.message())));
+    Fail(FailureOf(slots[0], status));
   } else if (compiled.core_slices.empty()) {
     outputs_[slots[0]] = std::move(outputs);
   } else {
@@ -181,6 +203,16 @@ void Launch::RunDone(absl::Span<const int> slots, const absl::Status& status,
       }
     }
   }
+  HostCalls* calls = host_calls_.empty() ? nullptr : host_calls_[slots[0]].get();
+  if (calls == nullptr) {
+    OneRunLess();
+  } else {
+    // The effects of a step are complete when it returns.
+    calls->WhenIdle([self = shared_from_this()] { self->OneRunLess(); });
+  }
+}
+
+void Launch::OneRunLess() {
   bool last;
   {
     absl::MutexLock lock(&mutex_);
@@ -202,6 +234,9 @@ void Launch::Fail(const absl::Status& status) {
     // status.
     GetCollectiveTable().Abort(run_id_, status);
     AbortTransfers(launch_id_, status);
+    for (const std::shared_ptr<HostCalls>& calls : host_calls_) {
+      if (calls != nullptr) calls->Abort(status);
+    }
     return;
   }
   LaunchTable::Get().Remove(this);

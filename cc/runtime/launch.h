@@ -25,6 +25,8 @@
 
 namespace tf_tpu_ext {
 
+class HostCalls;
+
 // What the execute op of one core brings, and how it is told of the end.
 struct CoreArrival {
   int core = 0;
@@ -60,11 +62,16 @@ class Launch : public std::enable_shared_from_this<Launch> {
 
  private:
   CoreContext ContextOf(int slot, const CoreArrival& arrival) const;
+  // Lets the programs that call the host do so.
+  void PrepareHostCalls();
   void StartSlot(int slot);
   void StartMergedReplica(int replica);
-  // Ends the runs of one executable; `slots` share it.
+  // An error of a slot's program, or of its host calls, as it is told.
+  absl::Status FailureOf(int slot, const absl::Status& status) const;
+  // Ends the runs of one executable, once its host calls have ended; `slots` share it.
   void RunDone(absl::Span<const int> slots, const absl::Status& status,
                std::vector<tensorflow::Tensor> outputs);
+  void OneRunLess();
   void Finish();
   void DropInfeedOfCores(const absl::Status& status) const;
   void WaitExpired(absl::Duration waited);
@@ -79,6 +86,8 @@ class Launch : public std::enable_shared_from_this<Launch> {
   // By slot. Not guarded: complete when the launch starts, and then changed by Finish alone.
   std::vector<std::unique_ptr<CoreArrival>> arrivals_;
   std::vector<std::vector<tensorflow::Tensor>> outputs_;
+  // By slot, null where the program makes no calls. Not guarded: made before the programs start.
+  std::vector<std::shared_ptr<HostCalls>> host_calls_;
   int arrived_ ABSL_GUARDED_BY(mutex_) = 0;
   int running_ ABSL_GUARDED_BY(mutex_) = 0;
   bool started_ ABSL_GUARDED_BY(mutex_) = false;

@@ -23,6 +23,8 @@ class Executable;
 
 namespace tf_tpu_ext {
 
+class HostFunctions;
+
 // What the compiler hands to the runtime.
 struct CompiledProgram {
   struct Output {
@@ -52,6 +54,8 @@ struct CompiledProgram {
   // For each parameter of the executable the argument it takes.
   std::vector<int> parameter_arguments;
   std::vector<Output> outputs;
+  // What it calls on the host by itself; null if there is nothing.
+  std::shared_ptr<HostFunctions> host_functions;
   // Whether the program dequeues elements of its cores' infeeds.
   bool takes_infeed = false;
   // Empty unless the replica's cores share one executable run (placement without SPMD).

@@ -11,10 +11,14 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "cc/runtime/core_context.h"
 #include "cc/runtime/tensor_copy.h"
 #include "cc/transfer/channel_wait.h"
 #include "cc/transfer/channels.h"
+#include "cc/transfer/host_calls.h"
+#include "cc/transfer/transfer_stats.h"
 #include "tensorflow/core/framework/tensor.h"
 #include "xla/ffi/api/c_api.h"
 #include "xla/ffi/api/c_api_internal.h"
@@ -126,6 +130,17 @@ std::string StringAttribute(const XLA_FFI_Attrs& attributes, absl::string_view n
   return "";
 }
 
+// -1 if there is none of that name.
+int64_t IntegerAttribute(const XLA_FFI_Attrs& attributes, absl::string_view name) {
+  for (int64_t i = 0; i < attributes.size; ++i) {
+    if (attributes.types[i] != XLA_FFI_AttrType_SCALAR) continue;
+    if (absl::string_view(attributes.names[i]->ptr, attributes.names[i]->len) != name) continue;
+    const auto* scalar = static_cast<const XLA_FFI_Scalar*>(attributes.attrs[i]);
+    if (scalar->dtype == XLA_FFI_DataType_S64) return *static_cast<const int64_t*>(scalar->value);
+  }
+  return -1;
+}
+
 struct ResultBuffer {
   void* data;
   DataType type;
@@ -138,9 +153,25 @@ TensorShape ShapeOf(const XLA_FFI_Buffer& buffer) {
   return shape;
 }
 
-// Copies the operands out of the program's memory, cut to their true sizes.
+// Memory of the program, lent for the time of a call.
+class BorrowedBuffer : public tensorflow::TensorBuffer {
+ public:
+  BorrowedBuffer(void* data, size_t bytes) : TensorBuffer(data), bytes_(bytes) {}
+  size_t size() const override { return bytes_; }
+  TensorBuffer* root_buffer() override { return this; }
+  void FillAllocationDescription(
+      tensorflow::AllocationDescription* /*description*/) const override {}
+  // Nobody may write its outputs here.
+  bool OwnsMemory() const override { return false; }
+
+ private:
+  const size_t bytes_;
+};
+
+// Reads the operands, cut to their true sizes: as copies, or, if the caller is done with them
+// before the program goes on, in place where they lie right for that.
 absl::StatusOr<std::vector<Tensor>> ReadOperands(const XLA_FFI_Args& args,
-                                                 const std::string& dynamic) {
+                                                 const std::string& dynamic, bool borrow) {
   std::vector<const XLA_FFI_Buffer*> buffers;
   for (int64_t i = 0; i < args.size; ++i) {
     const auto* buffer = static_cast<const XLA_FFI_Buffer*>(args.args[i]);
@@ -163,7 +194,16 @@ absl::StatusOr<std::vector<Tensor>> ReadOperands(const XLA_FFI_Args& args,
   }
   std::vector<Tensor> tensors;
   for (size_t i = 0; i < inputs; ++i) {
-    Tensor tensor(ToTensorFlowType(buffers[i]->dtype), shapes[i]);
+    const DataType type = ToTensorFlowType(buffers[i]->dtype);
+    const bool aligned = reinterpret_cast<uintptr_t>(buffers[i]->data) % EIGEN_MAX_ALIGN_BYTES == 0;
+    if (borrow && aligned && shapes[i] == ShapeOf(*buffers[i])) {
+      auto* buffer = new BorrowedBuffer(buffers[i]->data,
+                                        shapes[i].num_elements() * tensorflow::DataTypeSize(type));
+      tensors.emplace_back(type, shapes[i], buffer);
+      buffer->Unref();
+      continue;
+    }
+    Tensor tensor(type, shapes[i]);
     CopyLeadingBlock(buffers[i]->data, ShapeOf(*buffers[i]), &tensor);
     tensors.push_back(std::move(tensor));
   }
@@ -201,33 +241,99 @@ ChannelKey KeyOf(const std::string& name, const CoreContext& core) {
               : ChannelKey{core.launch_id, name, core.slot};
 }
 
+std::vector<ResultBuffer> ResultsOf(const XLA_FFI_Rets& returned) {
+  std::vector<ResultBuffer> results;
+  for (int64_t i = 0; i < returned.size; ++i) {
+    const auto* buffer = static_cast<const XLA_FFI_Buffer*>(returned.rets[i]);
+    if (buffer->dtype == XLA_FFI_DataType_TOKEN) continue;
+    results.push_back({buffer->data, ToTensorFlowType(buffer->dtype), ShapeOf(*buffer)});
+  }
+  return results;
+}
+
+// Calls a function of the host.
+XLA_FFI_Error* CallFunction(XLA_FFI_CallFrame* frame, HostCalls* calls, int function) {
+  const XLA_FFI_Api* api = frame->api;
+  std::vector<ResultBuffer> results = ResultsOf(frame->rets);
+  const bool now = !results.empty() && calls->MayRunNow(function);
+  auto inputs = ReadOperands(frame->args, StringAttribute(frame->attrs, kTransferDynamic), now);
+  if (!inputs.ok()) return MakeError(api, inputs.status());
+  if (now) {
+    std::vector<Tensor> outputs;
+    absl::Status status = calls->RunNow(function, *inputs, &outputs);
+    if (status.ok()) {
+      status = WriteResults(results, outputs, StringAttribute(frame->attrs, kTransferOp));
+    }
+    return status.ok() ? nullptr : MakeError(api, status);
+  }
+  if (results.empty()) {
+    calls->Start(function, *std::move(inputs), nullptr);
+    return nullptr;
+  }
+  std::shared_ptr<Completion> completion;
+  if (XLA_FFI_Error* error = Completion::Create(frame, &completion)) return error;
+  std::string op = StringAttribute(frame->attrs, kTransferOp);
+  calls->Start(
+      function, *std::move(inputs),
+      [completion, results = std::move(results),
+       op](const absl::StatusOr<std::vector<Tensor>>& outputs) {
+        completion->Complete(outputs.ok() ? WriteResults(results, *outputs, op) : outputs.status());
+      });
+  return nullptr;
+}
+
+// Counts a transfer of a cluster that runs in the host graph. Infeed and outfeed are none.
+class TransferCount {
+ public:
+  TransferCount(const std::string& op, const std::string& channel) : began_(absl::Now()) {
+    if (channel != kInfeedName && channel != kOutfeedName) counters_ = CountersOf(op);
+  }
+  void ToHost(const std::vector<Tensor>& tensors) {
+    if (counters_ == nullptr) return;
+    counters_->calls.fetch_add(1, std::memory_order_relaxed);
+    counters_->bytes_to_host.fetch_add(TotalBytes(tensors), std::memory_order_relaxed);
+  }
+  void ToDevice(const std::vector<Tensor>& tensors) {
+    if (counters_ == nullptr) return;
+    counters_->bytes_to_device.fetch_add(TotalBytes(tensors), std::memory_order_relaxed);
+    counters_->waiting_nanoseconds.fetch_add(absl::ToInt64Nanoseconds(absl::Now() - began_),
+                                             std::memory_order_relaxed);
+  }
+
+ private:
+  const absl::Time began_;
+  std::shared_ptr<ClusterCounters> counters_;
+};
+
 XLA_FFI_Error* Execute(XLA_FFI_CallFrame* frame) {
   const XLA_FFI_Api* api = frame->api;
   auto* context = static_cast<const xla::ffi::ExecutionContext*>(
       api->internal_api->XLA_FFI_INTERNAL_ExecutionContext_Get(frame->ctx));
-  const std::string op = StringAttribute(frame->attrs, kTransferOp);
   absl::StatusOr<CoreContext*> core =
       context == nullptr ? absl::NotFoundError("") : context->Lookup<CoreContext>();
-  if (!core.ok()) {
-    return MakeError(api, absl::FailedPreconditionError(absl::StrCat(
-                              "Op ", op, " talks to the host and can run only in a TPU program.")));
+  const int64_t function = IntegerAttribute(frame->attrs, kTransferFunction);
+  if (!core.ok() || (function >= 0 && (*core)->host_calls == nullptr)) {
+    return MakeError(api, absl::FailedPreconditionError(
+                              absl::StrCat("Op ", StringAttribute(frame->attrs, kTransferOp),
+                                           " talks to the host and can run only in a TPU "
+                                           "program.")));
   }
+  if (function >= 0) return CallFunction(frame, (*core)->host_calls, static_cast<int>(function));
+  const std::string op = StringAttribute(frame->attrs, kTransferOp);
   const std::string send = StringAttribute(frame->attrs, kTransferSend);
   const std::string receive = StringAttribute(frame->attrs, kTransferReceive);
 
-  std::vector<ResultBuffer> results;
-  for (int64_t i = 0; i < frame->rets.size; ++i) {
-    const auto* buffer = static_cast<const XLA_FFI_Buffer*>(frame->rets.rets[i]);
-    if (buffer->dtype == XLA_FFI_DataType_TOKEN) continue;
-    results.push_back({buffer->data, ToTensorFlowType(buffer->dtype), ShapeOf(*buffer)});
-  }
+  std::vector<ResultBuffer> results = ResultsOf(frame->rets);
   std::vector<Tensor> operands;
   if (!send.empty()) {
-    auto read = ReadOperands(frame->args, StringAttribute(frame->attrs, kTransferDynamic));
+    auto read = ReadOperands(frame->args, StringAttribute(frame->attrs, kTransferDynamic),
+                             /*borrow=*/false);
     if (!read.ok()) return MakeError(api, read.status());
     operands = *std::move(read);
   }
 
+  TransferCount count(op, receive.empty() ? send : receive);
+  count.ToHost(operands);
   std::shared_ptr<Completion> completion;
   if (XLA_FFI_Error* error = Completion::Create(frame, &completion)) return error;
   const ChannelKey key = KeyOf(receive.empty() ? send : receive, **core);
@@ -251,9 +357,10 @@ XLA_FFI_Error* Execute(XLA_FFI_CallFrame* frame) {
   }
   wait->Began(GetChannels().Receive(
       key,
-      [completion, wait, results = std::move(results),
-       op](absl::StatusOr<std::vector<Tensor>> tensors) {
+      [completion, wait, results = std::move(results), op,
+       count](absl::StatusOr<std::vector<Tensor>> tensors) mutable {
         wait->Done();
+        if (tensors.ok()) count.ToDevice(*tensors);
         completion->Complete(tensors.ok() ? WriteResults(results, *tensors, op) : tensors.status());
       },
       (*core)->launch_id));

@@ -12,6 +12,9 @@ inline constexpr char kTransferSend[] = "send";
 inline constexpr char kTransferReceive[] = "receive";
 inline constexpr char kTransferDynamic[] = "dynamic";
 inline constexpr char kTransferOp[] = "op";
+// An integer attribute: the number of the program's host function that is called, instead of
+// channels.
+inline constexpr char kTransferFunction[] = "function";
 
 }  // namespace tf_tpu_ext
 

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "cc/ops/op_names.h"
 #include "cc/transfer/channels.h"
 #include "cc/transfer/transfer_call.h"
 #include "tensorflow/compiler/tf2xla/shape_util.h"
@@ -41,7 +42,11 @@ class TransferOp : public XlaOpKernel {
  public:
   explicit TransferOp(OpKernelConstruction* construction) : XlaOpKernel(construction) {
     const std::string op = type_string();
-    if (op == "TpuExt>HostCompute") {
+    if (op == kHostCallOp) {
+      OP_REQUIRES_OK(construction, construction->GetAttr(kHostFunctionNumber, &function_));
+      OP_REQUIRES_OK(construction, construction->GetAttr("Toutputs", &types_));
+      OP_REQUIRES_OK(construction, construction->GetAttr("shapes", &shapes_));
+    } else if (op == kHostComputeOp) {
       OP_REQUIRES_OK(construction, construction->GetAttr("send_key", &send_));
       OP_REQUIRES_OK(construction, construction->GetAttr("recv_key", &receive_));
       OP_REQUIRES_OK(construction, construction->GetAttr("Toutputs", &types_));
@@ -107,7 +112,9 @@ class TransferOp : public XlaOpKernel {
     const std::string config = absl::StrCat(
         "{", kTransferSend, " = ", Quoted(send_), ", ", kTransferReceive, " = ", Quoted(receive_),
         ", ", kTransferDynamic, " = ", Quoted(absl::StrJoin(dynamic, ",")), ", ", kTransferOp,
-        " = ", Quoted(name()), "}");
+        " = ", Quoted(name()),
+        function_ < 0 ? "" : absl::StrCat(", ", kTransferFunction, " = ", function_, " : i64"),
+        "}");
     // The SPMD partitioner wants to know of every leaf of an effect's result where it happens.
     xla::OpSharding leaves;
     leaves.set_type(xla::OpSharding::TUPLE);
@@ -188,6 +195,7 @@ class TransferOp : public XlaOpKernel {
 
   std::string send_;
   std::string receive_;
+  int64_t function_ = -1;
   std::vector<DataType> types_;
   std::vector<PartialTensorShape> shapes_;
   // Under SPMD, whether each core of the replica calls the host with its own shard.
@@ -196,7 +204,8 @@ class TransferOp : public XlaOpKernel {
   std::string token_owner_;
 };
 
-REGISTER_XLA_OP(Name("TpuExt>HostCompute"), TransferOp);
+REGISTER_XLA_OP(Name(kHostCallOp), TransferOp);
+REGISTER_XLA_OP(Name(kHostComputeOp), TransferOp);
 REGISTER_XLA_OP(Name("XlaSendToHost"), TransferOp);
 REGISTER_XLA_OP(Name("XlaRecvFromHost"), TransferOp);
 REGISTER_XLA_OP(Name("InfeedDequeue"), TransferOp);

@@ -81,10 +81,12 @@ def strategy() -> Any:
     return tf.distribute.TPUStrategy(resolver)
 
 
-@pytest.fixture(params=["host_graph"])
-def mode(request: pytest.FixtureRequest) -> str:
-    """How clusters reach the host: as a graph that runs beside the program."""
-    return str(request.param)
+@pytest.fixture(params=["folded", "host_graph"])
+def mode(request: pytest.FixtureRequest) -> Iterator[str]:
+    """How clusters reach the host: by calls of the program, or as a graph that runs beside it."""
+    tf_tpu_ext.configure(fold_host_calls=request.param == "folded")
+    yield str(request.param)
+    tf_tpu_ext.configure(fold_host_calls=True)
 
 
 def _run_by_strategy(strategy: Any) -> Callable[..., list[Any]]:

@@ -1,0 +1,20 @@
+// Names of this package's ops that passes and the compiler know, too.
+#ifndef TF_TPU_EXT_CC_OPS_OP_NAMES_H_
+#define TF_TPU_EXT_CC_OPS_OP_NAMES_H_
+
+namespace tf_tpu_ext {
+
+inline constexpr char kHostComputeOp[] = "TpuExt>HostCompute";
+inline constexpr char kHostCallOp[] = "TpuExt>HostCall";
+// The bridge knows neither of these: a HostCall goes through it as the op that it makes for
+// clusters itself, with these attributes in addition.
+inline constexpr char kBridgeHostComputeOp[] = "XlaHostCompute";
+inline constexpr char kHostFunctionName[] = "_host_function";
+inline constexpr char kHostFunctionLibrary[] = "_host_library";
+inline constexpr char kHostFunctionSource[] = "_host_source";
+// An attribute of a HostCall that is being compiled: which of the program's functions it calls.
+inline constexpr char kHostFunctionNumber[] = "_host_function_number";
+
+}  // namespace tf_tpu_ext
+
+#endif  // TF_TPU_EXT_CC_OPS_OP_NAMES_H_

@@ -1,0 +1,305 @@
+#include "cc/passes/fold_clusters.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "cc/passes/host_cluster.h"
+#include "tensorflow/core/common_runtime/function_body.h"
+#include "tensorflow/core/common_runtime/function_def_utils.h"
+#include "tensorflow/core/framework/attr_value.pb.h"
+#include "tensorflow/core/framework/graph_to_functiondef.h"
+#include "tensorflow/core/graph/algorithm.h"
+
+namespace tf_tpu_ext {
+namespace {
+
+using tensorflow::AttrValue;
+using tensorflow::FunctionBody;
+using tensorflow::FunctionDef;
+using tensorflow::FunctionLibraryDefinition;
+using tensorflow::Graph;
+using tensorflow::NameAttrList;
+using tensorflow::Node;
+
+struct Body;
+
+// A function attribute of a node, and the body of that function.
+struct Callee {
+  Node* node;
+  std::string attribute;
+  // In the attribute's list, or -1.
+  int index;
+  std::unique_ptr<Body> body;
+};
+
+struct Body {
+  Graph* graph = nullptr;
+  // Null for the graph that the pass was given.
+  std::unique_ptr<FunctionBody> function;
+  std::string name;
+  // The computation that the whole body belongs to, empty if it is the host's.
+  std::string computation;
+  std::vector<HostCluster> clusters;
+  tensorflow::GraphShapeInfo shapes;
+  std::vector<Callee> callees;
+  std::map<std::string, std::string> replaced;
+};
+
+std::string StringAttribute(const Node& node, const char* name) {
+  const AttrValue* value = node.attrs().Find(name);
+  return value == nullptr ? "" : value->s();
+}
+
+class Folder {
+ public:
+  Folder(FunctionLibraryDefinition* library, bool enabled) : library_(library), enabled_(enabled) {}
+
+  // Finds the clusters of the body and of what it calls.
+  absl::Status Read(Body* body) {
+    FindSplitReplicas(*body->graph);
+    std::map<std::pair<std::string, std::string>, HostCluster> clusters;
+    for (Node* node : body->graph->op_nodes()) {
+      const std::string owner = StringAttribute(*node, kTpuReplicate);
+      const std::string computation = owner.empty() ? body->computation : owner;
+      if (!computation.empty() && node->attrs().Find(kOutsideCompilation) != nullptr) {
+        const std::string name = StringAttribute(*node, kOutsideCompilation);
+        HostCluster& cluster = clusters[{computation, name}];
+        cluster.name = name;
+        if (body->computation.empty()) cluster.computation = computation;
+        cluster.nodes.push_back(node);
+        cluster.members.insert(node);
+        if (node->attrs().Find("_xla_map_outside_compilation") != nullptr) {
+          cluster.reason = "every core of the replica calls the host for itself";
+        }
+        continue;
+      }
+      absl::Status status = ReadCallees(node, computation, body);
+      if (!status.ok()) return status;
+    }
+    if (clusters.empty()) return absl::OkStatus();
+    absl::Status status = InferShapes(body);
+    if (!status.ok()) return status;
+    for (auto& [key, cluster] : clusters) {
+      std::sort(cluster.nodes.begin(), cluster.nodes.end(),
+                [](const Node* a, const Node* b) { return a->id() < b->id(); });
+      cluster.owner = key.first;
+      if (!enabled_) cluster.reason = "tf_tpu_ext.configure(fold_host_calls=False) keeps it out";
+      if (split_.contains(cluster.owner)) cluster.reason = "its replica has several cores";
+      Examine(body->shapes, *library_, &cluster);
+      if (!cluster.reason.empty() && cluster.has_effects) {
+        stays_.emplace(cluster.owner, cluster.name);
+      }
+      body->clusters.push_back(std::move(cluster));
+    }
+    return absl::OkStatus();
+  }
+
+  // Folds what can be folded, innermost functions first; returns whether the body changed.
+  absl::StatusOr<bool> Fold(Body* body, std::vector<ClusterReport>* reports) {
+    bool changed = false;
+    for (Callee& callee : body->callees) {
+      absl::StatusOr<bool> folded = Fold(callee.body.get(), reports);
+      if (!folded.ok()) return folded;
+      if (!*folded) continue;
+      absl::Status status = Redefine(callee);
+      if (!status.ok()) return status;
+      changed = true;
+    }
+    for (HostCluster& cluster : body->clusters) {
+      ClusterReport report;
+      report.cluster = cluster.name;
+      report.source = SourceOf(cluster);
+      for (const Node* node : cluster.nodes) report.nodes.push_back(node->name());
+      absl::StatusOr<bool> folded = FoldCluster(body, &cluster, &report);
+      if (!folded.ok()) return folded;
+      changed = changed || *folded;
+      reports->push_back(std::move(report));
+    }
+    if (changed) tensorflow::FixupSourceAndSinkEdges(body->graph);
+    return changed;
+  }
+
+ private:
+  // Replicas of several cores keep their clusters in the host graph.
+  void FindSplitReplicas(const Graph& graph) {
+    for (const Node* node : graph.op_nodes()) {
+      if (node->type_string() != "TPUReplicateMetadata") continue;
+      int cores = 1;
+      if (tensorflow::GetNodeAttr(node->attrs(), "num_cores_per_replica", &cores).ok() &&
+          cores > 1) {
+        split_.insert(StringAttribute(*node, kTpuReplicate));
+      }
+    }
+  }
+
+  absl::Status ReadCallees(Node* node, const std::string& computation, Body* body) {
+    for (const auto& [attribute, value] : node->attrs()) {
+      if (value.has_func()) {
+        absl::Status status = ReadCallee(node, attribute, -1, value.func(), computation, body);
+        if (!status.ok()) return status;
+      }
+      for (int i = 0; i < value.list().func_size(); ++i) {
+        absl::Status status =
+            ReadCallee(node, attribute, i, value.list().func(i), computation, body);
+        if (!status.ok()) return status;
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadCallee(Node* node, const std::string& attribute, int index,
+                          const NameAttrList& function, const std::string& computation,
+                          Body* body) {
+    if (!HoldsClusters(function.name()) || !open_.insert(function.name()).second) {
+      return absl::OkStatus();
+    }
+    auto callee = std::make_unique<Body>();
+    callee->name = function.name();
+    callee->computation = computation;
+    absl::Status status = tensorflow::FunctionDefToBodyHelper(
+        library_->FindRecord(function.name()), tensorflow::AttrSlice(&function.attr()), library_,
+        &callee->function);
+    if (status.ok()) {
+      callee->graph = callee->function->graph;
+      status = Read(callee.get());
+    }
+    open_.erase(function.name());
+    body->callees.push_back({node, attribute, index, std::move(callee)});
+    return status;
+  }
+
+  // Whether the function, or one that it calls, has marked ops.
+  bool HoldsClusters(const std::string& name) {
+    const auto [known, fresh] = holds_.emplace(name, false);
+    if (!fresh) return known->second;
+    const FunctionDef* function = library_->Find(name);
+    if (function == nullptr) return false;
+    bool holds = false;
+    for (const auto& node : function->node_def()) {
+      for (const auto& [attribute, value] : node.attr()) {
+        holds = holds || attribute == kOutsideCompilation ||
+                (value.has_func() && HoldsClusters(value.func().name()));
+        for (const NameAttrList& callee : value.list().func()) {
+          holds = holds || HoldsClusters(callee.name());
+        }
+      }
+      if (holds) break;
+    }
+    holds_[name] = holds;
+    return holds;
+  }
+
+  absl::Status InferShapes(Body* body) const {
+    std::map<int, tensorflow::InferredShape> arguments;
+    for (const Node* node : body->graph->op_nodes()) {
+      if (!node->IsArg()) continue;
+      int index = 0;
+      std::vector<tensorflow::PartialTensorShape> shapes;
+      if (tensorflow::GetNodeAttr(node->attrs(), "index", &index).ok() &&
+          tensorflow::GetNodeAttr(node->attrs(), "_output_shapes", &shapes).ok() &&
+          shapes.size() == 1) {
+        arguments[index].shape = shapes[0];
+      }
+    }
+    return tensorflow::InferShapes(body->graph, arguments, library_, &body->shapes);
+  }
+
+  absl::StatusOr<bool> FoldCluster(Body* body, HostCluster* cluster, ClusterReport* report) {
+    report->reason = cluster->reason;
+    if (report->reason.empty() && cluster->has_effects) {
+      if (auto other = stays_.find(cluster->owner); other != stays_.end()) {
+        report->reason = absl::StrCat("its effects keep their order with those of cluster ",
+                                      other->second, ", which stays");
+      }
+    }
+    if (!report->reason.empty()) return false;
+    // Clusters before it have become calls meanwhile.
+    Examine(body->shapes, *library_, cluster);
+    report->reason = cluster->reason;
+    if (!report->reason.empty()) return false;
+    absl::StatusOr<bool> changed = TakeOutConstantOutputs(*cluster, body->graph);
+    if (!changed.ok()) return changed;
+    if (*changed) Examine(body->shapes, *library_, cluster);
+    absl::StatusOr<HostFunction> function = MakeHostFunction(*cluster, *library_);
+    if (!function.ok()) {
+      report->reason = std::string(function.status().message());
+      return false;
+    }
+    absl::StatusOr<Node*> call = ReplaceByCall(*cluster, *function, body->graph);
+    if (!call.ok()) return call.status();
+    for (const std::string& name : report->nodes) body->replaced[name] = (*call)->name();
+    report->function = function->name;
+    return true;
+  }
+
+  // Gives the callee's new body a name of its own, and lets the node call it.
+  absl::Status Redefine(const Callee& callee) {
+    const FunctionDef* old = library_->Find(callee.body->name);
+    const std::string name =
+        library_->UniqueFunctionName(absl::StrCat(callee.body->name, "_folded_"));
+    std::map<std::string, std::string> kept;
+    for (const auto& [result, node] : old->control_ret()) {
+      const auto replaced = callee.body->replaced.find(node);
+      kept[replaced == callee.body->replaced.end() ? node : replaced->second] = result;
+    }
+    FunctionDef definition;
+    absl::Status status = tensorflow::GraphToFunctionDef(
+        *callee.body->graph, name,
+        [&kept](const Node* node) -> std::optional<std::string> {
+          const auto found = kept.find(node->name());
+          if (found == kept.end()) return std::nullopt;
+          return found->second;
+        },
+        &definition);
+    if (!status.ok()) return status;
+    *definition.mutable_attr() = old->attr();
+    *definition.mutable_arg_attr() = old->arg_attr();
+    *definition.mutable_resource_arg_unique_id() = old->resource_arg_unique_id();
+    definition.mutable_signature()->set_is_stateful(true);
+    tensorflow::StackTracesMap traces;
+    for (const Node* node : callee.body->graph->op_nodes()) {
+      if (node->GetStackTrace() != nullptr) traces[node->name()] = node->GetStackTrace();
+    }
+    status = library_->AddFunctionDef(definition, traces);
+    if (!status.ok()) return status;
+    AttrValue value = *callee.node->attrs().Find(callee.attribute);
+    NameAttrList* function =
+        callee.index < 0 ? value.mutable_func() : value.mutable_list()->mutable_func(callee.index);
+    function->set_name(name);
+    callee.node->ClearAttr(callee.attribute);
+    callee.node->AddAttr(callee.attribute, value);
+    return absl::OkStatus();
+  }
+
+  FunctionLibraryDefinition* const library_;
+  const bool enabled_;
+  // Computations whose replicas have several cores.
+  absl::flat_hash_set<std::string> split_;
+  // For each computation a cluster with effects that cannot be folded.
+  absl::flat_hash_map<std::string, std::string> stays_;
+  absl::flat_hash_set<std::string> open_;
+  absl::flat_hash_map<std::string, bool> holds_;
+};
+
+}  // namespace
+
+absl::StatusOr<FoldedGraph> FoldClusters(Graph* graph, FunctionLibraryDefinition* library,
+                                         bool enabled) {
+  FoldedGraph folded;
+  Body body;
+  body.graph = graph;
+  Folder folder(library, enabled);
+  absl::Status status = folder.Read(&body);
+  if (!status.ok()) return status;
+  absl::StatusOr<bool> changed = folder.Fold(&body, &folded.clusters);
+  if (!changed.ok()) return changed.status();
+  folded.replaced = std::move(body.replaced);
+  return folded;
+}
+
+}  // namespace tf_tpu_ext

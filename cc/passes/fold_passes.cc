@@ -1,0 +1,102 @@
+// Runs the folding of clusters before the bridge, for functions and for graphs of sessions.
+#include "cc/passes/fold_passes.h"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cc/device/machine.h"
+#include "cc/passes/fold_clusters.h"
+#include "cc/transfer/transfer_stats.h"
+#include "tensorflow/compiler/mlir/mlir_graph_optimization_pass.h"
+#include "tensorflow/core/common_runtime/function_optimization_registry.h"
+#include "tensorflow/core/common_runtime/optimization_registry.h"
+#include "tensorflow/core/graph/graph.h"
+
+namespace tensorflow {
+// A function of the wheel whose header needs MLIR's own.
+bool IsSupportedByReplicatedBridge(const Graph& graph,
+                                   const FunctionLibraryDefinition* function_library);
+}  // namespace tensorflow
+
+namespace tf_tpu_ext {
+namespace {
+
+using tensorflow::FunctionLibraryDefinition;
+using tensorflow::Graph;
+
+// The bridge runs in phase 0 of sessions' graphs.
+constexpr int kPhaseBeforeBridge = -1;
+
+absl::StatusOr<FoldedGraph> FoldForBridge(Graph* graph, FunctionLibraryDefinition* library) {
+  if (!tensorflow::IsSupportedByReplicatedBridge(*graph, library)) return FoldedGraph();
+  absl::StatusOr<FoldedGraph> folded =
+      FoldClusters(graph, library, GetMachineOptions().fold_clusters);
+  if (!folded.ok()) return folded;
+  for (ClusterReport& report : folded->clusters) {
+    ClusterRecord record;
+    record.cluster = std::move(report.cluster);
+    record.not_folded_because = std::move(report.reason);
+    record.source = std::move(report.source);
+    record.counted_as = std::move(report.nodes);
+    if (!report.function.empty()) record.counted_as = {std::move(report.function)};
+    RecordCluster(std::move(record));
+  }
+  return folded;
+}
+
+// Several nodes may have become one.
+void Rename(const std::map<std::string, std::string>& replaced, std::vector<std::string>* names) {
+  std::vector<std::string> renamed;
+  for (const std::string& name : *names) {
+    const auto call = replaced.find(name);
+    const std::string& now = call == replaced.end() ? name : call->second;
+    if (std::find(renamed.begin(), renamed.end(), now) == renamed.end()) renamed.push_back(now);
+  }
+  names->swap(renamed);
+}
+
+// TensorFlow has one pass for functions, which runs the MLIR passes: this one goes before it.
+class FoldThenMlirPass : public tensorflow::FunctionOptimizationPass {
+ public:
+  absl::Status Run(const std::string& function_name, const tensorflow::DeviceSet& device_set,
+                   const tensorflow::ConfigProto& config_proto,
+                   const FunctionOptions& function_options, std::unique_ptr<Graph>* graph,
+                   FunctionLibraryDefinition* library,
+                   std::vector<std::string>* control_ret_node_names,
+                   bool* control_rets_updated) override {
+    absl::StatusOr<FoldedGraph> folded = FoldForBridge(graph->get(), library);
+    if (!folded.ok()) return folded.status();
+    if (!folded->replaced.empty()) Rename(folded->replaced, control_ret_node_names);
+    return mlir_.Run(function_name, device_set, config_proto, function_options, graph, library,
+                     control_ret_node_names, control_rets_updated);
+  }
+
+ private:
+  tensorflow::MlirFunctionOptimizationPass mlir_;
+};
+
+class FoldInSessionPass : public tensorflow::GraphOptimizationPass {
+ public:
+  absl::Status Run(const tensorflow::GraphOptimizationPassOptions& options) override {
+    if (options.graph == nullptr || *options.graph == nullptr || options.flib_def == nullptr ||
+        options.is_function_graph) {
+      return absl::OkStatus();
+    }
+    return FoldForBridge(options.graph->get(), options.flib_def).status();
+  }
+};
+
+REGISTER_OPTIMIZATION(tensorflow::OptimizationPassRegistry::PRE_PLACEMENT, kPhaseBeforeBridge,
+                      FoldInSessionPass);
+
+}  // namespace
+
+void RegisterFoldPass() {
+  tensorflow::FunctionOptimizationPassRegistry::Global().Init(std::make_unique<FoldThenMlirPass>());
+}
+
+}  // namespace tf_tpu_ext

@@ -1,0 +1,73 @@
+// One cluster of outside compilation in a graph: what goes in and out, and whether it is closed.
+#ifndef TF_TPU_EXT_CC_PASSES_HOST_CLUSTER_H_
+#define TF_TPU_EXT_CC_PASSES_HOST_CLUSTER_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/statusor.h"
+#include "tensorflow/compiler/jit/shape_inference.h"
+#include "tensorflow/core/framework/function.h"
+#include "tensorflow/core/framework/tensor_shape.h"
+#include "tensorflow/core/graph/graph.h"
+
+namespace tf_tpu_ext {
+
+inline constexpr char kOutsideCompilation[] = "_xla_outside_compilation";
+inline constexpr char kTpuReplicate[] = "_tpu_replicate";
+
+struct HostCluster {
+  // The computation that it belongs to.
+  std::string owner;
+  // The same where its ops are marked with it; empty in the body of a loop or branch.
+  std::string computation;
+  std::string name;
+  std::vector<tensorflow::Node*> nodes;
+  absl::flat_hash_set<const tensorflow::Node*> members;
+  // Tensors that enter, and that leave with their shapes.
+  std::vector<tensorflow::OutputTensor> inputs;
+  std::vector<tensorflow::OutputTensor> outputs;
+  std::vector<tensorflow::TensorShape> output_shapes;
+  // Constants from outside, small enough to be copied.
+  std::vector<tensorflow::Node*> constants;
+  // Its own constants that the computation uses, too: it keeps them, and their values with them.
+  absl::flat_hash_set<const tensorflow::Node*> shared_constants;
+  bool has_effects = false;
+  // Why it cannot become a function; empty if it can.
+  std::string reason;
+};
+
+// Finds what enters and leaves the cluster, and whether one closed function can stand for it.
+void Examine(const tensorflow::GraphShapeInfo& shapes,
+             const tensorflow::FunctionLibraryDefinition& library, HostCluster* cluster);
+
+// Gives the computation the outputs that can be known now, so that they stay known to it: sizes and
+// row splits, mostly. Returns whether there were any; then the cluster must be examined again.
+absl::StatusOr<bool> TakeOutConstantOutputs(const HostCluster& cluster, tensorflow::Graph* graph);
+
+// The Python line that made the cluster, "file:line"; empty if it is not known.
+std::string SourceOf(const HostCluster& cluster);
+
+// A function of the cluster's nodes.
+struct HostFunction {
+  std::string name;
+  // It and all that it calls, serialized.
+  std::string library;
+  // The Python line that made the cluster, if known.
+  std::string source;
+};
+
+// An error says why the cluster cannot become one.
+absl::StatusOr<HostFunction> MakeHostFunction(const HostCluster& cluster,
+                                              const tensorflow::FunctionLibraryDefinition& library);
+
+// Puts a call of the function in the place of the cluster's nodes, which it removes from the graph.
+absl::StatusOr<tensorflow::Node*> ReplaceByCall(const HostCluster& cluster,
+                                                const HostFunction& function,
+                                                tensorflow::Graph* graph);
+
+}  // namespace tf_tpu_ext
+
+#endif  // TF_TPU_EXT_CC_PASSES_HOST_CLUSTER_H_

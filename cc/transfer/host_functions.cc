@@ -1,0 +1,218 @@
+#include "cc/transfer/host_functions.h"
+
+#include <utility>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "cc/transfer/host_threads.h"
+#include "tensorflow/core/common_runtime/device_factory.h"
+#include "tensorflow/core/common_runtime/device_mgr.h"
+#include "tensorflow/core/common_runtime/process_function_library_runtime.h"
+#include "tensorflow/core/framework/attr_value.pb.h"
+#include "tensorflow/core/framework/function.pb.h"
+#include "tensorflow/core/public/session_options.h"
+#include "tensorflow/core/public/version.h"
+
+namespace tf_tpu_ext {
+namespace {
+
+using tensorflow::CancellationManager;
+using tensorflow::FunctionLibraryDefinition;
+using tensorflow::FunctionLibraryRuntime;
+using tensorflow::NodeDef;
+using tensorflow::Tensor;
+
+constexpr char kTask[] = "/job:localhost/replica:0/task:0";
+
+// A processor of its own: sessions end, programs stay. Kept for the life of the process.
+absl::StatusOr<tensorflow::DeviceMgr*> HostDevice() {
+  static auto* const manager = [] {
+    auto result = new absl::StatusOr<std::unique_ptr<tensorflow::DeviceMgr>>;
+    tensorflow::DeviceFactory* factory =
+        tensorflow::DeviceFactory::GetFactory(tensorflow::DEVICE_CPU);
+    tensorflow::SessionOptions options;
+    (*options.config.mutable_device_count())[tensorflow::DEVICE_CPU] = 1;
+    std::vector<std::unique_ptr<tensorflow::Device>> devices;
+    const absl::Status status = factory->CreateDevices(options, kTask, &devices);
+    if (status.ok()) {
+      *result = std::make_unique<tensorflow::StaticDeviceMgr>(std::move(devices));
+    } else {
+      *result = status;
+    }
+    return result;
+  }();
+  if (!manager->ok()) return manager->status();
+  return (*manager)->get();
+}
+
+// Whether the op may wait for something else than its own work.
+bool MayBlock(const NodeDef& node, const FunctionLibraryDefinition& library) {
+  // A Python function can wait for whatever it likes.
+  if (node.op() == "PyFuncStateless") return true;
+  const tensorflow::OpDef* op = nullptr;
+  if (!library.LookUpOpDef(node.op(), &op).ok()) return true;
+  if (!op->is_stateful() || absl::StartsWith(node.op(), "Random")) return false;
+  static const auto* const quick = new absl::flat_hash_set<std::string>(
+      {"Assert", "Print", "PrintV2", "Timestamp", "TruncatedNormal", "Multinomial",
+       "ParameterizedTruncatedNormal", "If", "While", "Case", "PartitionedCall",
+       "StatefulPartitionedCall", "WriteFile"});
+  return !quick->contains(node.op());
+}
+
+struct OpCounts {
+  int blocking = 0;
+  int stateful = 0;
+};
+
+void CountOps(const std::string& name, const FunctionLibraryDefinition& library,
+              absl::flat_hash_set<std::string>* open, OpCounts* counts) {
+  const tensorflow::FunctionDef* function = library.Find(name);
+  if (function == nullptr || !open->insert(name).second) return;
+  for (const NodeDef& node : function->node_def()) {
+    if (MayBlock(node, library)) ++counts->blocking;
+    const tensorflow::OpDef* op = nullptr;
+    if (!library.LookUpOpDef(node.op(), &op).ok() || op->is_stateful()) ++counts->stateful;
+    for (const auto& [attribute, value] : node.attr()) {
+      if (value.has_func()) CountOps(value.func().name(), library, open, counts);
+      for (const auto& callee : value.list().func()) {
+        CountOps(callee.name(), library, open, counts);
+      }
+    }
+  }
+  open->erase(name);
+}
+
+// Several times faster than the usual one for functions of few ops.
+constexpr char kFastExecutor[] = "SINGLE_THREADED_EXECUTOR";
+
+// A call needs no number that others know.
+constexpr int64_t kStepId = -1;
+
+void RunInPlace(std::function<void()> work) { work(); }
+
+}  // namespace
+
+HostFunctionKind KindOf(const std::string& name, const FunctionLibraryDefinition& library) {
+  absl::flat_hash_set<std::string> open;
+  OpCounts counts;
+  CountOps(name, library, &open, &counts);
+  if (counts.blocking > 1) return HostFunctionKind::kBlocksInParallel;
+  if (counts.blocking == 1) return HostFunctionKind::kBlocks;
+  return counts.stateful > 0 ? HostFunctionKind::kComputes : HostFunctionKind::kPure;
+}
+
+HostFunctions::~HostFunctions() = default;
+
+absl::StatusOr<std::shared_ptr<HostFunctions>> HostFunctions::Create(
+    const std::vector<HostFunctionSource>& sources, int num_slots) {
+  absl::StatusOr<tensorflow::DeviceMgr*> device = HostDevice();
+  if (!device.ok()) return device.status();
+  std::shared_ptr<HostFunctions> made(new HostFunctions);
+  made->definitions_ = std::make_unique<FunctionLibraryDefinition>(
+      tensorflow::OpRegistry::Global(), tensorflow::FunctionDefLibrary());
+  for (const HostFunctionSource& source : sources) {
+    tensorflow::FunctionDefLibrary library;
+    if (!library.ParseFromString(source.library)) {
+      return absl::InternalError(absl::StrCat("The library of host function ", source.name,
+                                              " is not a FunctionDefLibrary."));
+    }
+    absl::Status status = made->definitions_->AddLibrary(library);
+    if (!status.ok()) return status;
+  }
+  made->runtime_ = std::make_unique<tensorflow::ProcessFunctionLibraryRuntime>(
+      *device, tensorflow::Env::Default(), /*config=*/nullptr, TF_GRAPH_DEF_VERSION,
+      made->definitions_.get(), tensorflow::OptimizerOptions());
+  made->library_ = made->runtime_->GetFLR(absl::StrCat(kTask, "/device:CPU:0"));
+  for (const HostFunctionSource& source : sources) {
+    Function function;
+    function.kind = KindOf(source.name, *made->definitions_);
+    function.name = source.name;
+    function.description = source.source.empty()
+                               ? "outside_compilation"
+                               : absl::StrCat("outside_compilation at ", source.source);
+    function.counters = CountersOf(source.name);
+    const bool pure = function.kind == HostFunctionKind::kPure;
+    for (int slot = 0; slot < num_slots; ++slot) {
+      auto handle = made->Instantiate(source.name, pure ? "" : absl::StrCat("slot_", slot),
+                                      pure ? kFastExecutor : "");
+      if (!handle.ok()) return handle.status();
+      function.handles.push_back(*handle);
+    }
+    made->functions_.push_back(std::move(function));
+  }
+  return made;
+}
+
+absl::StatusOr<FunctionLibraryRuntime::Handle> HostFunctions::Instantiate(
+    const std::string& name, const std::string& state, const std::string& executor) const {
+  FunctionLibraryRuntime::InstantiateOptions options;
+  options.state_handle = state;
+  options.executor_type = executor;
+  FunctionLibraryRuntime::Handle handle;
+  absl::Status status = library_->Instantiate(name, tensorflow::AttrSlice(), options, &handle);
+  if (!status.ok()) return status;
+  return handle;
+}
+
+absl::Status HostFunctions::Run(int number, int slot, CancellationManager* cancellation,
+                                absl::Span<const Tensor> inputs,
+                                std::vector<Tensor>* outputs) const {
+  static auto* const runner = new std::function<void(std::function<void()>)>(RunInPlace);
+  FunctionLibraryRuntime::Options options(kStepId);
+  options.cancellation_manager = cancellation;
+  options.runner = runner;
+  options.run_all_kernels_inline = true;
+  const Function& function = functions_[number];
+  const absl::Status status = library_->RunSync(options, function.handles[slot], inputs, outputs);
+  if (status.ok() || function.kind != HostFunctionKind::kPure) return status;
+  // Once more on the executor that tells which op failed.
+  auto handle = Instantiate(function.name, "to_explain_an_error", "");
+  if (!handle.ok()) return status;
+  const absl::Status explained = library_->RunSync(options, *handle, inputs, outputs);
+  return explained.ok() ? status : explained;
+}
+
+void HostFunctions::Start(int number, int slot, std::shared_ptr<CancellationManager> cancellation,
+                          std::vector<Tensor> inputs, bool caller_returns, Done done) const {
+  if (functions_[number].kind != HostFunctionKind::kBlocksInParallel) {
+    auto run = [this, number, slot, cancellation = std::move(cancellation),
+                inputs = std::move(inputs), done = std::move(done)] {
+      std::vector<Tensor> outputs;
+      const absl::Status status = Run(number, slot, cancellation.get(), inputs, &outputs);
+      if (status.ok()) {
+        done(std::move(outputs));
+      } else {
+        done(status);
+      }
+    };
+    if (caller_returns) {
+      HostThreads::ScheduleAfterCurrent(std::move(run));
+    } else {
+      HostThreads::Schedule(std::move(run));
+    }
+    return;
+  }
+  struct Call {
+    std::shared_ptr<CancellationManager> cancellation;
+    std::vector<Tensor> inputs;
+    std::vector<Tensor> outputs;
+  };
+  static auto* const runner = new std::function<void(std::function<void()>)>(HostThreads::Schedule);
+  auto call = std::make_shared<Call>();
+  call->cancellation = std::move(cancellation);
+  call->inputs = std::move(inputs);
+  FunctionLibraryRuntime::Options options(kStepId);
+  options.cancellation_manager = call->cancellation.get();
+  options.runner = runner;
+  library_->Run(options, functions_[number].handles[slot], call->inputs, &call->outputs,
+                [call, done = std::move(done)](const absl::Status& status) {
+                  if (status.ok()) {
+                    done(std::move(call->outputs));
+                  } else {
+                    done(status);
+                  }
+                });
+}
+
+}  // namespace tf_tpu_ext

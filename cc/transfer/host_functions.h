@@ -1,0 +1,87 @@
+// The functions on the host that a compiled program calls by itself.
+#ifndef TF_TPU_EXT_CC_TRANSFER_HOST_FUNCTIONS_H_
+#define TF_TPU_EXT_CC_TRANSFER_HOST_FUNCTIONS_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "cc/transfer/host_function_source.h"
+#include "cc/transfer/transfer_stats.h"
+#include "tensorflow/core/framework/cancellation.h"
+#include "tensorflow/core/framework/function.h"
+#include "tensorflow/core/framework/tensor.h"
+
+namespace tensorflow {
+class ProcessFunctionLibraryRuntime;
+}  // namespace tensorflow
+
+namespace tf_tpu_ext {
+
+// How a function may run.
+enum class HostFunctionKind {
+  // Nothing in it can block, nor leaves a trace: it may run on a thread of the program.
+  kPure,
+  // Nothing in it can block.
+  kComputes,
+  // One op may block: it runs on one thread of the host's.
+  kBlocks,
+  // Several ops may block, and even wait for each other: each runs on a thread of its own.
+  kBlocksInParallel,
+};
+
+HostFunctionKind KindOf(const std::string& name,
+                        const tensorflow::FunctionLibraryDefinition& library);
+
+class HostFunctions {
+ public:
+  using Done = std::function<void(absl::StatusOr<std::vector<tensorflow::Tensor>>)>;
+
+  static absl::StatusOr<std::shared_ptr<HostFunctions>> Create(
+      const std::vector<HostFunctionSource>& sources, int num_slots);
+  ~HostFunctions();
+
+  HostFunctionKind kind(int number) const { return functions_[number].kind; }
+  ClusterCounters& counters(int number) const { return *functions_[number].counters; }
+  // What errors call it.
+  const std::string& description(int number) const { return functions_[number].description; }
+
+  // Runs a function that is not of kind kBlocksInParallel on the calling thread, for one slot of
+  // the program.
+  absl::Status Run(int number, int slot, tensorflow::CancellationManager* cancellation,
+                   absl::Span<const tensorflow::Tensor> inputs,
+                   std::vector<tensorflow::Tensor>* outputs) const;
+
+  // Starts any function; `done` is called on some thread. `caller_returns` tells that the calling
+  // thread has nothing else to do.
+  void Start(int number, int slot, std::shared_ptr<tensorflow::CancellationManager> cancellation,
+             std::vector<tensorflow::Tensor> inputs, bool caller_returns, Done done) const;
+
+ private:
+  struct Function {
+    HostFunctionKind kind = HostFunctionKind::kBlocksInParallel;
+    std::string name;
+    std::string description;
+    // By slot: ops with state of their own, like random ones, have it for each replica.
+    std::vector<tensorflow::FunctionLibraryRuntime::Handle> handles;
+    std::shared_ptr<ClusterCounters> counters;
+  };
+
+  HostFunctions() = default;
+
+  absl::StatusOr<tensorflow::FunctionLibraryRuntime::Handle> Instantiate(
+      const std::string& name, const std::string& state, const std::string& executor) const;
+
+  std::unique_ptr<tensorflow::FunctionLibraryDefinition> definitions_;
+  std::unique_ptr<tensorflow::ProcessFunctionLibraryRuntime> runtime_;
+  tensorflow::FunctionLibraryRuntime* library_ = nullptr;
+  std::vector<Function> functions_;
+};
+
+}  // namespace tf_tpu_ext
+
+#endif  // TF_TPU_EXT_CC_TRANSFER_HOST_FUNCTIONS_H_

@@ -1,0 +1,32 @@
+#include "cc/transfer/host_threads.h"
+
+#include <utility>
+
+#include "cc/device/core_threads.h"
+#include "tensorflow/core/platform/cpu_info.h"
+
+namespace tf_tpu_ext {
+namespace {
+
+// More than the largest machine has cores, each with some blocked ops.
+constexpr int kMaxThreads = 16384;
+
+CoreThreads& Threads() {
+  static auto* const threads = [] {
+    CoreThreads::Options options;
+    options.usual_threads = tensorflow::port::MaxParallelism();
+    options.max_threads = kMaxThreads;
+    return new CoreThreads(options);
+  }();
+  return *threads;
+}
+
+}  // namespace
+
+void HostThreads::Schedule(std::function<void()> work) { Threads().Schedule(std::move(work)); }
+
+void HostThreads::ScheduleAfterCurrent(std::function<void()> work) {
+  Threads().ScheduleAfterCurrent(std::move(work));
+}
+
+}  // namespace tf_tpu_ext
