@@ -96,7 +96,8 @@ class Cluster:
         source: The Python line that made it, `file:line`; empty if TensorFlow does not know it.
         not_folded_because: Empty if the compiled program calls the cluster by itself; else why it
             runs in a host graph beside the program.
-        calls: Calls so far, of all replicas.
+        calls: Calls so far, of all replicas. In a host graph a cluster that stands before or after
+            all that the cores do is no call, since nothing crosses in the middle of the program.
         bytes_to_host: Bytes of its arguments.
         bytes_to_device: Bytes of its results.
         running_seconds: Time that its ops took, summed over calls; 0 in a host graph, where it is

@@ -114,5 +114,28 @@ TEST(CoreThreadsTest, DeletesWorkOnItsThread) {
   EXPECT_EQ(threads.CurrentThreadId(), -1);
 }
 
+TEST(CoreThreadsTest, AThreadDoesItsOwnWorkNext) {
+  CoreThreads threads(Threads(2, 8));
+  absl::Notification done;
+  threads.Schedule([&] {
+    const int first = threads.CurrentThreadId();
+    threads.ScheduleAfterCurrent([&, first] {
+      EXPECT_EQ(threads.CurrentThreadId(), first);
+      done.Notify();
+    });
+  });
+  done.WaitForNotification();
+}
+
+TEST(CoreThreadsTest, OthersTakeTheWorkOfAThreadThatDoesNotReturn) {
+  CoreThreads threads(Threads(2, 8));
+  absl::Notification done;
+  threads.Schedule([&] {
+    threads.ScheduleAfterCurrent([&] { done.Notify(); });
+    done.WaitForNotification();
+  });
+  done.WaitForNotification();
+}
+
 }  // namespace
 }  // namespace tf_tpu_ext

@@ -1,0 +1,162 @@
+#include "cc/transfer/host_calls.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/synchronization/notification.h"
+#include "cc/transfer/host_functions.h"
+#include "gtest/gtest.h"
+#include "tensorflow/core/framework/attr_value.pb.h"
+#include "tensorflow/core/framework/function.pb.h"
+#include "tensorflow/core/framework/node_def_util.h"
+#include "tensorflow/core/framework/op_kernel.h"
+
+namespace tf_tpu_ext {
+namespace {
+
+using tensorflow::FunctionDefLibrary;
+using tensorflow::NodeDef;
+using tensorflow::Tensor;
+
+// Lets a test hold up the op below.
+absl::Notification* gate = nullptr;
+
+REGISTER_OP("TpuExtTest>Wait").Input("x: float").Output("y: float").SetIsStateful();
+
+class WaitOp : public tensorflow::OpKernel {
+ public:
+  using OpKernel::OpKernel;
+  void Compute(tensorflow::OpKernelContext* context) override {
+    gate->WaitForNotification();
+    context->set_output(0, context->input(0));
+  }
+};
+REGISTER_KERNEL_BUILDER(Name("TpuExtTest>Wait").Device(tensorflow::DEVICE_CPU), WaitOp);
+
+// A function from float to float by one op.
+HostFunctionSource Source(const std::string& name, const std::string& op) {
+  FunctionDefLibrary library;
+  tensorflow::FunctionDef* function = library.add_function();
+  function->mutable_signature()->set_name(name);
+  auto* input = function->mutable_signature()->add_input_arg();
+  input->set_name("x");
+  input->set_type(tensorflow::DT_FLOAT);
+  auto* output = function->mutable_signature()->add_output_arg();
+  output->set_name("result");
+  output->set_type(tensorflow::DT_FLOAT);
+  NodeDef* node = function->add_node_def();
+  node->set_name("the_op");
+  node->set_op(op);
+  node->add_input("x");
+  if (op == "CheckNumerics") tensorflow::AddNodeAttr("message", "not a number", node);
+  if (op != "TpuExtTest>Wait") tensorflow::AddNodeAttr("T", tensorflow::DT_FLOAT, node);
+  (*function->mutable_ret())["result"] = op == "CheckNumerics" ? "the_op:output:0" : "the_op:y:0";
+  return {name, library.SerializeAsString(), "train.py:7"};
+}
+
+enum { kSquare, kCheck, kWait };
+
+class HostCallsTest : public ::testing::Test {
+ protected:
+  HostCallsTest() {
+    gate = &gate_;
+    auto functions =
+        HostFunctions::Create({Source("square", "Square"), Source("check", "CheckNumerics"),
+                               Source("wait", "TpuExtTest>Wait")},
+                              /*num_slots=*/1);
+    EXPECT_TRUE(functions.ok()) << functions.status();
+    functions_ = *std::move(functions);
+    calls_ = std::make_shared<HostCalls>(functions_, 0,
+                                         [this](const absl::Status& status) { Fail(status); });
+  }
+  ~HostCallsTest() override {
+    if (!gate_.HasBeenNotified()) gate_.Notify();
+  }
+
+  void Fail(const absl::Status& status) {
+    failure_ = status;
+    failed_.Notify();
+  }
+
+  static Tensor Scalar(float value) {
+    Tensor tensor(tensorflow::DT_FLOAT, {});
+    tensor.scalar<float>()() = value;
+    return tensor;
+  }
+
+  absl::Notification gate_;
+  absl::Notification failed_;
+  absl::Status failure_;
+  std::shared_ptr<HostFunctions> functions_;
+  std::shared_ptr<HostCalls> calls_;
+};
+
+TEST_F(HostCallsTest, KnowsWhatMayBlock) {
+  EXPECT_EQ(functions_->kind(kSquare), HostFunctionKind::kPure);
+  EXPECT_EQ(functions_->kind(kWait), HostFunctionKind::kBlocks);
+  EXPECT_TRUE(calls_->MayRunNow(kSquare));
+  EXPECT_FALSE(calls_->MayRunNow(kWait));
+}
+
+TEST_F(HostCallsTest, RunsOnTheCallersThread) {
+  std::vector<Tensor> outputs;
+  ASSERT_TRUE(calls_->RunNow(kSquare, {Scalar(3)}, &outputs).ok());
+  ASSERT_EQ(outputs.size(), 1);
+  EXPECT_EQ(outputs[0].scalar<float>()(), 9);
+}
+
+TEST_F(HostCallsTest, ErrorsNameOpAndLine) {
+  std::vector<Tensor> outputs;
+  const absl::Status status = calls_->RunNow(kCheck, {Scalar(NAN)}, &outputs);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  for (const char* part : {"train.py:7", "the_op", "not a number"}) {
+    EXPECT_NE(status.message().find(part), std::string::npos) << status;
+  }
+}
+
+TEST_F(HostCallsTest, CallsFollowEachOther) {
+  absl::Notification first, second;
+  calls_->Start(kWait, {Scalar(1)}, [&](const auto& outputs) {
+    EXPECT_TRUE(outputs.ok());
+    EXPECT_FALSE(second.HasBeenNotified());
+    first.Notify();
+  });
+  EXPECT_FALSE(calls_->MayRunNow(kSquare));
+  calls_->Start(kSquare, {Scalar(2)}, [&](const auto& outputs) {
+    EXPECT_TRUE(outputs.ok());
+    second.Notify();
+  });
+  bool idle = false;
+  calls_->WhenIdle([&] { idle = true; });
+  EXPECT_FALSE(idle);
+  gate_.Notify();
+  first.WaitForNotification();
+  second.WaitForNotification();
+}
+
+TEST_F(HostCallsTest, AbortEndsWaitsAtOnce) {
+  absl::Notification ended;
+  calls_->Start(kWait, {Scalar(1)}, [&](const auto& outputs) {
+    EXPECT_EQ(outputs.status().code(), absl::StatusCode::kAborted);
+    ended.Notify();
+  });
+  absl::Notification idle;
+  calls_->WhenIdle([&] { idle.Notify(); });
+  calls_->Abort(absl::AbortedError("another core failed"));
+  ended.WaitForNotification();
+  idle.WaitForNotification();
+  bool refused = false;
+  calls_->Start(kSquare, {Scalar(2)}, [&](const auto& outputs) { refused = !outputs.ok(); });
+  EXPECT_TRUE(refused);
+}
+
+TEST_F(HostCallsTest, AFailureWithoutResultIsTold) {
+  calls_->Start(kCheck, {Scalar(NAN)}, nullptr);
+  failed_.WaitForNotification();
+  EXPECT_NE(failure_.message().find("not a number"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace tf_tpu_ext
