@@ -7,6 +7,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "cc/device/core_function.h"
+#include "cc/ops/op_names.h"
 #include "tensorflow/core/framework/attr_value.pb.h"
 #include "tensorflow/core/framework/node_def_util.h"
 
@@ -22,7 +23,6 @@ using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
 
-constexpr char kOutsideCompilation[] = "_xla_outside_compilation";
 constexpr char kMustCompile[] = "_XlaMustCompile";
 constexpr char kCluster[] = "cluster";
 constexpr char kPrefix[] = "tpu_computation_";
@@ -30,7 +30,7 @@ constexpr char kMetadata[] = "tpu_computation_metadata";
 constexpr int kCore = 0;
 
 // The mark by which the bridge knows the ops of a computation.
-void MarkReplicated(NodeDef* node) { (*node->mutable_attr())["_tpu_replicate"].set_s(kCluster); }
+void MarkReplicated(NodeDef* node) { (*node->mutable_attr())[kTpuReplicate].set_s(kCluster); }
 
 NodeDef* AddNode(const std::string& name, const std::string& op, FunctionDef* function) {
   NodeDef* node = function->add_node_def();

@@ -1,8 +1,12 @@
-// Names of this package's ops that passes and the compiler know, too.
+// Names that passes and the compiler know, too: of this package's ops, and of TensorFlow's marks.
 #ifndef TF_TPU_EXT_CC_OPS_OP_NAMES_H_
 #define TF_TPU_EXT_CC_OPS_OP_NAMES_H_
 
 namespace tf_tpu_ext {
+
+// Marks of nodes: of which computation and of which cluster of it.
+inline constexpr char kTpuReplicate[] = "_tpu_replicate";
+inline constexpr char kOutsideCompilation[] = "_xla_outside_compilation";
 
 inline constexpr char kHostComputeOp[] = "TpuExt>HostCompute";
 inline constexpr char kHostCallOp[] = "TpuExt>HostCall";

@@ -8,6 +8,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "cc/ops/op_names.h"
 #include "cc/passes/host_cluster.h"
 #include "tensorflow/core/common_runtime/function_body.h"
 #include "tensorflow/core/common_runtime/function_def_utils.h"
@@ -226,10 +227,7 @@ class Folder {
     if (!changed.ok()) return changed;
     if (*changed) Examine(body->shapes, *library_, cluster);
     absl::StatusOr<HostFunction> function = MakeHostFunction(*cluster, *library_);
-    if (!function.ok()) {
-      report->reason = std::string(function.status().message());
-      return false;
-    }
+    if (!function.ok()) return function.status();
     absl::StatusOr<Node*> call = ReplaceByCall(*cluster, *function, body->graph);
     if (!call.ok()) return call.status();
     for (const std::string& name : report->nodes) body->replaced[name] = (*call)->name();

@@ -186,7 +186,9 @@ void Examine(const tensorflow::GraphShapeInfo& shapes, const FunctionLibraryDefi
   const auto refuse = [cluster](std::string reason) {
     if (cluster->reason.empty()) cluster->reason = std::move(reason);
   };
+  size_t bytes = 0;
   for (Node* node : cluster->nodes) {
+    bytes += node->def().ByteSizeLong();
     refuse(WhyNotAlone(node->def(), library, &seen, &cluster->has_effects));
     std::vector<const Edge*> inputs(node->num_inputs());
     for (const Edge* edge : node->in_edges()) {
@@ -235,6 +237,9 @@ void Examine(const tensorflow::GraphShapeInfo& shapes, const FunctionLibraryDefi
       cluster->outputs.emplace_back(node, output);
       cluster->output_shapes.push_back(std::move(shape));
     }
+  }
+  if (bytes > kMaxFunctionBytes) {
+    refuse(absl::StrCat("it is large: ", bytes, " bytes, of ", kMaxFunctionBytes));
   }
   if (cluster->reason.empty() && !IsConvex(*cluster)) {
     cluster->reason = "the rest of the computation works between its ops";
@@ -320,10 +325,6 @@ absl::StatusOr<HostFunction> MakeHostFunction(const HostCluster& cluster,
   definition.mutable_signature()->set_name(function.name);
   *functions.add_function() = std::move(definition);
   tensorflow::SerializeToStringDeterministic(functions, &function.library);
-  if (function.library.size() > kMaxFunctionBytes) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("it is large: ", function.library.size(), " bytes, of ", kMaxFunctionBytes));
-  }
   return function;
 }
 

@@ -15,9 +15,6 @@
 
 namespace tf_tpu_ext {
 
-inline constexpr char kOutsideCompilation[] = "_xla_outside_compilation";
-inline constexpr char kTpuReplicate[] = "_tpu_replicate";
-
 struct HostCluster {
   // The computation that it belongs to.
   std::string owner;
@@ -59,7 +56,6 @@ struct HostFunction {
   std::string source;
 };
 
-// An error says why the cluster cannot become one.
 absl::StatusOr<HostFunction> MakeHostFunction(const HostCluster& cluster,
                                               const tensorflow::FunctionLibraryDefinition& library);
 

@@ -10,7 +10,8 @@ import sys
 import pytest
 
 FOLDER = pathlib.Path(__file__).parent
-FILES = ["test_clusters.py", "test_host_ops.py", "test_promises.py", "test_variables.py"]
+# The files whose programs depend on the number of cores; the others would only repeat themselves.
+FILES = ["test_clusters.py", "test_promises.py"]
 
 
 @pytest.mark.parametrize("count", [1, 2, 8])
@@ -19,6 +20,7 @@ def test_with_cores(strategy, count):
         pytest.skip(f"this process has {count} cores")
     run = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+        + ["-k", "not session_v1_control_flow and not eager"]
         + [str(FOLDER / file) for file in FILES],
         env={**os.environ, "TF_TPU_EXT_CORES": str(count)},
         cwd=FOLDER.parent.parent,

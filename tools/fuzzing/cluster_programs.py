@@ -213,7 +213,7 @@ def _start(start: tf.Tensor) -> Values:
 
 
 def check(strategy: Any, program: Program, seed: int, *, ordered: bool) -> None:
-    """Raises AssertionError if the cores and plain TensorFlow differ.
+    """Raises AssertionError if the cores, with folded clusters or not, and plain TensorFlow differ.
 
     Args:
         strategy: The TPUStrategy.
@@ -224,12 +224,15 @@ def check(strategy: Any, program: Program, seed: int, *, ordered: bool) -> None:
     count = strategy.num_replicas_in_sync
     seeds = np.random.default_rng(seed).integers(0, 50, count).astype(np.float32).tolist()
     expected, expected_calls = run_plainly(program, seeds)
-    results, calls = run_on_cores(strategy, program, seeds)
-    assert results == expected, f"got {results}, plain TensorFlow has {expected}, for {program}"
     if not ordered:
-        calls = {replica: sorted(made) for replica, made in calls.items()}
         expected_calls = {replica: sorted(made) for replica, made in expected_calls.items()}
-    assert calls == expected_calls, (
-        f"the host was called with {calls}, by plain TensorFlow with {expected_calls}, "
-        f"for {program}"
-    )
+    for fold in (True, False):
+        tf_tpu_ext.configure(fold_host_calls=fold)
+        results, calls = run_on_cores(strategy, program, seeds)
+        where = f"for {program}, {'folded' if fold else 'in the host graph'}"
+        assert results == expected, f"got {results}, plain TensorFlow has {expected}, {where}"
+        if not ordered:
+            calls = {replica: sorted(made) for replica, made in calls.items()}
+        assert calls == expected_calls, (
+            f"the host was called with {calls}, by plain TensorFlow with {expected_calls}, {where}"
+        )
