@@ -27,7 +27,7 @@ _ESTIMATOR = "tf_tpu_ext.estimator:"
 
 # What to do where a package that a name stands on is not there.
 NEEDS = {
-    "tf_tpu_ext": "Use Keras `fit` under tf_tpu_ext.TPUStrategy.",
+    "tf_tpu_ext": "Install it: pip install 'tf_tpu_ext[estimator]'.",
     "tf_keras": "Install it: pip install 'tf_tpu_ext[keras2]'.",
 }
 
