@@ -31,6 +31,7 @@ _CLOUD_VARIABLES = ("KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS", "TPU_CONFIG", "TPU_API_DI
 _log = logging.getLogger("tf_tpu_ext")
 _lock = threading.RLock()
 _undo_by_name: dict[str, Undo] = {}
+_every_tpu_is_local = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,6 +109,15 @@ def undo_all() -> None:
             del _undo_by_name[name]
 
 
+def take_every_tpu_as_local() -> None:
+    """Makes any name or address of a TPU, also one from a cloud's environment, the virtual cores.
+
+    For the launcher: a script that it runs has no other TPU.
+    """
+    global _every_tpu_is_local
+    _every_tpu_is_local = True
+
+
 def applied() -> tuple[str, ...]:
     """Returns the names of the patches in force, in the order of their application."""
     with _lock:
@@ -158,7 +168,7 @@ def _names_this_machine(tpu: Any, service: Any, discovery_url: Any) -> bool:
         tpu = tpu[0]
     if isinstance(tpu, bytes):
         tpu = tpu.decode()
-    if tpu == "local":
+    if tpu == "local" or _every_tpu_is_local:
         return True
     if service is not None or discovery_url is not None:
         return False
