@@ -25,11 +25,11 @@ from tf_tpu_ext.estimator._install import install, load
 
 load()
 
-from tf_tpu_ext.estimator import _endings, _training_time, _unused_input  # noqa: E402
+from tf_tpu_ext.estimator import _endings, _steps, _training_time  # noqa: E402
 
 _endings.install()
 _training_time.install()
-_unused_input.install()
+_steps.install()
 
 from tensorflow_estimator.python.estimator import keras_lib as _keras  # noqa: E402
 from tensorflow_estimator.python.estimator.early_stopping import (  # noqa: E402

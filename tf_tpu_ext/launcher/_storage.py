@@ -31,7 +31,7 @@ _FUNCTIONS = {
     ),
     "tensorflow.python.lib.io._pywrap_record_io": ("RandomRecordReader", "RecordIterator"),
     "tensorflow.python.client._pywrap_events_writer": ("EventsWriter",),
-    "tensorflow.python.training.py_checkpoint_reader": ("CheckpointReader",),
+    "tensorflow.python.training.py_checkpoint_reader": ("NewCheckpointReader",),
     "tensorflow.python.framework.tensor_util": ("make_tensor_proto",),
 }
 
