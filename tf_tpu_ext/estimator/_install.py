@@ -11,6 +11,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from tf_tpu_ext import _namespaces
+
 _SUPPLIED = "tf_tpu_ext.estimator._supplied"
 # What tensorflow-estimator imports, and what takes its place where TensorFlow has none.
 SUPPLIED = {
@@ -71,11 +73,10 @@ def install() -> None:
     load()
     old = importlib.import_module("tensorflow_estimator._api.v1.estimator")
     new = importlib.import_module("tensorflow_estimator._api.v2.estimator")
-    # `import tensorflow.compat.v1` gives another module than the attribute.
-    for module in (tf.compat.v1, importlib.import_module("tensorflow.compat.v1")):
-        setattr(module, "estimator", old)  # noqa: B010
-    for module in (tf, tf.compat.v2, importlib.import_module("tensorflow.compat.v2")):
-        setattr(module, "estimator", new)  # noqa: B010
+    for module in _namespaces.public_modules("v1"):
+        module.estimator = old
+    for module in (tf, *_namespaces.public_modules("v2")):
+        module.estimator = new
 
 
 def _supply_modules() -> None:
