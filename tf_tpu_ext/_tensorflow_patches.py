@@ -454,6 +454,20 @@ def _install_cluster_checks() -> Undo:
     return _replace_attributes([(TPUReplicateContext, "ExitResult", exit_result)])
 
 
+def _install_partitioned_infeed() -> Undo:
+    from tensorflow.python.tpu import tpu_feed
+
+    from tf_tpu_ext.tpu import _partitioned_infeed
+
+    queue = tpu_feed._PartitionedInfeedQueue
+    return _replace_attributes(
+        [
+            (queue, "generate_enqueue_ops", _partitioned_infeed.enqueue_ops),
+            (queue, "generate_dequeue_op", _partitioned_infeed.dequeue_op),
+        ]
+    )
+
+
 def _call_native(name: str) -> str | None:
     """Calls a function of the native library that returns the text of an error or null."""
     function = getattr(_native.library(), name)
@@ -558,6 +572,15 @@ PATCHES = (
         reason="such programs deadlock, see old values, or fail with the compiler's words; "
         "TensorFlow's documentation forbids them and nothing checks.",
         install=_install_cluster_checks,
+    ),
+    Patch(
+        name="partitioned_infeed",
+        target="tensorflow.python.tpu.tpu_feed._PartitionedInfeedQueue",
+        change="The input of a replica of several cores goes whole to the first of them, and the "
+        "program splits it over all.",
+        reason="stock TensorFlow cuts it up on the host and sends every core its part; XLA takes "
+        "no such parts on CPU.",
+        install=_install_partitioned_infeed,
     ),
     Patch(
         name="autotune_loop",

@@ -125,6 +125,23 @@ def test_input_pipelines(make_estimator, data, where):
     np.testing.assert_allclose(weights(estimator), expected_weights(data, steps=1), atol=1e-5)
 
 
+@pytest.mark.parametrize("partition", [[2, 1], [1, 2]], ids=["rows", "columns"])
+def test_input_split_over_the_cores_of_a_replica(make_estimator, input_fn, data, partition):
+    cores = tf_tpu_ext.machine().cores
+    estimator = make_estimator(
+        tpu_config={
+            "num_shards": cores // 2,
+            "num_cores_per_replica": 2,
+            "input_partition_dims": [partition, None],
+            "per_host_input_for_training": IPC.PER_HOST_V2,
+        }
+    )
+    estimator.train(input_fn, max_steps=12)
+    np.testing.assert_allclose(weights(estimator), expected_weights(data), atol=1e-5)
+    measured = estimator.evaluate(input_fn, steps=4)
+    assert 0.5 < measured["accuracy"] < 1
+
+
 def test_host_call_sees_every_step_of_every_core(make_estimator, input_fn):
     seen: list[tuple[np.ndarray, np.ndarray]] = []
 
