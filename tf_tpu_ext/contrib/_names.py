@@ -270,15 +270,21 @@ MODULES: dict[str, Table] = {
     "framework": _FRAMEWORK,
     "layers": _LAYERS,
     "optimizer_v2": _OPTIMIZER_V2,
+    "stateless": {
+        f"stateless_{name}": f"tensorflow:random.stateless_{name}"
+        for name in ("categorical", "normal", "truncated_normal", "uniform")
+    },
     "summary": _SUMMARY_MODULE,
     "tpu": _TPU_MODULE,
     "tpu.python": {},
     "tpu.python.ops": {},
     "tpu.python.ops.tpu_ops": {name: _TPU_OPS + name for name in _OPS_OF_TPUS},
     "tpu.python.tpu": {},
+    "tpu.python.tpu.bfloat16": {"bfloat16_scope": _TPU_MODULE["bfloat16_scope"]},
     "tpu.python.tpu.tpu_config": {
         name: _TPU_MODULE[name] for name in ("InputPipelineConfig", "RunConfig", "TPUConfig")
     },
+    "tpu.python.tpu.tpu_context": {"TPUContext": _ESTIMATOR + "TPUContext"},
     "tpu.python.tpu.tpu_estimator": {
         name: _TPU_MODULE[name] for name in ("TPUEstimator", "TPUEstimatorSpec")
     },
