@@ -454,6 +454,37 @@ def _install_cluster_checks() -> Undo:
     return _replace_attributes([(TPUReplicateContext, "ExitResult", exit_result)])
 
 
+def _install_tensorflow_io() -> Undo:
+    import tensorflow as tf
+    from tensorflow.python.framework import load_library
+
+    stock = load_library.load_op_library
+
+    @functools.wraps(stock)
+    def load_op_library(library_filename: Any) -> Any:
+        name = os.path.basename(os.fsdecode(library_filename))
+        try:
+            return stock(library_filename)
+        except (tf.errors.OpError, OSError) as error:
+            if not name.startswith("libtensorflow_io"):
+                raise
+            # The error that tensorflow-io passes on as it is, and survives while it is imported.
+            raise NotImplementedError(
+                f"The native ops of tensorflow-io don't load in TensorFlow {tf.__version__}: they "
+                "were built for another version. Its parts in Python work. Expected tensorflow-io "
+                "0.37.1 beside TensorFlow 2.16 or 2.17; see docs/estimator.md. Read the files with "
+                "tf.data, or in outside compilation with tf.py_function."
+            ) from error
+
+    modules = (tf, tf.compat.v1, tf.compat.v2)
+    return _replace_attributes(
+        [
+            (load_library, "load_op_library", load_op_library),
+            *((module, "load_op_library", load_op_library) for module in modules),
+        ]
+    )
+
+
 def _install_partitioned_infeed() -> Undo:
     from tensorflow.python.tpu import tpu_feed
 
@@ -581,6 +612,14 @@ PATCHES = (
         reason="stock TensorFlow cuts it up on the host and sends every core its part; XLA takes "
         "no such parts on CPU.",
         install=_install_partitioned_infeed,
+    ),
+    Patch(
+        name="tensorflow_io",
+        target="tf.load_op_library",
+        change="Where the native ops of tensorflow-io can't be loaded, the error says which "
+        "versions go together. All other libraries are loaded as before.",
+        reason="stock TensorFlow names an undefined symbol.",
+        install=_install_tensorflow_io,
     ),
     Patch(
         name="autotune_loop",
