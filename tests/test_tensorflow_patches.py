@@ -445,3 +445,14 @@ def test_connecting_to_this_machine_in_a_graph_does_nothing():
             tf.config.experimental_connect_to_cluster(
                 tf.train.ClusterSpec({"worker": ["localhost:0"]})
             )
+
+
+def test_libraries_that_do_not_load_say_why(patched, tmp_path):
+    del patched
+    for name in ("libtensorflow_io.so", "libother.so"):
+        (tmp_path / name).write_text("not a library")
+    for load in (tf.load_op_library, tf.compat.v1.load_op_library):
+        with pytest.raises(NotImplementedError, match=r"tensorflow-io 0\.37\.1 beside TensorFlow"):
+            load(str(tmp_path / "libtensorflow_io.so"))
+        with pytest.raises(tf.errors.NotFoundError, match="libother"):
+            load(str(tmp_path / "libother.so"))

@@ -31,6 +31,7 @@ _CLOUD_VARIABLES = ("KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS", "TPU_CONFIG", "TPU_API_DI
 _log = logging.getLogger("tf_tpu_ext")
 _lock = threading.RLock()
 _undo_by_name: dict[str, Undo] = {}
+_every_tpu_is_local = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,6 +109,15 @@ def undo_all() -> None:
             del _undo_by_name[name]
 
 
+def take_every_tpu_as_local() -> None:
+    """Makes any name or address of a TPU, also one from a cloud's environment, the virtual cores.
+
+    For the launcher: a script that it runs has no other TPU.
+    """
+    global _every_tpu_is_local
+    _every_tpu_is_local = True
+
+
 def applied() -> tuple[str, ...]:
     """Returns the names of the patches in force, in the order of their application."""
     with _lock:
@@ -158,7 +168,7 @@ def _names_this_machine(tpu: Any, service: Any, discovery_url: Any) -> bool:
         tpu = tpu[0]
     if isinstance(tpu, bytes):
         tpu = tpu.decode()
-    if tpu == "local":
+    if tpu == "local" or _every_tpu_is_local:
         return True
     if service is not None or discovery_url is not None:
         return False
@@ -444,6 +454,51 @@ def _install_cluster_checks() -> Undo:
     return _replace_attributes([(TPUReplicateContext, "ExitResult", exit_result)])
 
 
+def _install_tensorflow_io() -> Undo:
+    import tensorflow as tf
+    from tensorflow.python.framework import load_library
+
+    stock = load_library.load_op_library
+
+    @functools.wraps(stock)
+    def load_op_library(library_filename: Any) -> Any:
+        name = os.path.basename(os.fsdecode(library_filename))
+        try:
+            return stock(library_filename)
+        except (tf.errors.OpError, OSError) as error:
+            if not name.startswith("libtensorflow_io"):
+                raise
+            # The error that tensorflow-io passes on as it is, and survives while it is imported.
+            raise NotImplementedError(
+                f"The native ops of tensorflow-io don't load in TensorFlow {tf.__version__}: they "
+                "were built for another version. Its parts in Python work. Expected tensorflow-io "
+                "0.37.1 beside TensorFlow 2.16 or 2.17; see docs/estimator.md. Read the files with "
+                "tf.data, or in outside compilation with tf.py_function."
+            ) from error
+
+    modules = (tf, tf.compat.v1, tf.compat.v2)
+    return _replace_attributes(
+        [
+            (load_library, "load_op_library", load_op_library),
+            *((module, "load_op_library", load_op_library) for module in modules),
+        ]
+    )
+
+
+def _install_partitioned_infeed() -> Undo:
+    from tensorflow.python.tpu import tpu_feed
+
+    from tf_tpu_ext.tpu import _partitioned_infeed
+
+    queue = tpu_feed._PartitionedInfeedQueue
+    return _replace_attributes(
+        [
+            (queue, "generate_enqueue_ops", _partitioned_infeed.enqueue_ops),
+            (queue, "generate_dequeue_op", _partitioned_infeed.dequeue_op),
+        ]
+    )
+
+
 def _call_native(name: str) -> str | None:
     """Calls a function of the native library that returns the text of an error or null."""
     function = getattr(_native.library(), name)
@@ -548,6 +603,23 @@ PATCHES = (
         reason="such programs deadlock, see old values, or fail with the compiler's words; "
         "TensorFlow's documentation forbids them and nothing checks.",
         install=_install_cluster_checks,
+    ),
+    Patch(
+        name="partitioned_infeed",
+        target="tensorflow.python.tpu.tpu_feed._PartitionedInfeedQueue",
+        change="The input of a replica of several cores goes whole to the first of them, and the "
+        "program splits it over all.",
+        reason="stock TensorFlow cuts it up on the host and sends every core its part; XLA takes "
+        "no such parts on CPU.",
+        install=_install_partitioned_infeed,
+    ),
+    Patch(
+        name="tensorflow_io",
+        target="tf.load_op_library",
+        change="Where the native ops of tensorflow-io can't be loaded, the error says which "
+        "versions go together. All other libraries are loaded as before.",
+        reason="stock TensorFlow names an undefined symbol.",
+        install=_install_tensorflow_io,
     ),
     Patch(
         name="autotune_loop",

@@ -234,3 +234,33 @@ class TestHParams:
             hparams.parse("other=1")
         with pytest.raises(ValueError, match="can't be read"):
             hparams.parse("rate:1")
+
+
+@pytest.mark.parametrize("axis", [1, -1])
+def test_layer_norm(installed, axis):
+    x = np.random.default_rng(0).normal(3.0, 2.0, size=(2, 3, 4)).astype(np.float32)
+    with tf.Graph().as_default(), v1.Session() as session:
+        layers = installed.layers
+        y = layers.layer_norm(
+            tf.constant(x), begin_norm_axis=axis, outputs_collections="outputs", scope="norm"
+        )
+        plain = layers.layer_norm(tf.constant(x), center=False, scale=False, begin_norm_axis=axis)
+        doubled = layers.layer_norm(
+            tf.constant(x),
+            activation_fn=lambda t: 2 * t,
+            begin_norm_axis=axis,
+            scope="norm",
+            reuse=True,
+        )
+        assert [v.name for v in v1.global_variables()] == ["norm/beta:0", "norm/gamma:0"]
+        assert v1.get_collection("outputs") == [y]
+        session.run(v1.global_variables_initializer())
+        found = session.run([y, plain, doubled / 2])
+        with pytest.raises(ValueError, match="begin_norm_axis=3"):
+            layers.layer_norm(tf.constant(x), begin_norm_axis=3)
+        with pytest.raises(ValueError, match="needs a known size"):
+            layers.layer_norm(v1.placeholder(tf.float32, [2, None]))
+    axes = tuple(range(axis % 3, 3))
+    expected = (x - x.mean(axes, keepdims=True)) / x.std(axes, keepdims=True)
+    for y in found:
+        np.testing.assert_allclose(y, expected, atol=1e-5)

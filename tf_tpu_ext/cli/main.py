@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from . import doctor
+from . import doctor, run
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -15,16 +15,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: The command line without the program's name; that of the process if None.
 
     Returns:
-        The exit code: 0 for success, 1 for a problem that was found, and 2, by way of SystemExit,
-        for a wrong command line.
+        The exit code: that of the script that was run; else 0 for success, 1 for a problem that
+        was found, and 2, also by way of SystemExit, for a wrong command line.
 
     Example:
         $ tf-tpu doctor
         $ tf-tpu doctor --json --cores 2
+        $ tf-tpu run --legacy --cores 2 mnist_tpu.py --tpu=any-name --data_dir=/tmp/mnist
     """
     parser = argparse.ArgumentParser(prog="tf-tpu", description="Virtual TPU cores for TensorFlow.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     doctor.add_parser(commands)
+    run.add_parser(commands)
     options = parser.parse_args(arguments)
-    run = options.run
-    return int(run(options))
+    return int(options.run(options))

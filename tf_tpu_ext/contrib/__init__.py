@@ -16,12 +16,11 @@ what to use today. docs/towers.md lists the modules.
 
 from __future__ import annotations
 
-import importlib
 import sys
-from typing import Any
 
 import tensorflow as tf
 
+from tf_tpu_ext import _namespaces
 from tf_tpu_ext.contrib import _modules
 from tf_tpu_ext.towers.context import get_tower_context
 
@@ -44,8 +43,6 @@ def install() -> None:
     if not any(isinstance(finder, _modules.Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _modules.Finder())
     contrib = _modules.import_contrib()
-    # `import tensorflow.compat.v1` gives another module than the attribute.
-    modules: list[Any] = [tf, tf.compat.v1, importlib.import_module("tensorflow.compat.v1")]
-    for module in modules:
+    for module in (tf, *_namespaces.public_modules("v1")):
         module.contrib = contrib
         module.get_tower_context = get_tower_context

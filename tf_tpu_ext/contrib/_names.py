@@ -27,7 +27,7 @@ _ESTIMATOR = "tf_tpu_ext.estimator:"
 
 # What to do where a package that a name stands on is not there.
 NEEDS = {
-    "tf_tpu_ext": "Use Keras `fit` under tf_tpu_ext.TPUStrategy.",
+    "tf_tpu_ext": "Install it: pip install 'tf_tpu_ext[estimator]'.",
     "tf_keras": "Install it: pip install 'tf_tpu_ext[keras2]'.",
 }
 
@@ -212,6 +212,7 @@ _LAYERS: Table = {
     "l1_l2_regularizer": "tf_tpu_ext.contrib.layers:l1_l2_regularizer",
     "l1_regularizer": "tf_tpu_ext.contrib.layers:l1_regularizer",
     "l2_regularizer": "tf_tpu_ext.contrib.layers:l2_regularizer",
+    "layer_norm": "tf_tpu_ext.contrib.layers:layer_norm",
     "optimize_loss": Missing("Call optimizer.minimize(loss, global_step)."),
     "variance_scaling_initializer": "tf_tpu_ext.contrib.layers:variance_scaling_initializer",
     "xavier_initializer": "tf_tpu_ext.contrib.layers:xavier_initializer",
@@ -220,7 +221,6 @@ _LAYERS: Table = {
     "conv2d": Missing("Use tf.keras.layers.Conv2D, or install tf-slim."),
     "dropout": Missing("Use tf.keras.layers.Dropout, or install tf-slim."),
     "fully_connected": Missing("Use tf.keras.layers.Dense, or install tf-slim."),
-    "layer_norm": Missing("Use tf.keras.layers.LayerNormalization, or install tf-slim."),
     "max_pool2d": Missing("Use tf.keras.layers.MaxPool2D, or install tf-slim."),
     "embed_sequence": Missing("Use tf.keras.layers.Embedding."),
     "sparse_column_with_hash_bucket": Missing("Use tf.feature_column."),
@@ -270,15 +270,21 @@ MODULES: dict[str, Table] = {
     "framework": _FRAMEWORK,
     "layers": _LAYERS,
     "optimizer_v2": _OPTIMIZER_V2,
+    "stateless": {
+        f"stateless_{name}": f"tensorflow:random.stateless_{name}"
+        for name in ("categorical", "normal", "truncated_normal", "uniform")
+    },
     "summary": _SUMMARY_MODULE,
     "tpu": _TPU_MODULE,
     "tpu.python": {},
     "tpu.python.ops": {},
     "tpu.python.ops.tpu_ops": {name: _TPU_OPS + name for name in _OPS_OF_TPUS},
     "tpu.python.tpu": {},
+    "tpu.python.tpu.bfloat16": {"bfloat16_scope": _TPU_MODULE["bfloat16_scope"]},
     "tpu.python.tpu.tpu_config": {
         name: _TPU_MODULE[name] for name in ("InputPipelineConfig", "RunConfig", "TPUConfig")
     },
+    "tpu.python.tpu.tpu_context": {"TPUContext": _ESTIMATOR + "TPUContext"},
     "tpu.python.tpu.tpu_estimator": {
         name: _TPU_MODULE[name] for name in ("TPUEstimator", "TPUEstimatorSpec")
     },

@@ -1,8 +1,8 @@
-"""Initializers and regularizers of `tf.contrib.layers`."""
+"""Initializers, regularizers and functions of `tf.contrib.layers`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -89,3 +89,83 @@ def flatten(inputs: Any) -> tf.Tensor:
 def _check_scale(name: str, scale: float) -> None:
     if not isinstance(scale, (int, float)) or scale < 0:
         raise ValueError(f"{name} got scale={scale!r}, expected a number that is not negative.")
+
+
+def layer_norm(
+    inputs: tf.Tensor,
+    center: bool = True,
+    scale: bool = True,
+    activation_fn: Callable[[tf.Tensor], tf.Tensor] | None = None,
+    reuse: bool | None = None,
+    variables_collections: Sequence[str] | None = None,
+    outputs_collections: str | Sequence[str] | None = None,
+    trainable: bool = True,
+    begin_norm_axis: int = 1,
+    begin_params_axis: int = -1,
+    scope: Any = None,
+) -> tf.Tensor:
+    """Normalizes each example to mean 0 and variance 1, then scales and shifts it.
+
+    Args:
+        inputs: Numbers of shape `[batch, ...]`.
+        center: Whether to add the variable `beta`.
+        scale: Whether to multiply by the variable `gamma`.
+        activation_fn: A function that is applied to the result.
+        reuse: Whether to take variables that exist.
+        variables_collections: Names of collections that the variables join.
+        outputs_collections: Names of collections that the result joins.
+        trainable: Whether the variables are trained.
+        begin_norm_axis: Mean and variance are taken over this axis and those behind it.
+        begin_params_axis: The variables have the shape of this axis and those behind it.
+        scope: The variable scope, `"LayerNorm"` if None.
+
+    Returns:
+        A tensor of the shape and type of `inputs`.
+
+    Raises:
+        ValueError: An axis does not exist, or its size is not known.
+    """
+    v1 = tf.compat.v1
+    with v1.variable_scope(scope, "LayerNorm", [inputs], reuse=reuse):
+        inputs = tf.convert_to_tensor(inputs)
+        rank = inputs.shape.rank
+        axes = {"begin_norm_axis": begin_norm_axis, "begin_params_axis": begin_params_axis}
+        for name, axis in axes.items():
+            if rank is None or not -rank <= axis < rank:
+                raise ValueError(
+                    f"`{name}` of layer_norm must be an axis of `inputs`. Received: "
+                    f"{name}={axis}, inputs of shape {inputs.shape}"
+                )
+        shape = inputs.shape.as_list()[begin_params_axis % rank :]
+        if None in shape:
+            raise ValueError(
+                "layer_norm needs a known size of the axes from `begin_params_axis` on. Received: "
+                f"begin_params_axis={begin_params_axis}, inputs of shape {inputs.shape}"
+            )
+        parameters: dict[str, Any] = {}
+        initializers = {"beta": v1.zeros_initializer(), "gamma": v1.ones_initializer()}
+        for name in [*(["beta"] if center else []), *(["gamma"] if scale else [])]:
+            collections = [v1.GraphKeys.GLOBAL_VARIABLES, *(variables_collections or [])]
+            parameters[name] = v1.get_variable(
+                name,
+                shape,
+                inputs.dtype,
+                initializer=initializers[name],
+                collections=collections,
+                trainable=trainable,
+            )
+        mean, variance = tf.nn.moments(
+            inputs, list(range(begin_norm_axis % rank, rank)), keepdims=True
+        )
+        # Small half precision numbers would vanish.
+        epsilon = 1e-3 if inputs.dtype == tf.float16 else 1e-12
+        outputs = tf.nn.batch_normalization(
+            inputs, mean, variance, parameters.get("beta"), parameters.get("gamma"), epsilon
+        )
+        outputs = tf.ensure_shape(outputs, inputs.shape)
+        if activation_fn is not None:
+            outputs = activation_fn(outputs)
+        names = [outputs_collections] if isinstance(outputs_collections, str) else None
+        for name in names or outputs_collections or []:
+            v1.add_to_collection(name, outputs)
+        return outputs

@@ -1,0 +1,44 @@
+"""docs/estimator.md: its program runs, and recovery after kill -9 is what it says."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+if importlib.util.find_spec("tensorflow_estimator") is None:
+    pytest.skip("tensorflow-estimator is not installed", allow_module_level=True)
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "estimator.md"
+
+
+def test_program(run_python, tmp_path):
+    [code] = re.findall(
+        r"<!-- estimator: example -->\n```python\n(.*?)```", PAGE.read_text(), re.DOTALL
+    )
+    # Autograph reads the source of functions.
+    program = tmp_path / "program.py"
+    program.write_text(code)
+    run = "import runpy, sys; runpy.run_path(sys.argv[1], run_name='__main__')"
+    printed = run_python(run, str(program), env={"TF_TPU_EXT_CORES": "8"}).stdout
+    assert float(re.fullmatch(r"error (\d\.\d{4})\n", printed)[1]) < 0.05
+
+
+def test_killed_training_ends_as_if_left_alone():
+    command = [sys.executable, str(ROOT / "tools" / "kill_recovery.py")]
+    done = subprocess.run(
+        [*command, "--kills", "1", "--cores", "2", "--longest", "12", "--seed", "1"],
+        capture_output=True,
+        text=True,
+        timeout=200,
+        env=dict(os.environ),
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "kill 1" in done.stdout
+    assert "variables are the same" in done.stdout

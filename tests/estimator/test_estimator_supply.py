@@ -1,0 +1,165 @@
+"""What lies under tensorflow-estimator: supplied modules, names, and refusals."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+
+import pytest
+import tensorflow as tf
+
+if importlib.util.find_spec("tensorflow_estimator") is None:
+    pytest.skip("tensorflow-estimator is not installed", allow_module_level=True)
+
+import tf_tpu_ext.estimator as te
+from tf_tpu_ext.estimator import _install
+from tf_tpu_ext.estimator._supplied import estimator_training, session_support, tpu_embedding
+
+v1 = tf.compat.v1
+
+
+def test_tf_estimator_is_there_on_request(run_python):
+    run_python(
+        """
+        import tensorflow as tf
+        import tf_tpu_ext.estimator as te
+
+        assert not hasattr(tf, "estimator")
+        te.install()
+        te.install()
+        import tensorflow.compat.v1 as v1
+        from tensorflow.compat.v1 import estimator
+
+        assert v1.estimator is tf.compat.v1.estimator is estimator
+        assert estimator.tpu.TPUEstimator is te.TPUEstimator
+        assert tf.estimator.ModeKeys.TRAIN == "train"
+        assert v1.tpu.experimental.AdamParameters(0.1).beta1 == 0.9
+        """
+    )
+
+
+def test_every_name_is_there():
+    for name in te.__all__:
+        assert getattr(te, name) is not None
+
+
+def test_missing_package_is_told(run_python):
+    done = run_python(
+        """
+        import sys
+
+        sys.modules["tensorflow_estimator"] = None
+        import tf_tpu_ext.estimator
+        """,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "tf_tpu_ext.estimator needs the package tensorflow-estimator" in done.stderr
+    assert "pip install" in done.stderr
+
+
+def test_what_tensorflow_has_is_not_replaced(monkeypatch):
+    monkeypatch.setitem(_install.SUPPLIED, "tensorflow.python.tpu.tpu_feed", "session_support")
+    before = importlib.import_module("tensorflow.python.tpu.tpu_feed")
+    _install.load()
+    assert importlib.import_module("tensorflow.python.tpu.tpu_feed") is before
+
+
+def test_embedding_hardware_is_refused(make_estimator, input_fn):
+    column = v1.tpu.experimental.embedding_column(
+        tf.feature_column.categorical_column_with_identity("ids", 10), 4
+    )
+    spec = te.EmbeddingConfigSpec(
+        feature_columns=[column],
+        optimization_parameters=v1.tpu.experimental.AdagradParameters(0.1),
+    )
+    config = make_estimator().config
+    with pytest.raises(NotImplementedError, match=r"'tbl_ids.*use_tpu=False"):
+        te.TPUEstimator(
+            lambda features, labels, mode, params: None,
+            config=config,
+            train_batch_size=32,
+            embedding_config_spec=spec,
+        ).train(input_fn, steps=1)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: tpu_embedding.TableConfig(0, 4), "vocabulary_size=0"),
+        (lambda: tpu_embedding.TableConfig(3, 4, initializer=1), "initializer=1"),
+        (lambda: tpu_embedding.TableConfig(3, 4, combiner="max"), "combiner='max'"),
+        (
+            lambda: tpu_embedding.TableConfig(3, 4, learning_rate=1.0, learning_rate_fn=len),
+            "Received: both",
+        ),
+        (lambda: tpu_embedding.AdagradParameters(0.1, 0.0), "initial_accumulator=0.0"),
+        (lambda: tpu_embedding.AdamParameters(0.1, beta2=1.0), "beta2=1.0"),
+        (
+            lambda: tpu_embedding.AdamParameters(
+                0.1, lazy_adam=False, use_gradient_accumulation=False
+            ),
+            "lazy_adam=False",
+        ),
+        (lambda: tpu_embedding.FtrlParameters(0.1, 0.5), "learning_rate_power=0.5"),
+        (
+            lambda: tpu_embedding.StochasticGradientDescentParameters(
+                0.1, use_gradient_accumulation=False, clip_gradient_min=-1.0
+            ),
+            "clip_gradient_min=-1.0",
+        ),
+    ],
+)
+def test_wrong_parameters_are_told(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_sparse_ids_are_taken_apart():
+    ids = tf.sparse.from_dense([[1, 0], [2, 3]])
+    data = tpu_embedding.EnqueueData.from_sparse_tensor(ids, weights=ids)
+    assert data.embedding_indices.numpy().tolist() == [1, 2, 3]
+    assert data.sample_indices.numpy().tolist() == [[0, 0], [1, 0], [1, 1]]
+    assert data.aggregation_weights.numpy().tolist() == [1, 2, 3]
+
+
+def test_a_strategy_of_one_process_is_taken(tmp_path, data):
+    strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
+
+    def model_fn(features, labels, mode):
+        weight = v1.get_variable("w", [], initializer=v1.zeros_initializer())
+        loss = tf.reduce_mean(weight * features)
+        train_op = v1.train.GradientDescentOptimizer(1.0).minimize(loss, v1.train.get_global_step())
+        return te.EstimatorSpec(mode, loss=loss, train_op=train_op)
+
+    te.install()
+    config = v1.estimator.RunConfig(str(tmp_path), train_distribute=strategy)
+    estimator = te.Estimator(model_fn, config=config)
+    estimator.train(lambda: tf.data.Dataset.from_tensors((2.0, 0.0)).repeat(), steps=3)
+    assert estimator.get_variable_value("w") == pytest.approx(-6.0)
+
+
+def test_a_cluster_with_a_strategy_is_refused(tmp_path, monkeypatch):
+    cluster = {"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 0}}
+    monkeypatch.setenv("TF_CONFIG", json.dumps(cluster))
+    te.install()
+    with pytest.raises(ValueError, match=r"Expected no cluster in TF_CONFIG.*a:1"):
+        v1.estimator.RunConfig(
+            str(tmp_path), train_distribute=tf.distribute.OneDeviceStrategy("/cpu:0")
+        )
+    for refuse in (
+        lambda: estimator_training.train_and_evaluate(None, None, None, None),
+        lambda: estimator_training.estimator_train(None, print, None),
+        lambda: estimator_training.estimator_evaluate(None, print, None),
+    ):
+        with pytest.raises(ValueError, match="run in one process"):
+            refuse()
+
+
+def test_care_of_workers_is_not_needed(caplog):
+    session_support.GracefulShutdownHook("prefix", on_shutdown_hooks=[])
+    session_support.ResetComputation()(None, None, None)
+    with caplog.at_level("INFO", logger="tf_tpu_ext"):
+        session_support.start_worker_watchdog(None)
+    assert "no effect" in caplog.text

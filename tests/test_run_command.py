@@ -1,0 +1,246 @@
+"""`tf-tpu run`: scripts run as Python runs them, on virtual cores, and those of TensorFlow 1."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+import tf_tpu_ext
+from tf_tpu_ext.launcher._storage import RefusedPathError, Storage
+
+PACKAGE = pathlib.Path(tf_tpu_ext.__file__).parent
+needs_estimator = pytest.mark.skipif(
+    importlib.util.find_spec("tensorflow_estimator") is None
+    or importlib.util.find_spec("tf_keras") is None,
+    reason="tensorflow-estimator or tf_keras is not installed",
+)
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Writes a script and runs it by `tf-tpu run`."""
+
+    def run(code, *arguments, options=(), name="script.py"):
+        script = tmp_path / name
+        script.write_text(textwrap.dedent(code))
+        # The package under test must be found by its own place.
+        environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+        return subprocess.run(
+            [sys.executable, str(PACKAGE / "cli"), "run", *options, str(script), *arguments],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=200,
+            cwd=tmp_path,
+        )
+
+    return run
+
+
+def test_script_runs_as_the_main_program(run, tmp_path):
+    (tmp_path / "beside.py").write_text("VALUE = 7\n")
+    report = tmp_path / "report.json"
+    done = run(
+        """
+        import pickle
+        import sys
+        import tensorflow as tf
+        import beside
+
+
+        class Main:
+            pass
+
+
+        assert __name__ == "__main__" and sys.modules["__main__"].Main is Main
+        assert isinstance(pickle.loads(pickle.dumps(Main())), Main)
+        resolver = tf.distribute.cluster_resolver.TPUClusterResolver(
+            sys.argv[1], zone="us-central1-b", project="mine"
+        )
+        tf.tpu.experimental.initialize_tpu_system(resolver)
+        strategy = tf.distribute.TPUStrategy(resolver)
+
+        @tf.function
+        def step():
+            def replica():
+                tf.compat.v1.tpu.outside_compilation(tf.print, "host", output_stream=sys.stdout)
+                return tf.constant(beside.VALUE)
+            return strategy.run(replica)
+
+        print(strategy.reduce("SUM", step(), axis=None).numpy(), sys.argv[1:])
+        sys.exit(5)
+        """,
+        "grpc://10.0.0.1:8470",
+        "--steps=3",
+        options=["--cores", "2", "--report", str(report)],
+    )
+    assert done.returncode == 5, done.stderr
+    assert done.stdout.splitlines()[-1] == "14 ['grpc://10.0.0.1:8470', '--steps=3']"
+    assert "tf-tpu: 2 virtual cores" in done.stderr
+    told = json.loads(report.read_text())
+    assert (told["cores"], told["compilations"], told["launches"]) == (2, 1, 1)
+    assert told["clusters"] == 1
+    assert told["training_steps"] == told["steps_per_second"] == 0
+
+
+def test_error_of_the_script_is_its_own(run):
+    done = run("def f():\n    raise KeyError('mine')\nf()\n", options=["--quiet"])
+    assert done.returncode == 1
+    assert done.stdout == ""
+    trace = done.stderr[done.stderr.index("Traceback") :].splitlines()
+    assert trace[-1] == "KeyError: 'mine'"
+    assert [line for line in trace if "launcher" in line] == []
+    assert "tf-tpu:" not in done.stderr
+
+
+def test_what_keeps_it_from_starting_is_told(run, tmp_path):
+    done = run("print('ran')", options=["--cores", "0"])
+    assert done.returncode == 2
+    assert "ran" not in done.stdout
+    assert "tf-tpu run: " in done.stderr
+    assert "Traceback" not in done.stderr
+    done = run("print('ran')", "--data=gs://bucket/train")
+    assert done.returncode == 2
+    assert "ran" not in done.stdout
+    assert "gs://bucket/train is in Google Cloud Storage" in done.stderr
+    assert "--gs FOLDER" in done.stderr
+    command = [sys.executable, str(PACKAGE / "cli"), "run", str(tmp_path / "none.py")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 2
+    assert "there is no file" in done.stderr
+
+
+def test_cloud_storage_is_a_folder(run, tmp_path):
+    folder = tmp_path / "cloud" / "bucket" / "data"
+    folder.mkdir(parents=True)
+    code = """
+    import sys
+    import tensorflow as tf
+
+    print(sys.argv[1])
+    with tf.io.TFRecordWriter("gs://bucket/data/a.tfrecord") as writer:
+        writer.write(b"record")
+    print(tf.io.gfile.listdir("gs://bucket/data"))
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        files = tf.data.Dataset.list_files("gs://bucket/data/*")
+        records = tf.data.TFRecordDataset(files)
+        print(session.run(tf.compat.v1.data.make_one_shot_iterator(records).get_next()))
+    """
+    done = run(code, "--x=gs://bucket/a,gs://bucket/b", options=["--gs", "cloud", "--quiet"])
+    assert done.returncode == 0, done.stderr
+    where = tmp_path / "cloud" / "bucket"
+    assert done.stdout.splitlines() == [
+        f"--x={where}/a,{where}/b",
+        "['a.tfrecord']",
+        "b'record'",
+    ]
+    done = run("import tensorflow as tf\ntf.io.gfile.listdir('gs://bucket/data')\n")
+    assert done.returncode == 1
+    assert "gs://bucket/data is in Google Cloud Storage" in done.stderr
+
+
+def test_paths_stay_in_their_folder():
+    storage = Storage("/data")
+    assert storage.local("gs://bucket//a/./b") == "/data/bucket/a/b"
+    assert storage.local("/plain") == "/plain"
+    assert storage.argument("--flag=plain") == "--flag=plain"
+    with pytest.raises(RefusedPathError, match="leads out of its bucket"):
+        storage.local("gs://bucket/../../etc")
+
+
+@needs_estimator
+def test_script_of_tensorflow_1(run, tmp_path):
+    (tmp_path / "model.py").write_text(
+        textwrap.dedent(
+            """
+            import tensorflow as tf
+
+            def logits(x):
+                x = tf.contrib.layers.layer_norm(x, begin_norm_axis=-1)
+                return tf.layers.dense(x, 2, kernel_initializer=tf.zeros_initializer())
+            """
+        )
+    )
+    report = tmp_path / "report.json"
+    done = run(
+        """
+        import numpy as np
+        import tensorflow as tf
+        from tensorflow.contrib import summary
+        import model
+
+        flags = tf.flags
+        flags.DEFINE_string("tpu_name", None, "The TPU.")
+        flags.DEFINE_string("output", None, "The folder.")
+
+        def input_fn(params):
+            x = np.arange(64 * 4, dtype=np.float32).reshape(64, 4) % 7
+            dataset = tf.data.Dataset.from_tensor_slices((x, np.arange(64) % 2)).repeat()
+            return dataset.apply(
+                tf.contrib.data.batch_and_drop_remainder(params["batch_size"])
+            ).map(lambda x, y: (x, tf.to_int32(y)))
+
+        def model_fn(features, labels, mode, params):
+            logits = model.logits(features)
+            loss = tf.losses.sparse_softmax_cross_entropy(labels, logits)
+            optimizer = tf.contrib.tpu.CrossShardOptimizer(tf.train.AdamOptimizer(0.1))
+            train_op = optimizer.minimize(loss, tf.train.get_or_create_global_step())
+            return tf.contrib.tpu.TPUEstimatorSpec(mode, loss=loss, train_op=train_op)
+
+        def main(_):
+            assert not tf.executing_eagerly() and tf.ones([2]).shape[0].value == 2
+            assert np.int is int and summary.scalar and tf.VERSION
+            resolver = tf.contrib.cluster_resolver.TPUClusterResolver(flags.FLAGS.tpu_name)
+            config = tf.contrib.tpu.RunConfig(
+                cluster=resolver, model_dir=flags.FLAGS.output,
+                tpu_config=tf.contrib.tpu.TPUConfig(iterations_per_loop=5, num_shards=2))
+            estimator = tf.contrib.tpu.TPUEstimator(
+                model_fn, use_tpu=True, config=config, train_batch_size=8)
+            assert isinstance(estimator, tf.estimator.Estimator)
+            estimator.train(input_fn, max_steps=10)
+            print("trained", estimator.get_variable_value("global_step"))
+
+        if __name__ == "__main__":
+            tf.app.run()
+        """,
+        "--tpu_name=old",
+        f"--output={tmp_path}/out",
+        options=["--legacy", "--cores=2", "--report", str(report)],
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["trained", "10"]
+    told = json.loads(report.read_text())
+    assert told["training_steps"] == 10
+    assert told["steps_per_second"] > 0
+    assert "10 training steps" in done.stderr
+
+
+@needs_estimator
+def test_packages_of_today_see_today_s_tensorflow(run):
+    done = run(
+        """
+        import tensorflow as tf
+        import tensorflow.compat.v1 as v1
+        from tensorflow import flags
+        import tf_keras
+
+        assert tf is not v1 and tf.placeholder is v1.placeholder
+        assert tf.keras.layers.Dense(1) is not None
+        assert isinstance(tf_keras.Sequential([tf_keras.layers.Dense(1)]), tf_keras.Model)
+        assert "Session" in dir(tf) and tf.__version__ == v1.__version__
+        try:
+            tf.no_such_name
+        except AttributeError as error:
+            print(error)
+        """,
+        options=["--legacy", "--quiet"],
+    )
+    assert done.returncode == 0, done.stderr
+    assert "no_such_name" in done.stdout

@@ -1,0 +1,121 @@
+"""Runs a script as if on a TPU: what `tf-tpu run` does once the package is loaded."""
+
+from __future__ import annotations
+
+import os
+import sys
+import types
+from collections.abc import Sequence
+
+from tf_tpu_ext import _tensorflow_patches
+from tf_tpu_ext.launcher import _report, _storage
+
+__all__ = ["launch", "prepare"]
+
+
+def prepare(legacy: bool, storage: str | None, arguments: Sequence[str]) -> list[str]:
+    """Makes the process one in which a script finds what it expects of a TPU's machine.
+
+    Any TPU name, zone, project or address that it uses is the virtual cores.
+
+    Args:
+        legacy: Whether `tensorflow` has the names and the behavior of TensorFlow 1, `tf.contrib`
+            and `tf.estimator`.
+        storage: Folder that stands for Google Cloud Storage: `gs://bucket/name` is
+            `storage/bucket/name`. None to refuse such paths.
+        arguments: The script's command line.
+
+    Returns:
+        The command line, with paths of Google Cloud Storage replaced.
+
+    Raises:
+        ImportError: `legacy` needs a package that is not installed.
+        ValueError: An argument is a path of Google Cloud Storage, and `storage` is None.
+    """
+    mapping = _storage.Storage(storage)
+    replaced = [mapping.argument(argument) for argument in arguments]
+    _tensorflow_patches.take_every_tpu_as_local()
+    if legacy:
+        from tf_tpu_ext.launcher import _legacy
+
+        _legacy.install()
+    mapping.install()
+    return replaced
+
+
+def launch(
+    script: str, arguments: Sequence[str] = (), *, report: str | None = None, quiet: bool = False
+) -> int:
+    """Runs a script as the main program of this process, as `python script arguments...` would.
+
+    Args:
+        script: Path of the script.
+        arguments: Its command line.
+        report: File for a report as JSON.
+        quiet: Whether to print no report on stderr.
+
+    Returns:
+        The script's exit code.
+
+    Example:
+        >>> import tempfile
+        >>> from tf_tpu_ext import launcher
+        >>> with tempfile.NamedTemporaryFile("w", suffix=".py") as script:
+        ...     _ = script.write("import sys; print(sys.argv[1:]); sys.exit(3)")
+        ...     script.flush()
+        ...     launcher.launch(script.name, ["--tpu=any-name"], quiet=True)
+        ['--tpu=any-name']
+        3
+    """
+    recorder = _report.Recorder()
+    recorder.install()
+    try:
+        return _run(script, list(arguments))
+    finally:
+        told = recorder.finish()
+        if report is not None:
+            told.write(report)
+        if not quiet:
+            sys.stdout.flush()
+            print(told.text(), file=sys.stderr, flush=True)
+
+
+def _run(script: str, arguments: list[str]) -> int:
+    path = os.path.abspath(script)
+    with open(path, "rb") as file:
+        source = file.read()
+    main = types.ModuleType("__main__")
+    main.__file__ = script
+    sys.modules["__main__"] = main
+    _put_first(os.path.dirname(path))
+    sys.argv = [script, *arguments]
+    try:
+        exec(compile(source, script, "exec"), main.__dict__)
+    except SystemExit as end:
+        return _code(end)
+    except BaseException as error:
+        # Without the frames of the launcher.
+        trace = error.__traceback__
+        while trace is not None and trace.tb_frame.f_code.co_filename != script:
+            trace = trace.tb_next
+        sys.excepthook(type(error), error.with_traceback(trace), trace)
+        return 130 if isinstance(error, KeyboardInterrupt) else 1
+    return 0
+
+
+def _put_first(folder: str) -> None:
+    """Gives the script's folder the place in `sys.path` of the command's own."""
+    command = {
+        os.path.dirname(os.path.realpath(sys.argv[0])),
+        os.path.realpath(sys.argv[0]),
+        os.path.join(os.path.dirname(os.path.dirname(os.path.realpath(__file__))), "cli"),
+    }
+    sys.path[:] = [folder, *(entry for entry in sys.path if os.path.realpath(entry) not in command)]
+
+
+def _code(end: SystemExit) -> int:
+    """Returns the exit code that Python would end with."""
+    if end.code is None or isinstance(end.code, int):
+        return end.code or 0
+    print(end.code, file=sys.stderr)
+    return 1

@@ -1,0 +1,98 @@
+"""What a run did: steps, compilations, clusters."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import pathlib
+import sys
+import time
+from typing import Any
+
+import tf_tpu_ext
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """What `tf-tpu run` tells at the end.
+
+    Attributes:
+        cores: Number of virtual cores.
+        seconds: Time from the script's first line to its last.
+        training_steps: Steps of `train` calls of estimators; 0 if there were none.
+        training_seconds: Time within these calls, compilations included.
+        launches: How often programs were started; a loop within a program counts once.
+        compilations: Number of programs that were compiled, failed ones included.
+        compilation_seconds: Time spent in that.
+        clusters: Number of outside compilation clusters in the computations that were traced.
+    """
+
+    cores: int
+    seconds: float
+    training_steps: int
+    training_seconds: float
+    launches: int
+    compilations: int
+    compilation_seconds: float
+    clusters: int
+
+    @property
+    def steps_per_second(self) -> float:
+        """Training steps per second; 0 if there were none."""
+        return self.training_steps / self.training_seconds if self.training_seconds else 0.0
+
+    def text(self) -> str:
+        """Returns the report for people."""
+        lines = [f"tf-tpu: {self.cores} virtual cores, {self.seconds:.1f} s"]
+        if self.training_steps:
+            lines.append(
+                f"tf-tpu: {self.training_steps} training steps, {self.steps_per_second:.1f} steps/s"
+            )
+        lines.append(
+            f"tf-tpu: {self.compilations} compilations in {self.compilation_seconds:.1f} s, "
+            f"{self.launches} launches, {self.clusters} outside compilation clusters"
+        )
+        return "\n".join(lines)
+
+    def write(self, path: str) -> None:
+        """Writes the report as one JSON object."""
+        told = {**dataclasses.asdict(self), "steps_per_second": self.steps_per_second}
+        pathlib.Path(path).write_text(json.dumps(told) + "\n")
+
+
+class Recorder:
+    """Watches the process for a `Report`."""
+
+    def __init__(self) -> None:
+        self._start = time.monotonic()
+        self._clusters = 0
+
+    def install(self) -> None:
+        """Begins to watch; computations and their results stay what they are."""
+        from tensorflow.python.tpu.tpu_replication import TPUReplicateContext
+
+        stock = TPUReplicateContext.ExitResult
+
+        @functools.wraps(stock)
+        def exit_result(context: Any, result: Any) -> None:
+            stock(context, result)
+            self._clusters += context._outside_compilation_counter
+
+        TPUReplicateContext.ExitResult = exit_result
+
+    def finish(self) -> Report:
+        """Returns the report."""
+        stats = tf_tpu_ext.compilation_stats()
+        # It is there if the script has used estimators.
+        training: Any = sys.modules.get("tf_tpu_ext.estimator._training_time")
+        return Report(
+            cores=tf_tpu_ext.machine().cores,
+            seconds=time.monotonic() - self._start,
+            training_steps=training.totals.steps if training else 0,
+            training_seconds=training.totals.seconds if training else 0.0,
+            launches=stats.hits + sum(not program.error for program in stats.programs),
+            compilations=stats.compilations,
+            compilation_seconds=stats.seconds,
+            clusters=self._clusters,
+        )

@@ -1,0 +1,66 @@
+"""Infeed for replicas of several cores that share their input.
+
+An element goes whole into the infeed of the replica's first core, and the program splits it over
+the cores as the partition says. All cores are of one memory: cutting it up before gains nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.compiler.xla.experimental import xla_sharding
+from tensorflow.python.tpu import tpu_feed
+from tensorflow.python.tpu.ops import tpu_ops
+
+Partition = Sequence[int] | None
+
+
+def enqueue_ops(queue: Any, sharded_inputs: Sequence[Sequence[tf.Tensor]]) -> list[tf.Operation]:
+    """Returns an op for each replica that enqueues its input.
+
+    Args:
+        queue: The `_PartitionedInfeedQueue`.
+        sharded_inputs: For each replica its tensors.
+
+    Raises:
+        ValueError: A partition does not fit its tensor or the number of cores.
+    """
+    queue.set_configuration_from_sharded_input_tensors(sharded_inputs)
+    assignment, host = queue._device_assignment, queue._host_id
+    replicas = assignment.lookup_replicas(task_id=host, logical_core=0)
+    operations = []
+    for index, tensors in enumerate(sharded_inputs):
+        for tensor, partition in zip(tensors, queue._input_partition_dims, strict=True):
+            queue._check_input_partition_dims(tensor, partition)
+        replica = replicas[index]
+        with tf.device(assignment.host_device(replica=replica, logical_core=0)):
+            operations.append(
+                tpu_ops.infeed_enqueue_tuple(
+                    inputs=list(tensors),
+                    shapes=[tensor.shape for tensor in tensors],
+                    name=f"enqueue/replica_{index}",
+                    device_ordinal=assignment.tpu_ordinal(replica=replica, logical_core=0),
+                )
+            )
+    return operations
+
+
+def dequeue_op(queue: Any, tpu_device: int = 0) -> list[tf.Tensor]:
+    """Returns a replica's tensors, within its computation, split over its cores.
+
+    Raises:
+        ValueError: The types or shapes are not known, or this was called before.
+    """
+    tensors = tpu_feed.InfeedQueue.generate_dequeue_op(queue, tpu_device)
+    partitions = queue._input_partition_dims
+    return [_split(tensor, dims) for tensor, dims in zip(tensors, partitions, strict=True)]
+
+
+def _split(tensor: tf.Tensor, partition: Partition) -> tf.Tensor:
+    if partition is None or np.prod(partition) == 1:
+        return xla_sharding.replicate(tensor, use_sharding_op=True)
+    cores = np.arange(np.prod(partition)).reshape(partition)
+    return xla_sharding.tile(tensor, cores, use_sharding_op=True)
