@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "cc/device/machine.h"
 
 namespace tf_tpu_ext {
 namespace {
@@ -58,10 +59,36 @@ std::string DescribeOp(absl::string_view line, const Locate& locate) {
   return described;
 }
 
+// What the bridge says of replicas that it cannot give cores; empty if it says nothing of them.
+std::string DescribePlacement(absl::string_view message) {
+  constexpr absl::string_view kPlacement = "error in fetching TPU compilation/execution devices: ";
+  const size_t begin = message.find(kPlacement);
+  if (begin == absl::string_view::npos) return "";
+  absl::string_view complaint = message.substr(begin + kPlacement.size());
+  complaint = complaint.substr(0, complaint.find('\n'));
+  const int cores = GetMachineOptions().cores;
+  const absl::string_view replicas = complaint.substr(complaint.rfind(' ') + 1);
+  if (absl::StartsWith(complaint, "'num_replicas' must be")) {
+    return absl::StrCat("The TPU computation has ", replicas, " replicas; there are only ", cores,
+                        " cores in the TPU topology. Without a device assignment a computation has "
+                        "one replica or a replica for each core: write so many, or call "
+                        "tf_tpu_ext.configure(cores=",
+                        replicas, ") at the start of the program.");
+  }
+  return absl::StrCat(
+      "The TPU computation was placed for another machine: ", complaint, "; there are only ", cores,
+      " cores in the TPU topology. Make the device assignment from the topology "
+      "that initialize_system returns, or call tf_tpu_ext.configure(cores=...) with "
+      "the number of cores that the program wants.");
+}
+
 }  // namespace
 
 absl::Status ExplainBridgeError(const absl::Status& status, const Locate& locate) {
   if (status.ok()) return status;
+  if (std::string placement = DescribePlacement(status.message()); !placement.empty()) {
+    return absl::InvalidArgumentError(std::move(placement));
+  }
   std::vector<std::string> ops;
   for (absl::string_view line : absl::StrSplit(status.message(), '\n')) {
     std::string op = DescribeOp(line, locate);

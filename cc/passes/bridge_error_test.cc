@@ -56,5 +56,20 @@ TEST(BridgeErrorTest, LeavesOthersAlone) {
   EXPECT_EQ(ExplainBridgeError(other), other);
 }
 
+TEST(BridgeErrorTest, TellsHowManyCoresThereAre) {
+  const absl::Status replicas = ExplainBridgeError(absl::UnknownError(
+      "train.py:1:1: error: error in fetching TPU compilation/execution devices: 'num_replicas' "
+      "must be equal to 1 or 8, got 32\nmore"));
+  EXPECT_EQ(replicas.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(replicas.message().find("has 32 replicas; there are only 8 cores in the TPU topology"),
+            std::string::npos)
+      << replicas;
+  const absl::Status tasks = ExplainBridgeError(absl::UnknownError(
+      "error in fetching TPU compilation/execution devices: number of tasks from available TPU "
+      "devices must be 'num_tasks' in 'topology' (4), got 1"));
+  EXPECT_EQ(tasks.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(tasks.message().find("there are only 8 cores"), std::string::npos) << tasks;
+}
+
 }  // namespace
 }  // namespace tf_tpu_ext

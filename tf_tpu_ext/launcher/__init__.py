@@ -68,7 +68,6 @@ def launch(
         3
     """
     recorder = _report.Recorder()
-    recorder.install()
     try:
         return _run(script, list(arguments))
     finally:

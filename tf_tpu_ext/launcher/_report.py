@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import json
 import pathlib
 import sys
@@ -25,7 +24,11 @@ class Report:
         launches: How often programs were started; a loop within a program counts once.
         compilations: Number of programs that were compiled, failed ones included.
         compilation_seconds: Time spent in that.
-        clusters: Number of outside compilation clusters in the computations that were traced.
+        clusters: Number of outside compilation clusters in the computations that were run.
+        folded_clusters: How many of them the programs called by themselves.
+        host_calls: How often programs called clusters, of all replicas.
+        bytes_to_host: Bytes of the clusters' arguments.
+        bytes_to_device: Bytes of their results.
     """
 
     cores: int
@@ -36,6 +39,10 @@ class Report:
     compilations: int
     compilation_seconds: float
     clusters: int
+    folded_clusters: int
+    host_calls: int
+    bytes_to_host: int
+    bytes_to_device: int
 
     @property
     def steps_per_second(self) -> float:
@@ -51,8 +58,13 @@ class Report:
             )
         lines.append(
             f"tf-tpu: {self.compilations} compilations in {self.compilation_seconds:.1f} s, "
-            f"{self.launches} launches, {self.clusters} outside compilation clusters"
+            f"{self.launches} launches"
         )
+        if self.clusters:
+            lines.append(
+                f"tf-tpu: {self.clusters} outside compilation clusters, {self.host_calls} calls, "
+                f"{self.bytes_to_host} bytes to the host, {self.bytes_to_device} bytes back"
+            )
         return "\n".join(lines)
 
     def write(self, path: str) -> None:
@@ -66,24 +78,11 @@ class Recorder:
 
     def __init__(self) -> None:
         self._start = time.monotonic()
-        self._clusters = 0
-
-    def install(self) -> None:
-        """Begins to watch; computations and their results stay what they are."""
-        from tensorflow.python.tpu.tpu_replication import TPUReplicateContext
-
-        stock = TPUReplicateContext.ExitResult
-
-        @functools.wraps(stock)
-        def exit_result(context: Any, result: Any) -> None:
-            stock(context, result)
-            self._clusters += context._outside_compilation_counter
-
-        TPUReplicateContext.ExitResult = exit_result
 
     def finish(self) -> Report:
         """Returns the report."""
         stats = tf_tpu_ext.compilation_stats()
+        clusters = tf_tpu_ext.transfer_stats().clusters
         # It is there if the script has used estimators.
         training: Any = sys.modules.get("tf_tpu_ext.estimator._training_time")
         return Report(
@@ -94,5 +93,9 @@ class Recorder:
             launches=stats.hits + sum(not program.error for program in stats.programs),
             compilations=stats.compilations,
             compilation_seconds=stats.seconds,
-            clusters=self._clusters,
+            clusters=len(clusters),
+            folded_clusters=sum(cluster.folded for cluster in clusters),
+            host_calls=sum(cluster.calls for cluster in clusters),
+            bytes_to_host=sum(cluster.bytes_to_host for cluster in clusters),
+            bytes_to_device=sum(cluster.bytes_to_device for cluster in clusters),
         )
