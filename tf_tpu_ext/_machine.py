@@ -97,7 +97,8 @@ class Cluster:
         not_folded_because: Empty if the compiled program calls the cluster by itself; else why it
             runs in a host graph beside the program.
         calls: Calls so far, of all replicas. In a host graph a cluster that stands before or after
-            all that the cores do is no call, since nothing crosses in the middle of the program.
+            all that the cores do is no call, since nothing crosses in the middle of it, and
+            clusters whose first ops have one name are counted together.
         bytes_to_host: Bytes of its arguments.
         bytes_to_device: Bytes of its results.
         running_seconds: Time that its ops took, summed over calls; 0 in a host graph, where it is

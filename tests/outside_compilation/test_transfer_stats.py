@@ -61,7 +61,9 @@ def test_a_cluster_that_stays_says_why(before):
     counter = tf.Variable(0.0)
 
     def host(x):
-        counter.assign_add(x)
+        # In a host graph a cluster is counted by the name of its first op.
+        with tf.name_scope("a_cluster_that_stays"):
+            counter.assign_add(x)
         return x * 2.0
 
     @tf.function

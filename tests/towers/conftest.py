@@ -15,6 +15,22 @@ from tf_tpu_ext.towers import _values
 v1 = tf.compat.v1
 
 
+# Every number of towers and every way to run, but not each with each.
+LEFT_OUT = {("1_towers", "eager"), ("1_towers", "function"), ("2_towers", "session")}
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out what would repeat itself."""
+    left_out = [
+        item
+        for item in items
+        if "towers" in item.path.parts
+        and any(f"[{a}-{b}" in item.name or f"[{b}-{a}" in item.name for a, b in LEFT_OUT)
+    ]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in left_out]
+
+
 @pytest.fixture(scope="session")
 def resolver() -> Any:
     found = tf.distribute.cluster_resolver.TPUClusterResolver()

@@ -21,12 +21,12 @@ FILES = [
 
 
 @pytest.mark.parametrize("count", [1, 2, 8])
-@pytest.mark.parametrize("file", FILES)
-def test_with_cores(cores, count, file):
+def test_with_cores(cores, count):
     if count == cores:
         pytest.skip(f"this process has {cores} cores")
     run = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(FOLDER / file)],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+        + [str(FOLDER / file) for file in FILES],
         env={**os.environ, "TF_TPU_EXT_CORES": str(count)},
         cwd=FOLDER.parent.parent,
         capture_output=True,
