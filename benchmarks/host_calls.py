@@ -101,15 +101,15 @@ def our_cases(iterations: int, large: int) -> list[Case]:
         Case(
             "64 MB there",
             few,
-            ours(lambda x: x + outside(lambda y: tf.reshape(y[0], []))(x) * 0.0, block, few),
+            ours(lambda s: s + outside(lambda y: y[0])(block + s[None]), scalar, few),
         ),
         Case("no result", iterations, ours(effect, scalar, iterations)),
         Case("no call", iterations, ours(lambda x: x + 1.0, scalar, iterations)),
-        Case("64 MB, no call", few, ours(lambda x: x + x[0] * 0.0, block, few)),
+        Case("64 MB, no call", few, ours(lambda s: s + (block + s[None])[0], scalar, few)),
     ]
     tf_tpu_ext.configure(fold_host_calls=False)
     slow = max(iterations // 10, 1)
-    graph = Case("identity, host graph", slow, ours(outside(tf.identity), scalar, slow))
+    graph = Case("scalar, host graph", slow, ours(outside(lambda x: x + 1.0), scalar, slow))
     graph.run()  # Traced while clusters are not folded.
     tf_tpu_ext.configure(fold_host_calls=True)
     return [*cases, graph]
@@ -152,7 +152,7 @@ def jax_cases(iterations: int, large: int) -> list[Case]:
         Case(
             "64 MB there",
             few,
-            loop(lambda x: x + callback(lambda a: np.asarray(a)[0], scalar)(x) * 0.0, ones, few),
+            loop(lambda s: s + callback(lambda a: np.asarray(a)[0], scalar)(ones + s), zero, few),
         ),
         Case("no result", slow, loop(debug, zero, slow)),
     ]
