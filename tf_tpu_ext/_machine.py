@@ -98,7 +98,7 @@ class Cluster:
             runs in a host graph beside the program.
         calls: Calls so far, of all replicas. In a host graph a cluster that stands before or after
             all that the cores do is no call, since nothing crosses in the middle of it, and
-            clusters whose first ops have one name are counted together.
+            clusters with ops of one name are counted together.
         bytes_to_host: Bytes of its arguments.
         bytes_to_device: Bytes of its results.
         running_seconds: Time that its ops took, summed over calls; 0 in a host graph, where it is

@@ -61,10 +61,10 @@ def test_a_cluster_that_stays_says_why(before):
     counter = tf.Variable(0.0)
 
     def host(x):
-        # In a host graph a cluster is counted by the name of its first op.
+        # In a host graph a cluster is counted by the names of its ops.
         with tf.name_scope("a_cluster_that_stays"):
             counter.assign_add(x)
-        return x * 2.0
+            return x * 2.0
 
     @tf.function
     def step(x):
