@@ -20,7 +20,7 @@ using tensorflow::FunctionDefLibrary;
 using tensorflow::NodeDef;
 using tensorflow::Tensor;
 
-// Lets a test hold up the op below.
+// Lets a test hold up the op below. Never deleted: the op may still be on its way out of it.
 absl::Notification* gate = nullptr;
 
 REGISTER_OP("TpuExtTest>Wait").Input("x: float").Output("y: float").SetIsStateful();
@@ -61,7 +61,7 @@ enum { kSquare, kCheck, kWait };
 class HostCallsTest : public ::testing::Test {
  protected:
   HostCallsTest() {
-    gate = &gate_;
+    gate = new absl::Notification;
     auto functions =
         HostFunctions::Create({Source("square", "Square"), Source("check", "CheckNumerics"),
                                Source("wait", "TpuExtTest>Wait")},
@@ -72,7 +72,7 @@ class HostCallsTest : public ::testing::Test {
                                          [this](const absl::Status& status) { Fail(status); });
   }
   ~HostCallsTest() override {
-    if (!gate_.HasBeenNotified()) gate_.Notify();
+    if (!gate->HasBeenNotified()) gate->Notify();
   }
 
   void Fail(const absl::Status& status) {
@@ -86,7 +86,6 @@ class HostCallsTest : public ::testing::Test {
     return tensor;
   }
 
-  absl::Notification gate_;
   absl::Notification failed_;
   absl::Status failure_;
   std::shared_ptr<HostFunctions> functions_;
@@ -128,12 +127,13 @@ TEST_F(HostCallsTest, CallsFollowEachOther) {
     EXPECT_TRUE(outputs.ok());
     second.Notify();
   });
-  bool idle = false;
-  calls_->WhenIdle([&] { idle = true; });
-  EXPECT_FALSE(idle);
-  gate_.Notify();
+  absl::Notification idle;
+  calls_->WhenIdle([&] { idle.Notify(); });
+  EXPECT_FALSE(idle.HasBeenNotified());
+  gate->Notify();
   first.WaitForNotification();
   second.WaitForNotification();
+  idle.WaitForNotification();
 }
 
 TEST_F(HostCallsTest, AbortEndsWaitsAtOnce) {
