@@ -78,10 +78,8 @@ def environment(sanitizer: str, folder: pathlib.Path, log: pathlib.Path) -> dict
         }
     order = build_order_library(folder)
     suppressions = SOURCES / "thread.supp"
-    # Python loads TensorFlow's library where the order library would not find its functions.
-    framework = tf_config.find_tensorflow().root / "libtensorflow_framework.so.2"
     return {
-        "LD_PRELOAD": f"{runtime_library('libtsan.so')} {order} {framework}",
+        "LD_PRELOAD": f"{runtime_library('libtsan.so')} {order}",
         "TSAN_OPTIONS": (
             f"suppressions={suppressions}:ignore_noninstrumented_modules=1:"
             f"history_size=4:log_path={log}:exitcode=66"

@@ -26,10 +26,16 @@
 #define MANGLED_CONST(name) ABSL_NAME("_ZNK", name)
 #define TIMEOUT "NS0_24synchronization_internal13KernelTimeoutE"
 
-// The function that `name` would mean without this library.
+// The function that `name` would mean without this library. Python loads TensorFlow's library for
+// itself, where the next in order does not stand.
 template <typename Function>
 static Function* Next(const char* name) {
-  return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
+  void* found = dlsym(RTLD_NEXT, name);
+  if (found == nullptr) {
+    void* library = dlopen("libtensorflow_framework.so.2", RTLD_LAZY | RTLD_NOLOAD);
+    if (library != nullptr) found = dlsym(library, name);
+  }
+  return reinterpret_cast<Function*>(found);
 }
 
 namespace absl {
