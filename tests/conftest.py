@@ -7,7 +7,7 @@ import pathlib
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import pytest
 
@@ -29,6 +29,25 @@ _PYTHONPATH = os.environ.get("PYTHONPATH")
 os.environ["PYTHONPATH"] = f"{_PACKAGES}{os.pathsep}{_PYTHONPATH}" if _PYTHONPATH else _PACKAGES
 
 RunPython = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture(scope="session")
+def run_tests_on() -> Callable[..., None]:
+    """Runs test files in a process with so many cores, of which this process has another number."""
+
+    def run(cores: int, files: Iterable[pathlib.Path], *options: str) -> None:
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options]
+        done = subprocess.run(
+            [*command, *map(str, files)],
+            env={**os.environ, "TF_TPU_EXT_CORES": str(cores)},
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=280,
+        )
+        assert done.returncode == 0, f"{done.stdout}{done.stderr}"
+
+    return run
 
 
 @pytest.fixture(scope="session")

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import pathlib
-import subprocess
-import sys
 
 import pytest
 
@@ -21,16 +18,7 @@ FILES = [
 
 
 @pytest.mark.parametrize("count", [1, 2, 8])
-def test_with_cores(cores, count):
+def test_with_cores(cores, run_tests_on, count):
     if count == cores:
         pytest.skip(f"this process has {cores} cores")
-    run = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
-        + [str(FOLDER / file) for file in FILES],
-        env={**os.environ, "TF_TPU_EXT_CORES": str(count)},
-        cwd=FOLDER.parent.parent,
-        capture_output=True,
-        text=True,
-        timeout=280,
-    )
-    assert run.returncode == 0, f"{run.stdout}{run.stderr}"
+    run_tests_on(count, [FOLDER / file for file in FILES])

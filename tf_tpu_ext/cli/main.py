@@ -21,7 +21,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Example:
         $ tf-tpu doctor
         $ tf-tpu doctor --json --cores 2
-        $ tf-tpu run --legacy --cores 2 mnist_tpu.py --tpu=any-name --data_dir=/tmp/mnist
+        $ tf-tpu run --legacy --cores 2 mnist_tpu.py --tpu=any-name --data_dir=mnist
     """
     parser = argparse.ArgumentParser(prog="tf-tpu", description="Virtual TPU cores for TensorFlow.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
