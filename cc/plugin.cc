@@ -55,12 +55,13 @@ extern "C" {
 
 // Changes the machine's settings; returns null, or a message that the caller frees.
 char* TfTpuExt_Configure(int cores, int local_devices, double wait_limit_seconds,
-                         int fold_host_calls) {
+                         int fold_host_calls, int share_updates) {
   tf_tpu_ext::MachineOptions options;
   options.cores = cores;
   options.local_devices = local_devices != 0;
   options.wait_limit = absl::Seconds(wait_limit_seconds);
   options.fold_clusters = fold_host_calls != 0;
+  options.share_updates = share_updates != 0;
   const absl::Status status = tf_tpu_ext::SetMachineOptions(options);
   return status.ok() ? nullptr : tf_tpu_ext::Give(std::string(status.message()));
 }
@@ -73,6 +74,8 @@ int TfTpuExt_ComputeThreads() { return tf_tpu_ext::ComputePool::NumThreads(); }
 double TfTpuExt_WaitLimitSeconds() {
   return absl::ToDoubleSeconds(tf_tpu_ext::GetMachineOptions().wait_limit);
 }
+
+int TfTpuExt_SharesUpdates() { return tf_tpu_ext::GetMachineOptions().share_updates; }
 
 int TfTpuExt_FoldsHostCalls() { return tf_tpu_ext::GetMachineOptions().fold_clusters ? 1 : 0; }
 

@@ -26,12 +26,14 @@ class Machine:
         wait_limit_seconds: How long a core, a collective or a host transfer may wait for its peers.
         fold_host_calls: Whether compiled programs call closed clusters of `outside_compilation` by
             themselves.
+        share_updates: Whether updates that all replicas compute alike run once for all of them.
     """
 
     cores: int
     mesh_shape: tuple[int, int, int, int]
     wait_limit_seconds: float
     fold_host_calls: bool
+    share_updates: bool
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,6 +141,7 @@ def configure(
     wait_limit_seconds: float | None = None,
     local_devices: bool = True,
     fold_host_calls: bool | None = None,
+    share_updates: bool | None = None,
 ) -> Machine:
     """Sets up the virtual TPU machine of this process.
 
@@ -158,6 +161,10 @@ def configure(
             `outside_compilation` by themselves, about a microsecond a call, where a cluster needs
             nothing of the host but its arguments. The others always run in a host graph beside the
             program, with the same results. Stays as it is if None; the default is True.
+        share_updates: Whether, of programs that are compiled from now on, what every replica would
+            compute alike from combined gradients runs once for all replicas, and overwrites
+            mirrored variables in the one buffer that they share. The results are the same. Stays as
+            it is if None; the default is True.
 
     Returns:
         The machine as it is now.
@@ -177,6 +184,7 @@ def configure(
     cores = current.cores if cores is None else cores
     limit = current.wait_limit_seconds if wait_limit_seconds is None else wait_limit_seconds
     fold = current.fold_host_calls if fold_host_calls is None else fold_host_calls
+    share = current.share_updates if share_updates is None else share_updates
     if isinstance(cores, bool) or not isinstance(cores, int):
         raise ValueError(f"`cores` must be an int. Received: cores={cores!r} ({type(cores)})")
     if not 0 < limit < float("inf"):
@@ -192,6 +200,7 @@ def configure(
             ctypes.c_int(local_devices),
             ctypes.c_double(limit),
             ctypes.c_int(fold),
+            ctypes.c_int(share),
         )
     )
     if message is not None:
@@ -217,6 +226,7 @@ def machine() -> Machine:
         mesh_shape=(shape[0], shape[1], shape[2], shape[3]),
         wait_limit_seconds=float(library.TfTpuExt_WaitLimitSeconds()),
         fold_host_calls=bool(library.TfTpuExt_FoldsHostCalls()),
+        share_updates=bool(library.TfTpuExt_SharesUpdates()),
     )
 
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 
+#include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 
@@ -49,6 +50,12 @@ class Orderer {
 };
 
 }  // namespace
+
+bool HasCollectives(const xla::HloModuleProto& module) {
+  return absl::c_any_of(module.computations(), [](const xla::HloComputationProto& computation) {
+    return absl::c_any_of(computation.instructions(), IsCollective);
+  });
+}
 
 void OrderCollectives(xla::HloModuleProto* module) {
   Orderer(module).Order(module->entry_computation_id());

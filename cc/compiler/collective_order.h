@@ -1,10 +1,13 @@
-// Puts the collectives of a program in one order.
+// The collectives of a program, and their order.
 #ifndef TF_TPU_EXT_CC_COMPILER_COLLECTIVE_ORDER_H_
 #define TF_TPU_EXT_CC_COMPILER_COLLECTIVE_ORDER_H_
 
 #include "xla/service/hlo.pb.h"
 
 namespace tf_tpu_ext {
+
+// Whether any computation of the module has a collective.
+bool HasCollectives(const xla::HloModuleProto& module);
 
 // Chains the collectives of each computation by control dependencies in the order of the module,
 // with the loops, branches and calls that hold some. XLA orders independent collectives as it

@@ -72,7 +72,8 @@ class CompileMlirOp : public OpKernel {
           absl::StrAppend(out, shape.DebugString());
         });
     absl::StatusOr<std::shared_ptr<Program>> program = ProgramCache::Get().GetOrCompile(
-        absl::StrCat(key_prefix_, "|", ForOneReplica(), "|", shape_text),
+        absl::StrCat(key_prefix_, "|", ForOneReplica(), GetMachineOptions().share_updates, "|",
+                     shape_text),
         [&](int64_t id, CompilationRecord* record) {
           record->argument_shapes = shape_text;
           return Compile(id, shapes, record);

@@ -64,8 +64,9 @@ class JitLaunchOp : public AsyncOpKernel {
     auto write = [context, call](std::vector<Tensor> outputs) {
       return WriteResults(context, *call, std::move(outputs));
     };
-    const absl::Status status = JoinLaunch(context, NextLaunchId(), *program,
-                                           std::move(call->values), std::move(write), done);
+    const absl::Status status =
+        JoinLaunch(context, NextLaunchId(), *program, {std::move(call->values), nullptr},
+                   std::move(write), done);
     OP_REQUIRES_OK_ASYNC(context, status, done);
   }
 

@@ -13,6 +13,7 @@
 #include "cc/compiler/dynamic_ops.h"
 #include "cc/compiler/host_transfer_order.h"
 #include "cc/compiler/program_replicas.h"
+#include "cc/compiler/updated_arguments.h"
 #include "cc/ops/op_names.h"
 #include "llvm/ADT/StringRef.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -221,6 +222,7 @@ absl::Status LowerModule(const std::string& module, const Metadata& metadata,
   absl::Status status = ExportFunctions(module, &library);
   if (!status.ok()) return status;
   lowered->takes_infeed = TakesInfeed(module);
+  lowered->updated_arguments = UpdatedArguments(module);
   const Partitioning partitioning = PartitioningOf(metadata);
   if (partitioning == Partitioning::kMerged) {
     status = RemovePlacement(&library);

@@ -3,6 +3,7 @@
 #define TF_TPU_EXT_CC_COMPILER_LOWER_MODULE_H_
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -33,6 +34,8 @@ struct LoweredModule {
   bool for_one_replica = false;
   // What it calls on the host by itself.
   std::vector<HostFunctionSource> host_functions;
+  // Variables that it gives new values: numbers of an argument and of an output.
+  std::vector<std::pair<int, int>> updated_arguments;
   // Whether it takes elements from its cores' infeeds.
   bool takes_infeed = false;
 };

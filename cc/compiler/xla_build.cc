@@ -3,13 +3,16 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "cc/compiler/collective_order.h"
+#include "cc/compiler/split_update.h"
 #include "cc/compiler/static_results.h"
 #include "cc/device/machine.h"
 #include "cc/transfer/host_functions.h"
 #include "llvm/ADT/StringRef.h"
 #include "mlir/IR/BuiltinOps.h"
+#include "tensorflow/compiler/tf2xla/type_util.h"
 #include "xla/pjrt/cpu/cpu_client.h"
 #include "xla/pjrt/plugin/xla_cpu/xla_cpu_pjrt_client.h"
 #include "xla/service/computation_placer.h"
@@ -111,6 +114,109 @@ xla::CompileOptions MakeCompileOptions(const LoweredModule& lowered, const Metad
   return options;
 }
 
+bool HasDynamicSizes(const StaticResults& results) {
+  return absl::c_any_of(results.dynamic_sizes, [](const auto& sizes) { return !sizes.empty(); });
+}
+
+absl::StatusOr<std::shared_ptr<xla::Executable>> Compile(xla::PjRtClient* client,
+                                                         const xla::XlaComputation& computation,
+                                                         xla::CompileOptions options) {
+  auto executable = client->Compile(computation, std::move(options));
+  if (!executable.ok()) return executable.status();
+  return static_cast<xla::PjRtCpuExecutable*>(executable->get())->cpu_executable();
+}
+
+// The parameters that are variables with new values, or that the bridge knows to be alike.
+std::vector<int> MirroredParameters(const LoweredModule& lowered, const Metadata& metadata,
+                                    const CompiledProgram& compiled) {
+  std::vector<int> mirrored;
+  for (size_t parameter = 0; parameter < compiled.parameter_arguments.size(); ++parameter) {
+    const int argument = compiled.parameter_arguments[parameter];
+    const bool updated = absl::c_any_of(lowered.updated_arguments,
+                                        [&](const auto& pair) { return pair.first == argument; });
+    if (updated || metadata.args(argument).is_same_data_across_replicas()) {
+      mirrored.push_back(parameter);
+    }
+  }
+  return mirrored;
+}
+
+// Lets the update write the new values of variables over the old ones.
+std::vector<std::pair<int, int>> AliasVariables(const LoweredModule& lowered,
+                                                const SharedUpdate& update,
+                                                const CompiledProgram& compiled,
+                                                xla::HloModuleProto* module) {
+  std::vector<std::pair<int, int>> updated;
+  for (const auto& [argument, step_output] : lowered.updated_arguments) {
+    const auto output = absl::c_find(update.update_outputs, step_output);
+    const auto parameter = absl::c_find(compiled.parameter_arguments, argument);
+    if (output == update.update_outputs.end() || parameter == compiled.parameter_arguments.end()) {
+      continue;
+    }
+    const int result = output - update.update_outputs.begin();
+    auto* entry = module->mutable_input_output_alias()->add_entries();
+    entry->add_output_shape_index(result);
+    entry->set_parameter_number(parameter - compiled.parameter_arguments.begin());
+    entry->set_kind(xla::MAY_ALIAS);
+    updated.emplace_back(argument, result);
+  }
+  return updated;
+}
+
+// Builds the update, and leaves the rest of the outputs in `compiled`.
+absl::StatusOr<std::shared_ptr<const SharedUpdate>> BuildSharedUpdate(xla::PjRtClient* client,
+                                                                      const LoweredModule& lowered,
+                                                                      const SplitProgram& split,
+                                                                      int num_arguments,
+                                                                      CompiledProgram* compiled) {
+  std::vector<int> output_of_result;
+  std::vector<CompiledProgram::Output> outputs = std::move(compiled->outputs);
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (outputs[i].constant == nullptr) output_of_result.push_back(i);
+  }
+  auto update = std::make_shared<SharedUpdate>();
+  CompiledProgram program;
+  program.name = absl::StrCat(compiled->name, " (shared update)");
+  program.id = compiled->id;
+  program.waits = false;
+  for (int result : split.update_results) {
+    update->update_outputs.push_back(output_of_result[result]);
+    program.outputs.push_back(outputs[output_of_result[result]]);
+  }
+  compiled->outputs.clear();
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (absl::c_linear_search(update->update_outputs, i)) continue;
+    update->replica_outputs.push_back(i);
+    compiled->outputs.push_back(outputs[i]);
+  }
+  update->combinations = split.combinations;
+  update->num_arguments = num_arguments;
+  program.parameter_arguments = compiled->parameter_arguments;
+  for (size_t i = 0; i < split.combinations.size(); ++i) {
+    CompiledProgram::Output combined;
+    auto dtype = tensorflow::EncodePrimitiveTypeAsDataType(split.combinations[i].type);
+    if (!dtype.ok()) return dtype.status();
+    combined.dtype = *dtype;
+    compiled->outputs.push_back(std::move(combined));
+    program.parameter_arguments.push_back(num_arguments + i);
+  }
+  compiled->num_combined_outputs = split.combinations.size();
+  for (int parameter : split.update_parameters) {
+    update->read_arguments.push_back(compiled->parameter_arguments[parameter]);
+  }
+  xla::HloModuleProto module = split.update;
+  update->updated_variables = AliasVariables(lowered, *update, *compiled, &module);
+  xla::CompileOptions options;
+  options.compile_portable_executable = true;
+  auto executable = Compile(client, xla::XlaComputation(std::move(module)), std::move(options));
+  if (!executable.ok()) return executable.status();
+  program.executable = *std::move(executable);
+  auto created = Program::Create(std::move(program));
+  if (!created.ok()) return created.status();
+  update->program = *std::move(created);
+  return update;
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<int>> AssignCores(const Metadata& metadata) {
@@ -186,14 +292,27 @@ absl::StatusOr<std::shared_ptr<Program>> BuildProgram(const LoweredModule& lower
     ++result;
   }
 
-  if (lowered.for_one_replica) OrderCollectives(results->computation.mutable_proto());
   auto client = CompileClient();
   if (!client.ok()) return client.status();
-  auto executable = (*client)->Compile(
-      results->computation,
-      MakeCompileOptions(lowered, metadata, partitions, compiled.device_assignment.get()));
+  xla::CompileOptions options =
+      MakeCompileOptions(lowered, metadata, partitions, compiled.device_assignment.get());
+  if (lowered.for_one_replica) {
+    OrderCollectives(results->computation.mutable_proto());
+  } else if (partitions == 1 && compiled.core_slices.empty() && !HasDynamicSizes(*results) &&
+             GetMachineOptions().share_updates) {
+    auto split = SplitUpdate(results->computation.proto(), compiled.num_replicas,
+                             MirroredParameters(lowered, metadata, compiled));
+    if (split.has_value()) {
+      auto update = BuildSharedUpdate(*client, lowered, *split, metadata.args_size(), &compiled);
+      if (!update.ok()) return update.status();
+      compiled.shared_update = *std::move(update);
+      results->computation = xla::XlaComputation(std::move(split->replica));
+    }
+  }
+  compiled.waits = lowered.has_host_transfers || HasCollectives(results->computation.proto());
+  auto executable = Compile(*client, results->computation, std::move(options));
   if (!executable.ok()) return executable.status();
-  compiled.executable = static_cast<xla::PjRtCpuExecutable*>(executable->get())->cpu_executable();
+  compiled.executable = *std::move(executable);
   return Program::Create(std::move(compiled));
 }
 

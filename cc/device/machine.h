@@ -22,6 +22,8 @@ struct MachineOptions {
   absl::Duration wait_limit = absl::Minutes(30);
   // Whether programs call closed clusters of outside compilation by themselves.
   bool fold_clusters = true;
+  // Whether what all replicas compute alike runs once for all of them.
+  bool share_updates = true;
 };
 
 // Returns InvalidArgument unless `cores` is in [1, kMaxCores].

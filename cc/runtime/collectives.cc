@@ -57,20 +57,40 @@ void Combine(ReductionKind kind, const T* input, size_t count, T* accumulator) {
   }
 }
 
-// Reduces elements [offset, offset + count) of all participants and hands them to `emit`.
+// Reduces elements [offset, offset + count) of all values and hands them to `emit`.
 template <typename T, typename Emit>
-void Reduce(ReductionKind kind, Participants participants, size_t offset, size_t count,
+void Reduce(ReductionKind kind, absl::Span<const void* const> values, size_t offset, size_t count,
             const Emit& emit) {
   alignas(64) T block[kReductionBlock];
   for (size_t done = 0; done < count; done += kReductionBlock) {
     const size_t size = std::min(kReductionBlock, count - done);
     const size_t at = offset + done;
-    std::memcpy(static_cast<void*>(block), static_cast<const T*>(participants[0].send[0]) + at,
-                size * sizeof(T));
-    for (size_t i = 1; i < participants.size(); ++i) {
-      Combine<T>(kind, static_cast<const T*>(participants[i].send[0]) + at, size, block);
+    std::memcpy(static_cast<void*>(block), static_cast<const T*>(values[0]) + at, size * sizeof(T));
+    for (size_t i = 1; i < values.size(); ++i) {
+      Combine<T>(kind, static_cast<const T*>(values[i]) + at, size, block);
     }
     emit(block, at, size);
+  }
+}
+
+std::vector<const void*> Sent(Participants participants) {
+  std::vector<const void*> sent;
+  for (const CollectiveParticipant& participant : participants) {
+    sent.push_back(participant.send[0]);
+  }
+  return sent;
+}
+
+ReductionKind ToReductionKind(Combination::Kind kind) {
+  switch (kind) {
+    case Combination::kProduct:
+      return ReductionKind::PRODUCT;
+    case Combination::kMin:
+      return ReductionKind::MIN;
+    case Combination::kMax:
+      return ReductionKind::MAX;
+    default:
+      return ReductionKind::SUM;
   }
 }
 
@@ -101,18 +121,18 @@ class AsyncCommunicator : public xla::Communicator {
 
   xla::Future<> AllReduce(DeviceAddressBase send, DeviceAddressBase recv, PrimitiveType dtype,
                           size_t count, ReductionKind kind, const Executor& executor) override {
-    return Meet("all-reduce", dtype, count, {send}, {recv}, std::nullopt, executor,
-                [=](Participants all) {
-                  return WithNativeType(dtype, kind, [&](auto zero) {
-                    using T = decltype(zero);
-                    Reduce<T>(kind, all, 0, count, [&](const T* block, size_t at, size_t size) {
-                      for (const CollectiveParticipant& participant : all) {
-                        std::memcpy(static_cast<void*>(static_cast<T*>(participant.recv[0]) + at),
-                                    block, size * sizeof(T));
-                      }
-                    });
-                  });
-                });
+    return Meet(
+        "all-reduce", dtype, count, {send}, {recv}, std::nullopt, executor, [=](Participants all) {
+          return WithNativeType(dtype, kind, [&](auto zero) {
+            using T = decltype(zero);
+            Reduce<T>(kind, Sent(all), 0, count, [&](const T* block, size_t at, size_t size) {
+              for (const CollectiveParticipant& participant : all) {
+                std::memcpy(static_cast<void*>(static_cast<T*>(participant.recv[0]) + at), block,
+                            size * sizeof(T));
+              }
+            });
+          });
+        });
   }
 
   xla::Future<> ReduceScatter(DeviceAddressBase send, DeviceAddressBase recv, PrimitiveType dtype,
@@ -124,7 +144,7 @@ class AsyncCommunicator : public xla::Communicator {
             using T = decltype(zero);
             for (const CollectiveParticipant& target : all) {
               const size_t start = target.rank * count;
-              Reduce<T>(kind, all, start, count, [&](const T* block, size_t at, size_t size) {
+              Reduce<T>(kind, Sent(all), start, count, [&](const T* block, size_t at, size_t size) {
                 std::memcpy(static_cast<void*>(static_cast<T*>(target.recv[0]) + (at - start)),
                             block, size * sizeof(T));
               });
@@ -274,6 +294,17 @@ class AsyncCollectives : public xla::cpu::CpuCollectives {
 CollectiveTable& GetCollectiveTable() {
   static auto* table = new CollectiveTable;
   return *table;
+}
+
+absl::Status CombineBuffers(const Combination& combination, const std::vector<const void*>& values,
+                            int64_t offset, int64_t count, void* result) {
+  const ReductionKind kind = ToReductionKind(combination.kind);
+  return WithNativeType(combination.type, kind, [&](auto zero) {
+    using T = decltype(zero);
+    Reduce<T>(kind, values, offset, count, [&](const T* block, size_t at, size_t size) {
+      std::memcpy(static_cast<void*>(static_cast<T*>(result) + at), block, size * sizeof(T));
+    });
+  });
 }
 
 xla::cpu::CpuCollectives* GetCollectives() {

@@ -3,7 +3,12 @@
 #ifndef TF_TPU_EXT_CC_RUNTIME_COLLECTIVES_H_
 #define TF_TPU_EXT_CC_RUNTIME_COLLECTIVES_H_
 
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
 #include "cc/runtime/collective_table.h"
+#include "cc/runtime/shared_update.h"
 
 namespace xla::cpu {
 class CpuCollectives;
@@ -13,6 +18,11 @@ namespace tf_tpu_ext {
 
 CollectiveTable& GetCollectiveTable();
 xla::cpu::CpuCollectives* GetCollectives();
+
+// Combines elements [offset, offset + count) of all values, as a collective would, and writes them
+// to the same place of `result`, which may be one of the values.
+absl::Status CombineBuffers(const Combination& combination, const std::vector<const void*>& values,
+                            int64_t offset, int64_t count, void* result);
 
 }  // namespace tf_tpu_ext
 

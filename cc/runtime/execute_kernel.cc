@@ -55,25 +55,23 @@ class ExecuteOp : public AsyncOpKernel {
   }
 
  private:
-  using Variables = std::vector<tensorflow::core::RefCountPtr<Var>>;
-
   // After success, `done` is called by the launch.
   absl::Status Join(OpKernelContext* context, const ProgramKey& key, DoneCallback done) {
     absl::StatusOr<std::shared_ptr<Program>> program = ProgramCache::Get().Find(key.program_id);
     if (!program.ok()) return program.status();
-    auto variables = std::make_shared<Variables>();
+    auto variables = std::make_shared<ArgumentVariables>();
     std::vector<Tensor> arguments;
     absl::Status status = ReadArguments(context, &arguments, variables.get());
     if (!status.ok()) return status;
     auto write = [this, context, variables](std::vector<Tensor> outputs) {
       return WriteResults(context, *variables, std::move(outputs));
     };
-    return JoinLaunch(context, key.launch_id, *program, std::move(arguments), std::move(write),
-                      std::move(done));
+    return JoinLaunch(context, key.launch_id, *program, {std::move(arguments), variables},
+                      std::move(write), std::move(done));
   }
 
   absl::Status ReadArguments(OpKernelContext* context, std::vector<Tensor>* arguments,
-                             Variables* variables) const {
+                             ArgumentVariables* variables) const {
     const int size = context->num_inputs() - 1;
     arguments->resize(size);
     variables->resize(size);
@@ -103,7 +101,7 @@ class ExecuteOp : public AsyncOpKernel {
   }
 
   // The program's outputs are the op's, with updated variables between them.
-  absl::Status WriteResults(OpKernelContext* context, const Variables& variables,
+  absl::Status WriteResults(OpKernelContext* context, const ArgumentVariables& variables,
                             std::vector<Tensor> outputs) const {
     std::vector<int> updated(outputs.size(), -1);
     for (size_t i = 0; i < variable_outputs_.size(); ++i) {

@@ -5,7 +5,6 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "cc/runtime/after_cancellation.h"
-#include "cc/runtime/launch.h"
 #include "tensorflow/core/framework/cancellation.h"
 
 namespace tf_tpu_ext {
@@ -47,7 +46,7 @@ class CancelHandle {
 }  // namespace
 
 absl::Status JoinLaunch(tensorflow::OpKernelContext* context, int64_t launch_id,
-                        const std::shared_ptr<Program>& program, std::vector<Tensor> arguments,
+                        const std::shared_ptr<Program>& program, StepArguments arguments,
                         std::function<absl::Status(std::vector<Tensor>)> write,
                         tensorflow::AsyncOpKernel::DoneCallback done) {
   tensorflow::CancellationManager* cancellation = context->cancellation_manager();

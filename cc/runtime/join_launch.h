@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "cc/runtime/program.h"
+#include "cc/runtime/launch.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
 namespace tf_tpu_ext {
@@ -17,8 +17,7 @@ namespace tf_tpu_ext {
 // step reach it. After the launch, `write` gets the results unless it failed, and then `done` is
 // called. If this returns an error, neither is.
 absl::Status JoinLaunch(tensorflow::OpKernelContext* context, int64_t launch_id,
-                        const std::shared_ptr<Program>& program,
-                        std::vector<tensorflow::Tensor> arguments,
+                        const std::shared_ptr<Program>& program, StepArguments arguments,
                         std::function<absl::Status(std::vector<tensorflow::Tensor>)> write,
                         tensorflow::AsyncOpKernel::DoneCallback done);
 

@@ -137,27 +137,38 @@ void Launch::Start() {
     started_ = true;
     running_ = runs;
   }
-  auto start = [self = shared_from_this(), merged](int run) {
+  // A thread for each run is the fastest way as long as no thread stays without one.
+  const int threads = ComputePool::NumThreads();
+  const int on_one_thread = program_->compiled().waits ? 0 : runs / threads * threads;
+  auto start = [self = shared_from_this(), merged, on_one_thread](int run) {
+    RunOptions options;
+    options.on_one_thread = run < on_one_thread;
     if (merged) {
-      self->StartMergedReplica(run);
+      self->StartMergedReplica(run, std::move(options));
     } else {
-      self->StartSlot(run);
+      self->StartSlot(run, std::move(options));
     }
   };
   for (int run = 1; run < runs; ++run) ComputePool::Schedule([start, run] { start(run); });
   start(0);
 }
 
-void Launch::StartSlot(int slot) {
+void Launch::StartSlot(int slot, RunOptions options) {
   CoreArrival& arrival = *arrivals_[slot];
+  std::vector<Tensor> arguments;
+  if (arrival.program->compiled().shared_update != nullptr) {
+    arguments = arrival.arguments.values;
+  } else {
+    arguments = std::move(arrival.arguments.values);
+  }
   arrival.program->Start(
-      ContextOf(slot, arrival), std::move(arrival.arguments),
+      ContextOf(slot, arrival), std::move(arguments), std::move(options),
       [self = shared_from_this(), slot](const absl::Status& status, std::vector<Tensor> outputs) {
         self->RunDone({slot}, status, std::move(outputs));
       });
 }
 
-void Launch::StartMergedReplica(int replica) {
+void Launch::StartMergedReplica(int replica, RunOptions options) {
   const int first_slot = replica * program_->compiled().num_cores_per_replica;
   const std::shared_ptr<Program>& program = arrivals_[first_slot]->program;
   const CompiledProgram& compiled = program->compiled();
@@ -167,7 +178,7 @@ void Launch::StartMergedReplica(int replica) {
     const int slot = first_slot + core;
     slots.push_back(slot);
     const std::vector<int>& numbers = compiled.core_slices[core].arguments;
-    std::vector<Tensor>& given = arrivals_[slot]->arguments;
+    std::vector<Tensor>& given = arrivals_[slot]->arguments.values;
     for (size_t i = 0; i < numbers.size() && i < given.size(); ++i) {
       if (numbers[i] >= static_cast<int>(arguments.size())) arguments.resize(numbers[i] + 1);
       arguments[numbers[i]] = std::move(given[i]);
@@ -175,7 +186,7 @@ void Launch::StartMergedReplica(int replica) {
   }
   const CoreContext context = ContextOf(slots[0], *arrivals_[slots[0]]);
   program->Start(
-      context, std::move(arguments),
+      context, std::move(arguments), std::move(options),
       [self = shared_from_this(), slots](const absl::Status& status, std::vector<Tensor> outputs) {
         self->RunDone(slots, status, std::move(outputs));
       });
@@ -213,19 +224,47 @@ void Launch::RunDone(absl::Span<const int> slots, const absl::Status& status,
 }
 
 void Launch::OneRunLess() {
-  bool last;
+  bool update;
   {
     absl::MutexLock lock(&mutex_);
-    last = --running_ == 0;
+    if (--running_ > 0) return;
+    updating_ = status_.ok() && program_->compiled().shared_update != nullptr;
+    update = updating_;
   }
-  if (last) Finish();
+  if (update) {
+    StartUpdate();
+  } else {
+    Finish();
+  }
+}
+
+void Launch::StartUpdate() {
+  std::vector<UpdateReplica> replicas(program_->num_slots());
+  for (int slot = 0; slot < program_->num_slots(); ++slot) {
+    CoreArrival& arrival = *arrivals_[slot];
+    replicas[slot] = {ContextOf(slot, arrival), std::move(arrival.arguments.values),
+                      arrival.arguments.variables, std::move(outputs_[slot])};
+  }
+  StartSharedUpdate(program_, std::move(replicas),
+                    [self = shared_from_this()](const absl::Status& status,
+                                                std::vector<std::vector<Tensor>> outputs) {
+                      if (!status.ok()) {
+                        absl::MutexLock lock(&self->mutex_);
+                        self->status_ = absl::Status(status.code(),
+                                                     absl::StrCat("The update of TPU program ",
+                                                                  self->program_->compiled().name,
+                                                                  " failed: ", status.message()));
+                      }
+                      self->outputs_ = std::move(outputs);
+                      self->Finish();
+                    });
 }
 
 void Launch::Fail(const absl::Status& status) {
   bool running;
   {
     absl::MutexLock lock(&mutex_);
-    if (finished_ || !status_.ok()) return;
+    if (finished_ || updating_ || !status_.ok()) return;
     status_ = status;
     running = started_;
   }

@@ -20,6 +20,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "cc/runtime/program.h"
+#include "cc/runtime/shared_update.h"
 #include "cc/runtime/wait_monitor.h"
 #include "tensorflow/core/framework/tensor.h"
 
@@ -27,13 +28,19 @@ namespace tf_tpu_ext {
 
 class HostCalls;
 
+struct StepArguments {
+  std::vector<tensorflow::Tensor> values;
+  // Where the values were read, if the step may change them there.
+  std::shared_ptr<const ArgumentVariables> variables;
+};
+
 // What the execute op of one core brings, and how it is told of the end.
 struct CoreArrival {
   int core = 0;
   std::shared_ptr<Program> program;
   // The step of the session or function that the op belongs to.
   int64_t step_id = 0;
-  std::vector<tensorflow::Tensor> arguments;
+  StepArguments arguments;
   Program::Done done;
 };
 
@@ -64,14 +71,15 @@ class Launch : public std::enable_shared_from_this<Launch> {
   CoreContext ContextOf(int slot, const CoreArrival& arrival) const;
   // Lets the programs that call the host do so.
   void PrepareHostCalls();
-  void StartSlot(int slot);
-  void StartMergedReplica(int replica);
+  void StartSlot(int slot, RunOptions options);
+  void StartMergedReplica(int replica, RunOptions options);
   // An error of a slot's program, or of its host calls, as it is told.
   absl::Status FailureOf(int slot, const absl::Status& status) const;
   // Ends the runs of one executable, once its host calls have ended; `slots` share it.
   void RunDone(absl::Span<const int> slots, const absl::Status& status,
                std::vector<tensorflow::Tensor> outputs);
   void OneRunLess();
+  void StartUpdate();
   void Finish();
   void DropInfeedOfCores(const absl::Status& status) const;
   void WaitExpired(absl::Duration waited);
@@ -91,6 +99,8 @@ class Launch : public std::enable_shared_from_this<Launch> {
   int arrived_ ABSL_GUARDED_BY(mutex_) = 0;
   int running_ ABSL_GUARDED_BY(mutex_) = 0;
   bool started_ ABSL_GUARDED_BY(mutex_) = false;
+  // The replicas have ended and the shared update runs: it is too late to fail.
+  bool updating_ ABSL_GUARDED_BY(mutex_) = false;
   bool finished_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
 };

@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "cc/runtime/collectives.h"
@@ -45,6 +46,19 @@ xla::cpu::CpuExecutable& CpuExecutableOf(const CompiledProgram& compiled) {
   return static_cast<xla::cpu::CpuExecutable&>(*compiled.executable);
 }
 
+// A pool of the calling thread alone.
+class CallingThread : public Eigen::ThreadPoolInterface {
+ public:
+  void Schedule(std::function<void()> work) override { work(); }
+  int NumThreads() const override { return 1; }
+  int CurrentThreadId() const override { return 0; }
+};
+
+const Eigen::ThreadPoolDevice* CallingThreadDevice() {
+  static auto* device = new Eigen::ThreadPoolDevice(new CallingThread, 1);
+  return device;
+}
+
 class PoolTaskRunner : public xla::cpu::Thunk::TaskRunner {
  public:
   void operator()(xla::cpu::Thunk::Task task) override { ComputePool::Schedule(std::move(task)); }
@@ -55,8 +69,13 @@ class PoolTaskRunner : public xla::cpu::Thunk::TaskRunner {
 // One core's run: owns all that the thunks use until they are done.
 class Program::Run {
  public:
-  Run(Program* program, CoreContext core, std::vector<Tensor> arguments, Done done)
-      : program_(program), core_(core), arguments_(std::move(arguments)), done_(std::move(done)) {}
+  Run(Program* program, CoreContext core, std::vector<Tensor> arguments, RunOptions options,
+      Done done)
+      : program_(program),
+        core_(core),
+        arguments_(std::move(arguments)),
+        run_options_(std::move(options)),
+        done_(std::move(done)) {}
 
   // Starts the run, which keeps itself alive until it has called `done`.
   static void Start(std::shared_ptr<Run> run) {
@@ -87,7 +106,9 @@ class Program::Run {
     options_.set_run_id(xla::RunId(core_.run_id));
     options_.set_device_ordinal(core_.core);
     options_.set_device_assignment(&*device_assignment_);
-    options_.set_intra_op_thread_pool(ComputePool::EigenDevice());
+    const Eigen::ThreadPoolDevice* threads =
+        run_options_.on_one_thread ? CallingThreadDevice() : ComputePool::EigenDevice();
+    options_.set_intra_op_thread_pool(threads);
     options_.set_cpu_executable_run_options(&cpu_options_);
     if (absl::Status status = ffi_context_.Insert(&core_); !status.ok()) return status;
     options_.set_ffi_execution_context(&ffi_context_);
@@ -101,8 +122,8 @@ class Program::Run {
 
     params_.function_library = executable.function_library();
     params_.buffer_allocations = &*buffers_;
-    params_.intra_op_threadpool = ComputePool::EigenDevice();
-    params_.task_runner = &task_runner_;
+    params_.intra_op_threadpool = threads;
+    if (!run_options_.on_one_thread) params_.task_runner = &task_runner_;
     params_.collective_params = &*collective_params_;
     params_.custom_call_params = &*custom_call_params_;
     params_.run_id = core_.run_id;
@@ -114,6 +135,7 @@ class Program::Run {
     const auto& allocations = executable.buffer_assignment().Allocations();
     absl::InlinedVector<DeviceAddressBase, 8> buffers(allocations.size());
     results_.resize(program_->results_.size());
+    TakeCombinedOutputs();
     scratch_ = TakeScratch();
     size_t next_scratch = 0;
     for (const xla::BufferAllocation& allocation : allocations) {
@@ -130,7 +152,9 @@ class Program::Run {
         buffers[index] = *address;
       } else if (const int result = program_->result_of_allocation_[index]; result >= 0) {
         const ResultBuffer& buffer = program_->results_[result];
-        results_[result] = Tensor(tensorflow::cpu_allocator(), buffer.dtype, buffer.shape);
+        if (results_[result].dtype() != buffer.dtype || results_[result].shape() != buffer.shape) {
+          results_[result] = Tensor(tensorflow::cpu_allocator(), buffer.dtype, buffer.shape);
+        }
         buffers[index] = DeviceAddressBase(results_[result].data(), allocation.size());
       } else {
         if (next_scratch == scratch_.size()) scratch_.push_back(AllocateBytes(allocation.size()));
@@ -151,8 +175,10 @@ class Program::Run {
           tensorflow::DataTypeString(tensor.dtype()), tensor.shape().DebugString(), " (", bytes,
           " bytes); the program was compiled for ", allocation.size(), " bytes."));
     }
-    // An allocation that is not read-only is overwritten by the program: it gets a copy.
-    if (!allocation.is_readonly() || !IsAligned(tensor.data())) {
+    // An allocation that is not read-only is overwritten by the program.
+    const bool needs_copy =
+        !allocation.is_readonly() && !absl::c_linear_search(run_options_.overwritable, argument);
+    if (needs_copy || !IsAligned(tensor.data())) {
       Tensor copy(tensorflow::cpu_allocator(), tensor.dtype(), tensor.shape());
       if (bytes > 0) std::memcpy(copy.data(), tensor.data(), bytes);
       tensor = std::move(copy);
@@ -166,6 +192,16 @@ class Program::Run {
     std::vector<Tensor> scratch = std::move(program_->free_scratch_.back());
     program_->free_scratch_.pop_back();
     return scratch;
+  }
+
+  // Results for the shared update live in memory that earlier runs used for them.
+  void TakeCombinedOutputs() {
+    const size_t count = program_->compiled_.num_combined_outputs;
+    if (count == 0) return;
+    absl::MutexLock lock(&program_->mutex_);
+    if (program_->free_combined_outputs_.empty()) return;
+    absl::c_move(program_->free_combined_outputs_.back(), results_.end() - count);
+    program_->free_combined_outputs_.pop_back();
   }
 
   void Finish(absl::Status status) {
@@ -198,6 +234,9 @@ class Program::Run {
   Tensor TakeResult(int result) {
     const ResultBuffer& buffer = program_->results_[result];
     if (program_->result_of_allocation_[buffer.allocation] == result) return results_[result];
+    if (const int argument = program_->argument_of_result_[result]; argument >= 0) {
+      return arguments_[argument];  // the caller's, or a copy of our own
+    }
     const auto* data =
         static_cast<const char*>(buffers_->GetDeviceAddressUnchecked(buffer.allocation).opaque());
     Tensor copy(tensorflow::cpu_allocator(), buffer.dtype, buffer.shape);
@@ -227,6 +266,7 @@ class Program::Run {
   Program* const program_;
   CoreContext core_;
   std::vector<Tensor> arguments_;
+  const RunOptions run_options_;
   Done done_;
 
   std::vector<Tensor> results_;
@@ -281,13 +321,26 @@ absl::Status Program::Prepare() {
       int& owner = result_of_allocation_[slice->index()];
       if (owner < 0) owner = result;
     }
+    int argument = -1;
+    if (allocation.is_entry_computation_parameter() && !allocation.is_readonly() &&
+        slice->offset() == 0 && slice->size() == allocation.size()) {
+      argument = compiled_.parameter_arguments[allocation.parameter_number()];
+    }
+    argument_of_result_.push_back(argument);
     results_.push_back(std::move(buffer));
   }
   return absl::OkStatus();
 }
 
-void Program::Start(CoreContext core, std::vector<Tensor> arguments, Done done) {
-  Run::Start(std::make_shared<Run>(this, core, std::move(arguments), std::move(done)));
+void Program::Start(CoreContext core, std::vector<Tensor> arguments, RunOptions options,
+                    Done done) {
+  Run::Start(
+      std::make_shared<Run>(this, core, std::move(arguments), std::move(options), std::move(done)));
+}
+
+void Program::Recycle(std::vector<Tensor> combined_outputs) {
+  absl::MutexLock lock(&mutex_);
+  free_combined_outputs_.push_back(std::move(combined_outputs));
 }
 
 absl::StatusOr<int> Program::SlotOfCore(int core) const {

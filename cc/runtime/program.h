@@ -24,6 +24,7 @@ class Executable;
 namespace tf_tpu_ext {
 
 class HostFunctions;
+struct SharedUpdate;
 
 // What the compiler hands to the runtime.
 struct CompiledProgram {
@@ -60,6 +61,20 @@ struct CompiledProgram {
   bool takes_infeed = false;
   // Empty unless the replica's cores share one executable run (placement without SPMD).
   std::vector<CoreSlice> core_slices;
+  // What runs once after all replicas; null if nothing was split off.
+  std::shared_ptr<const SharedUpdate> shared_update;
+  // So many outputs at the end are for the shared update: their memory comes back.
+  int num_combined_outputs = 0;
+  // Whether it may wait for other cores or the host.
+  bool waits = true;
+};
+
+// How one run goes.
+struct RunOptions {
+  // Whether the run keeps to the thread that starts it; else it spreads over the compute pool.
+  bool on_one_thread = false;
+  // Arguments that nobody else will read: the program may write its results there.
+  std::vector<int> overwritable;
 };
 
 class Program {
@@ -72,7 +87,11 @@ class Program {
 
   // Starts the program for one core and returns; `done` gets the outputs, on some thread. The
   // arguments are read in place and must not change meanwhile.
-  void Start(CoreContext core, std::vector<tensorflow::Tensor> arguments, Done done);
+  void Start(CoreContext core, std::vector<tensorflow::Tensor> arguments, RunOptions options,
+             Done done);
+
+  // Takes back the combined outputs of a run, for the next one.
+  void Recycle(std::vector<tensorflow::Tensor> combined_outputs);
 
   int num_slots() const { return compiled_.num_replicas * compiled_.num_cores_per_replica; }
   // The slot that runs on the core. An error names the cores that the program runs on.
@@ -97,10 +116,13 @@ class Program {
   std::vector<int> result_of_output_;
   // The result that owns an allocation, or -1.
   std::vector<int> result_of_allocation_;
+  // For each result the argument whose memory it takes over, or -1.
+  std::vector<int> argument_of_result_;
 
   // Scratch memory of finished runs, kept for the next ones.
   absl::Mutex mutex_;
   std::vector<std::vector<tensorflow::Tensor>> free_scratch_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::vector<tensorflow::Tensor>> free_combined_outputs_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace tf_tpu_ext

@@ -1,0 +1,422 @@
+#include "cc/compiler/split_update.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "absl/algorithm/container.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+
+namespace tf_tpu_ext {
+namespace {
+
+using xla::HloComputationProto;
+using xla::HloInstructionProto;
+using xla::HloModuleProto;
+
+enum class Part {
+  kReplica,
+  kFree,     // depends on mirrored parameters alone: either part may compute it
+  kCombine,  // the replicas' values become one
+  kUpdate,   // depends on combined values and free ones
+};
+
+// An instruction's number within its computation, by which others refer to it.
+int32_t LocalId(int64_t id) { return static_cast<int32_t>(id); }
+
+// Instructions that act, that see which replica runs them, or whose value is new each time.
+bool IsPureOpcode(const std::string& opcode) {
+  static const auto* const impure = new absl::flat_hash_set<std::string>(
+      {"add-dependency", "after-all", "custom-call", "domain", "get-dimension-size", "infeed",
+       "outfeed", "partition-id", "ragged-all-to-all", "reduce-scatter", "replica-id", "rng",
+       "rng-get-and-update-state", "set-dimension-size", "parameter"});
+  return !impure->contains(opcode) && !absl::StartsWith(opcode, "all-") &&
+         !absl::StartsWith(opcode, "async-") && !absl::StartsWith(opcode, "collective-") &&
+         !absl::StartsWith(opcode, "send") && !absl::StartsWith(opcode, "recv") &&
+         !absl::StartsWith(opcode, "copy-");
+}
+
+// What a replica should not do twice, for itself and for the update.
+bool IsHeavyOpcode(const std::string& opcode) {
+  static const auto* const heavy = new absl::flat_hash_set<std::string>(
+      {"cholesky", "conditional", "convolution", "dot", "fft", "reduce-window", "rng-bit-generator",
+       "scatter", "select-and-scatter", "sort", "topk", "triangular-solve", "while"});
+  return heavy->contains(opcode);
+}
+
+// Whether the instruction's collective is one of all replicas.
+bool MeetsAllReplicas(const HloInstructionProto& collective, int num_replicas) {
+  if (collective.use_global_device_ids() || collective.channel_id() != 0) return false;
+  auto is_all = [&](const auto& groups) {
+    return groups.empty() || (groups.size() == 1 && groups[0].replica_ids_size() == num_replicas);
+  };
+  if (!is_all(collective.replica_groups())) return false;
+  if (!collective.has_collective_device_list()) return true;
+  const auto& list = collective.collective_device_list();
+  return !list.has_iota_replica_group_list() && is_all(list.replica_groups());
+}
+
+class Splitter {
+ public:
+  Splitter(const HloModuleProto& module, int num_replicas,
+           const std::vector<int>& mirrored_parameters)
+      : module_(module),
+        num_replicas_(num_replicas),
+        mirrored_(mirrored_parameters.begin(), mirrored_parameters.end()) {
+    for (const HloComputationProto& computation : module.computations()) {
+      computations_[computation.id()] = &computation;
+    }
+    auto entry = computations_.find(module.entry_computation_id());
+    if (entry != computations_.end()) entry_ = entry->second;
+  }
+
+  std::optional<SplitProgram> Split() {
+    if (entry_ == nullptr || num_replicas_ < 2 || !Index()) return std::nullopt;
+    Classify();
+    KeepWhatOnlyTheUpdateNeeds();
+    if (absl::c_find(parts_, Part::kCombine) == parts_.end()) return std::nullopt;
+    return Build();
+  }
+
+ private:
+  const HloInstructionProto& At(int position) const { return entry_->instructions(position); }
+
+  // Fills the tables that lead from an instruction to its operands and users. False if the module
+  // is not of the kind that can be split.
+  bool Index() {
+    const int count = entry_->instructions_size();
+    absl::flat_hash_map<int32_t, int> position_of;
+    operands_.resize(count);
+    users_.resize(count);
+    for (int i = 0; i < count; ++i) {
+      position_of[LocalId(At(i).id())] = i;
+      for (int64_t operand : At(i).operand_ids()) {
+        auto found = position_of.find(LocalId(operand));
+        if (found == position_of.end()) return false;
+        operands_[i].push_back(found->second);
+      }
+    }
+    auto root = position_of.find(LocalId(entry_->root_id()));
+    if (root == position_of.end() || At(root->second).opcode() != "tuple") return false;
+    root_ = root->second;
+    // Users that nobody needs don't count.
+    live_.assign(count, false);
+    live_[root_] = true;
+    for (int i = 0; i < count; ++i) {
+      for (int64_t id : At(i).control_predecessor_ids()) {
+        auto found = position_of.find(LocalId(id));
+        if (found != position_of.end()) controlled_.insert({i, found->second});
+      }
+      if (!IsPure(At(i))) live_[i] = true;
+    }
+    for (int i = count - 1; i >= 0; --i) {
+      if (!live_[i]) continue;
+      for (int operand : operands_[i]) {
+        live_[operand] = true;
+        users_[operand].push_back(i);
+      }
+    }
+    return true;
+  }
+
+  bool IsPure(const HloInstructionProto& instruction) {
+    if (!IsPureOpcode(instruction.opcode())) return false;
+    return absl::c_all_of(instruction.called_computation_ids(),
+                          [this](int64_t id) { return IsPureComputation(id); });
+  }
+
+  bool IsPureComputation(int64_t id) {
+    if (auto known = pure_computations_.find(id); known != pure_computations_.end()) {
+      return known->second;
+    }
+    auto found = computations_.find(id);
+    const bool pure = found != computations_.end() &&
+                      absl::c_all_of(found->second->instructions(), [this](const auto& inner) {
+                        return inner.opcode() == "parameter" || IsPure(inner);
+                      });
+    return pure_computations_[id] = pure;
+  }
+
+  void Classify() {
+    parts_.assign(entry_->instructions_size(), Part::kReplica);
+    for (int i = 0; i < entry_->instructions_size(); ++i) {
+      if (!live_[i] || i == root_ || controlled_.contains(i)) continue;
+      const HloInstructionProto& instruction = At(i);
+      if (instruction.opcode() == "parameter") {
+        // A scalar of one replica alone is no loss: the update then runs for each replica.
+        if (instruction.shape().dimensions().empty() ||
+            mirrored_.contains(instruction.parameter_number())) {
+          parts_[i] = Part::kFree;
+        }
+      } else if (std::optional<Combined> combined = AsCombination(i); combined.has_value()) {
+        combined_[i] = *combined;
+        parts_[i] = Part::kCombine;
+      } else if (IsPure(instruction)) {
+        parts_[i] = Part::kFree;
+        for (int operand : operands_[i]) {
+          if (parts_[operand] == Part::kReplica) {
+            parts_[i] = Part::kReplica;
+            break;
+          }
+          if (parts_[operand] != Part::kFree) parts_[i] = Part::kUpdate;
+        }
+        if (parts_[i] == Part::kFree && IsHeavyOpcode(instruction.opcode())) {
+          parts_[i] = Part::kReplica;
+        }
+      }
+    }
+  }
+
+  struct Combined {
+    Combination combination;
+    int value = -1;  // what each replica brings
+  };
+
+  std::optional<Combined> AsCombination(int position) {
+    const HloInstructionProto& instruction = At(position);
+    if (instruction.opcode() == "all-reduce") return AsReduction(position);
+    if (instruction.opcode() == "slice") return AsFirstReplicasValue(position);
+    return std::nullopt;
+  }
+
+  std::optional<Combined> AsReduction(int position) const {
+    const HloInstructionProto& instruction = At(position);
+    if (operands_[position].size() != 1 || instruction.called_computation_ids_size() != 1 ||
+        !MeetsAllReplicas(instruction, num_replicas_)) {
+      return std::nullopt;
+    }
+    auto reducer = computations_.find(instruction.called_computation_ids(0));
+    if (reducer == computations_.end() || reducer->second->instructions_size() != 3) {
+      return std::nullopt;
+    }
+    static const auto* const kinds = new absl::flat_hash_map<std::string, Combination::Kind>(
+        {{"add", Combination::kSum},
+         {"multiply", Combination::kProduct},
+         {"minimum", Combination::kMin},
+         {"maximum", Combination::kMax}});
+    const xla::PrimitiveType type = instruction.shape().element_type();
+    for (const HloInstructionProto& inner : reducer->second->instructions()) {
+      if (LocalId(inner.id()) != LocalId(reducer->second->root_id())) continue;
+      auto kind = kinds->find(inner.opcode());
+      if (kind == kinds->end() || inner.operand_ids_size() != 2 ||
+          inner.operand_ids(0) == inner.operand_ids(1) || inner.shape().element_type() != type) {
+        return std::nullopt;
+      }
+      return Combined{{kind->second, type}, operands_[position][0]};
+    }
+    return std::nullopt;
+  }
+
+  // A replica that sends the same value to all others, of which the first one's is kept, as the
+  // aggregation ONLY_FIRST_REPLICA does: slice [0:1] of an all-to-all of equal pieces.
+  std::optional<Combined> AsFirstReplicasValue(int position) const {
+    const int exchange = operands_[position].size() == 1 ? operands_[position][0] : -1;
+    if (exchange < 0 || At(exchange).opcode() != "all-to-all" || operands_[exchange].size() != 1 ||
+        At(exchange).dimensions_size() != 1 || !MeetsAllReplicas(At(exchange), num_replicas_)) {
+      return std::nullopt;
+    }
+    const int64_t split = At(exchange).dimensions(0);
+    const int pieces = operands_[exchange][0];
+    if (At(pieces).opcode() != "concatenate" || At(pieces).dimensions_size() != 1 ||
+        At(pieces).dimensions(0) != split ||
+        static_cast<int>(operands_[pieces].size()) != num_replicas_) {
+      return std::nullopt;
+    }
+    const int first = operands_[pieces][0];
+    for (int piece : operands_[pieces]) {
+      if (!IsSameValue(first, piece)) return std::nullopt;
+    }
+    const auto& shape = At(first).shape();
+    const auto& slices = At(position).slice_dimensions();
+    if (shape.dimensions_size() != slices.size() || split >= slices.size()) return std::nullopt;
+    for (int d = 0; d < slices.size(); ++d) {
+      if (slices[d].start() != 0 || slices[d].stride() != 1 ||
+          slices[d].limit() != shape.dimensions(d)) {
+        return std::nullopt;
+      }
+    }
+    return Combined{{Combination::kFirst, shape.element_type()}, first};
+  }
+
+  bool IsSameValue(int a, int b) const {
+    if (a == b) return true;
+    return At(a).opcode() == "reshape" && At(b).opcode() == "reshape" &&
+           operands_[a] == operands_[b] &&
+           At(a).shape().SerializeAsString() == At(b).shape().SerializeAsString();
+  }
+
+  // Takes away from the update whatever the replica's own part reads, and what then follows.
+  void KeepWhatOnlyTheUpdateNeeds() {
+    std::vector<int> leaving;
+    auto give_back = [&](int position) {
+      if (parts_[position] != Part::kUpdate && parts_[position] != Part::kCombine) return;
+      parts_[position] = Part::kReplica;
+      leaving.push_back(position);
+    };
+    for (int i = 0; i < entry_->instructions_size(); ++i) {
+      if (!live_[i] || i == root_) continue;
+      if (parts_[i] == Part::kReplica || parts_[i] == Part::kCombine) {
+        for (int operand : operands_[i]) give_back(operand);
+      }
+      if (auto combined = combined_.find(i); combined != combined_.end()) {
+        give_back(combined->second.value);
+      }
+    }
+    while (!leaving.empty()) {
+      const int position = leaving.back();
+      leaving.pop_back();
+      for (int operand : operands_[position]) give_back(operand);
+      for (int user : users_[position]) {
+        if (parts_[user] == Part::kUpdate) give_back(user);
+      }
+    }
+  }
+
+  bool InUpdate(int position) const {
+    return parts_[position] == Part::kUpdate || parts_[position] == Part::kCombine;
+  }
+
+  SplitProgram Build() const {
+    SplitProgram split;
+    std::vector<int> replica_results, update_results;  // positions
+    for (int result = 0; result < static_cast<int>(operands_[root_].size()); ++result) {
+      const int value = operands_[root_][result];
+      if (InUpdate(value)) {
+        split.update_results.push_back(result);
+        update_results.push_back(value);
+      } else {
+        split.replica_results.push_back(result);
+        replica_results.push_back(value);
+      }
+    }
+    std::vector<int> combined;
+    for (int i = 0; i < entry_->instructions_size(); ++i) {
+      if (parts_[i] != Part::kCombine) continue;
+      combined.push_back(i);
+      split.combinations.push_back(combined_.at(i).combination);
+      replica_results.push_back(combined_.at(i).value);
+    }
+    BuildReplica(replica_results, &split);
+    BuildUpdate(update_results, combined, &split);
+    return split;
+  }
+
+  void BuildReplica(const std::vector<int>& results, SplitProgram* split) const {
+    std::vector<bool> kept = live_;
+    for (int i = 0; i < entry_->instructions_size(); ++i) {
+      if (i == root_ || InUpdate(i)) kept[i] = false;
+    }
+    // What nobody needs any more: an exchange must not stay behind.
+    for (int i = entry_->instructions_size() - 1; i >= 0; --i) {
+      if (!kept[i] || At(i).opcode() != "all-to-all" || absl::c_linear_search(results, i)) continue;
+      if (absl::c_none_of(users_[i], [&](int user) { return user == root_ || kept[user]; })) {
+        kept[i] = false;
+      }
+    }
+    HloComputationProto* entry = CopyEntry(kept, &split->replica);
+    SetResults(results, entry, &split->replica);
+  }
+
+  void BuildUpdate(const std::vector<int>& results, const std::vector<int>& combined,
+                   SplitProgram* split) const {
+    std::vector<bool> kept(entry_->instructions_size(), false);
+    for (int result : results) kept[result] = true;
+    for (int i : combined) kept[i] = true;
+    for (int i = entry_->instructions_size() - 1; i >= 0; --i) {
+      if (!kept[i] || parts_[i] == Part::kCombine) continue;
+      for (int operand : operands_[i]) kept[operand] = true;
+    }
+    int num_parameters = 0;
+    for (int i = 0; i < entry_->instructions_size(); ++i) {
+      if (At(i).opcode() != "parameter") continue;
+      ++num_parameters;
+      if (kept[i]) split->update_parameters.push_back(At(i).parameter_number());
+      kept[i] = true;
+    }
+    absl::c_sort(split->update_parameters);
+    HloComputationProto* entry = CopyEntry(kept, &split->update);
+    absl::flat_hash_map<int64_t, int> number_of;
+    for (size_t k = 0; k < combined.size(); ++k) {
+      number_of[At(combined[k]).id()] = num_parameters + static_cast<int>(k);
+    }
+    for (HloInstructionProto& instruction : *entry->mutable_instructions()) {
+      auto number = number_of.find(instruction.id());
+      if (number == number_of.end()) continue;
+      HloInstructionProto parameter;
+      parameter.set_opcode("parameter");
+      parameter.set_id(instruction.id());
+      parameter.set_name(instruction.name());
+      parameter.set_parameter_number(number->second);
+      *parameter.mutable_shape() = instruction.shape();
+      instruction = std::move(parameter);
+    }
+    for (size_t k = 0; k < combined.size(); ++k) {
+      for (xla::ProgramShapeProto* shape :
+           {split->update.mutable_host_program_shape(), entry->mutable_program_shape()}) {
+        *shape->add_parameters() = At(combined[k]).shape();
+        shape->add_parameter_names(absl::StrCat("combined.", k));
+      }
+    }
+    SetResults(results, entry, &split->update);
+  }
+
+  // Copies the module with only those instructions of the entry that are kept.
+  HloComputationProto* CopyEntry(const std::vector<bool>& kept, HloModuleProto* copy) const {
+    *copy = module_;
+    copy->clear_input_output_alias();
+    HloComputationProto* entry = nullptr;
+    for (HloComputationProto& computation : *copy->mutable_computations()) {
+      if (computation.id() == entry_->id()) entry = &computation;
+    }
+    entry->clear_instructions();
+    for (int i = 0; i < entry_->instructions_size(); ++i) {
+      if (kept[i]) *entry->add_instructions() = At(i);
+    }
+    return entry;
+  }
+
+  void SetResults(const std::vector<int>& results, HloComputationProto* entry,
+                  HloModuleProto* module) const {
+    HloInstructionProto* root = entry->add_instructions();
+    root->set_id(At(root_).id());
+    root->set_name(At(root_).name());
+    root->set_opcode("tuple");
+    xla::ShapeProto* shape = root->mutable_shape();
+    shape->set_element_type(xla::TUPLE);
+    for (int result : results) {
+      root->add_operand_ids(LocalId(At(result).id()));
+      *shape->add_tuple_shapes() = At(result).shape();
+    }
+    *entry->mutable_program_shape()->mutable_result() = *shape;
+    *module->mutable_host_program_shape()->mutable_result() = *shape;
+  }
+
+  const HloModuleProto& module_;
+  const int num_replicas_;
+  const absl::flat_hash_set<int> mirrored_;
+  absl::flat_hash_map<int64_t, const HloComputationProto*> computations_;
+  const HloComputationProto* entry_ = nullptr;
+  absl::flat_hash_map<int64_t, bool> pure_computations_;
+
+  // By position in the entry computation.
+  int root_ = -1;
+  std::vector<std::vector<int>> operands_;
+  std::vector<std::vector<int>> users_;  // the live ones
+  std::vector<bool> live_;
+  absl::flat_hash_set<int> controlled_;  // has control dependencies
+  std::vector<Part> parts_;
+  absl::flat_hash_map<int, Combined> combined_;
+};
+
+}  // namespace
+
+std::optional<SplitProgram> SplitUpdate(const HloModuleProto& module, int num_replicas,
+                                        const std::vector<int>& mirrored_parameters) {
+  return Splitter(module, num_replicas, mirrored_parameters).Split();
+}
+
+}  // namespace tf_tpu_ext

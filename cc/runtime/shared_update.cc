@@ -1,0 +1,286 @@
+#include "cc/runtime/shared_update.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <iterator>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "absl/algorithm/container.h"
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/synchronization/notification.h"
+#include "cc/runtime/collectives.h"
+#include "cc/runtime/compute_pool.h"
+#include "cc/runtime/program.h"
+#include "tensorflow/core/platform/env.h"
+#include "tensorflow/core/platform/threadpool.h"
+
+namespace tf_tpu_ext {
+namespace {
+
+using tensorflow::Tensor;
+using tensorflow::Var;
+
+// Elements that one thread combines at a time.
+constexpr int64_t kChunk = 1 << 16;
+// Variables of fewer bytes together are not worth their locks: they get new buffers.
+constexpr int64_t kMinBytesInPlace = 1 << 16;
+
+bool HaveEqualBytes(const Tensor& a, const Tensor& b) {
+  if (a.dtype() != b.dtype() || a.shape() != b.shape()) return false;
+  return a.data() == b.data() || std::memcmp(a.data(), b.data(), a.TotalBytes()) == 0;
+}
+
+// One thread waits for the updates that run under locks, which must be released by the thread that
+// took them.
+tensorflow::thread::ThreadPool& LockingThread() {
+  static auto* thread =
+      new tensorflow::thread::ThreadPool(tensorflow::Env::Default(), "tpu_update", 1);
+  return *thread;
+}
+
+// Holds the locks of variables, taken in the order in which everybody takes several.
+class VariableLocks {
+ public:
+  explicit VariableLocks(std::set<Var*> variables) : variables_(std::move(variables)) {
+    for (Var* variable : variables_) variable->mu()->lock();
+  }
+  ~VariableLocks() {
+    for (Var* variable : variables_) variable->mu()->unlock();
+  }
+  VariableLocks(const VariableLocks&) = delete;
+  VariableLocks& operator=(const VariableLocks&) = delete;
+
+ private:
+  const std::set<Var*> variables_;  // by address
+};
+
+class UpdateRun : public std::enable_shared_from_this<UpdateRun> {
+ public:
+  using Done = std::function<void(absl::Status, std::vector<std::vector<Tensor>>)>;
+
+  UpdateRun(std::shared_ptr<Program> program, std::vector<UpdateReplica> replicas, Done done)
+      : program_(std::move(program)),
+        update_(program_->compiled().shared_update.get()),
+        replicas_(std::move(replicas)),
+        done_(std::move(done)) {}
+
+  void Start() {
+    const size_t own = update_->replica_outputs.size();
+    for (size_t i = 0; i < update_->combinations.size(); ++i) {
+      // The first replica's buffer takes the result.
+      combined_.push_back(replicas_[0].outputs[own + i]);
+      if (update_->combinations[i].kind == Combination::kFirst) continue;
+      const int64_t elements = combined_.back().NumElements();
+      for (int64_t at = 0; at < elements; at += kChunk) {
+        chunks_.push_back({static_cast<int>(i), at, std::min(kChunk, elements - at)});
+      }
+    }
+    Combine();
+  }
+
+ private:
+  struct Chunk {
+    int combination;
+    int64_t offset;
+    int64_t elements;
+  };
+
+  void Combine() {
+    const int workers = std::min<int>(ComputePool::NumThreads(), static_cast<int>(chunks_.size()));
+    if (workers <= 1) {
+      CombineChunks();
+      return RunUpdate();
+    }
+    working_ = workers;
+    auto work = [self = shared_from_this()] {
+      self->CombineChunks();
+      if (self->working_.fetch_sub(1) == 1) self->RunUpdate();
+    };
+    for (int i = 1; i < workers; ++i) ComputePool::Schedule(work);
+    work();
+  }
+
+  void CombineChunks() {
+    const size_t own = update_->replica_outputs.size();
+    std::vector<const void*> values(replicas_.size());
+    while (true) {
+      const size_t next = next_chunk_.fetch_add(1);
+      if (next >= chunks_.size()) return;
+      const Chunk& chunk = chunks_[next];
+      for (size_t r = 0; r < replicas_.size(); ++r) {
+        values[r] = replicas_[r].outputs[own + chunk.combination].data();
+      }
+      absl::Status status =
+          CombineBuffers(update_->combinations[chunk.combination], values, chunk.offset,
+                         chunk.elements, combined_[chunk.combination].data());
+      if (!status.ok()) {
+        absl::MutexLock lock(&mutex_);
+        status_.Update(status);
+      }
+    }
+  }
+
+  void RunUpdate() {
+    {
+      absl::MutexLock lock(&mutex_);
+      if (!status_.ok()) return Finish(status_);
+    }
+    if (!HaveEqualArguments()) return RunForEachReplica();
+    if (!MayOverwriteVariables()) {
+      return RunFor(0, Arguments(0),
+                    [self = shared_from_this()](absl::Status status, std::vector<Tensor> outputs) {
+                      self->updated_.assign(self->replicas_.size(), std::move(outputs));
+                      self->Finish(std::move(status));
+                    });
+    }
+    LockingThread().Schedule([self = shared_from_this()] { self->RunInPlace(); });
+  }
+
+  bool HaveEqualArguments() const {
+    for (int argument : update_->read_arguments) {
+      for (size_t r = 1; r < replicas_.size(); ++r) {
+        if (!HaveEqualBytes(replicas_[0].arguments[argument], replicas_[r].arguments[argument])) {
+          return false;
+        }
+      }
+    }
+    return true;
+  }
+
+  bool MayOverwriteVariables() const {
+    int64_t bytes = 0;
+    for (const auto& [argument, output] : update_->updated_variables) {
+      bytes += replicas_[0].arguments[argument].TotalBytes();
+      for (const UpdateReplica& replica : replicas_) {
+        if (replica.variables == nullptr || (*replica.variables)[argument] == nullptr) return false;
+      }
+    }
+    return bytes >= kMinBytesInPlace;
+  }
+
+  // On the locking thread.
+  void RunInPlace() {
+    std::set<Var*> variables;
+    ForEachUpdatedVariable([&](Var* variable, int, int) { variables.insert(variable); });
+    absl::Status result;
+    {
+      VariableLocks locks(std::move(variables));
+      std::vector<Tensor> arguments = Arguments(0);
+      for (UpdateReplica& replica : replicas_) replica.arguments.clear();
+      // A buffer that now only the variables refer to is nobody else's.
+      std::vector<Var*> taken;
+      ForEachUpdatedVariable([&](Var* variable, int argument, int) {
+        if (variable->tensor()->data() != arguments[argument].data()) return;
+        *variable->tensor() = Tensor(arguments[argument].dtype());
+        taken.push_back(variable);
+      });
+      RunOptions options;
+      for (const auto& [argument, output] : update_->updated_variables) {
+        if (arguments[argument].RefCountIsOne()) options.overwritable.push_back(argument);
+      }
+      absl::Notification ended;
+      update_->program->Start(replicas_[0].context, arguments, std::move(options),
+                              [&](absl::Status status, std::vector<Tensor> outputs) {
+                                result = std::move(status);
+                                updated_.assign(replicas_.size(), std::move(outputs));
+                                ended.Notify();
+                              });
+      ended.WaitForNotification();
+      ForEachUpdatedVariable([&](Var* variable, int argument, int output) {
+        if (result.ok()) {
+          *variable->tensor() = updated_[0][output];
+        } else if (absl::c_linear_search(taken, variable)) {
+          *variable->tensor() = arguments[argument];
+        }
+      });
+    }
+    Finish(std::move(result));
+  }
+
+  template <typename Body>
+  void ForEachUpdatedVariable(const Body& body) const {
+    for (const auto& [argument, output] : update_->updated_variables) {
+      for (const UpdateReplica& replica : replicas_) {
+        body((*replica.variables)[argument].get(), argument, output);
+      }
+    }
+  }
+
+  void RunForEachReplica() {
+    updated_.resize(replicas_.size());
+    working_ = static_cast<int>(replicas_.size());
+    for (size_t r = 0; r < replicas_.size(); ++r) {
+      RunFor(r, Arguments(r),
+             [self = shared_from_this(), r](absl::Status status, std::vector<Tensor> outputs) {
+               self->updated_[r] = std::move(outputs);
+               {
+                 absl::MutexLock lock(&self->mutex_);
+                 self->status_.Update(status);
+                 status = self->status_;
+               }
+               if (self->working_.fetch_sub(1) == 1) self->Finish(std::move(status));
+             });
+    }
+  }
+
+  std::vector<Tensor> Arguments(size_t replica) const {
+    std::vector<Tensor> arguments = replicas_[replica].arguments;
+    arguments.resize(update_->num_arguments);
+    arguments.insert(arguments.end(), combined_.begin(), combined_.end());
+    return arguments;
+  }
+
+  void RunFor(size_t replica, std::vector<Tensor> arguments, Program::Done done) {
+    update_->program->Start(replicas_[replica].context, std::move(arguments), RunOptions(),
+                            std::move(done));
+  }
+
+  void Finish(absl::Status status) {
+    combined_.clear();
+    for (UpdateReplica& replica : replicas_) {
+      const auto combined = replica.outputs.begin() + update_->replica_outputs.size();
+      program_->Recycle(
+          {std::make_move_iterator(combined), std::make_move_iterator(replica.outputs.end())});
+    }
+    std::vector<std::vector<Tensor>> outputs(replicas_.size());
+    if (status.ok()) {
+      for (size_t r = 0; r < replicas_.size(); ++r) {
+        outputs[r].resize(update_->replica_outputs.size() + update_->update_outputs.size());
+        for (size_t i = 0; i < update_->replica_outputs.size(); ++i) {
+          outputs[r][update_->replica_outputs[i]] = std::move(replicas_[r].outputs[i]);
+        }
+        for (size_t i = 0; i < update_->update_outputs.size(); ++i) {
+          outputs[r][update_->update_outputs[i]] = updated_[r][i];
+        }
+      }
+    }
+    done_(std::move(status), std::move(outputs));
+  }
+
+  const std::shared_ptr<Program> program_;
+  const SharedUpdate* const update_;
+  std::vector<UpdateReplica> replicas_;
+  const Done done_;
+
+  std::vector<Tensor> combined_;
+  std::vector<Chunk> chunks_;
+  std::atomic<size_t> next_chunk_{0};
+  std::atomic<int> working_{0};
+  // Outputs of the update, by replica.
+  std::vector<std::vector<Tensor>> updated_;
+  absl::Mutex mutex_;
+  absl::Status status_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace
+
+void StartSharedUpdate(std::shared_ptr<Program> program, std::vector<UpdateReplica> replicas,
+                       UpdateRun::Done done) {
+  std::make_shared<UpdateRun>(std::move(program), std::move(replicas), std::move(done))->Start();
+}
+
+}  // namespace tf_tpu_ext

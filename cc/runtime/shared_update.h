@@ -1,0 +1,68 @@
+// Runs what all replicas of a step compute alike once for all of them.
+#ifndef TF_TPU_EXT_CC_RUNTIME_SHARED_UPDATE_H_
+#define TF_TPU_EXT_CC_RUNTIME_SHARED_UPDATE_H_
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "cc/runtime/core_context.h"
+#include "tensorflow/core/framework/resource_var.h"
+#include "tensorflow/core/framework/tensor.h"
+#include "tensorflow/core/platform/refcount.h"
+#include "xla/xla_data.pb.h"
+
+namespace tf_tpu_ext {
+
+class Program;
+
+// The variables among the arguments of an execute op, by argument number; null elsewhere.
+using ArgumentVariables = std::vector<tensorflow::core::RefCountPtr<tensorflow::Var>>;
+
+// How the values of the replicas become one.
+struct Combination {
+  enum Kind { kSum, kProduct, kMin, kMax, kFirst };
+  Kind kind = kSum;
+  xla::PrimitiveType type = xla::PRIMITIVE_TYPE_INVALID;
+};
+
+// The part of a program that was split off (cc/compiler/split_update.h), and what belongs where.
+struct SharedUpdate {
+  // Takes the step's arguments, so many, and then the combined values.
+  std::shared_ptr<Program> program;
+  int num_arguments = 0;
+  // What becomes of the last outputs of the replicas' program, one for each.
+  std::vector<Combination> combinations;
+  // Numbers of the step's outputs: those of the replicas' program, without the last ones, and those
+  // of the update.
+  std::vector<int> replica_outputs;
+  std::vector<int> update_outputs;
+  // The arguments that the update reads.
+  std::vector<int> read_arguments;
+  // The variables it gives new values: numbers of an argument and of an output of the update.
+  std::vector<std::pair<int, int>> updated_variables;
+};
+
+// One replica's state before the update.
+struct UpdateReplica {
+  CoreContext context;
+  std::vector<tensorflow::Tensor> arguments;
+  std::shared_ptr<const ArgumentVariables> variables;
+  // Of the replicas' program.
+  std::vector<tensorflow::Tensor> outputs;
+};
+
+// Combines the replicas' values, runs the shared update of `program`, and calls `done` on some
+// thread with the outputs of the step for each replica.
+//
+// The update runs once if the replicas' arguments are equal, as those of mirrored variables are,
+// and its results then belong to all replicas together; else it runs once for each. Variables that
+// nobody else reads are overwritten in place, under their locks.
+void StartSharedUpdate(
+    std::shared_ptr<Program> program, std::vector<UpdateReplica> replicas,
+    std::function<void(absl::Status, std::vector<std::vector<tensorflow::Tensor>>)> done);
+
+}  // namespace tf_tpu_ext
+
+#endif  // TF_TPU_EXT_CC_RUNTIME_SHARED_UPDATE_H_
