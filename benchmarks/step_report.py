@@ -203,7 +203,7 @@ def plot(content: dict[str, Any], path: pathlib.Path) -> None:
     import matplotlib
 
     matplotlib.use("Agg")
-    from matplotlib import pyplot
+    from matplotlib import pyplot, ticker
 
     found = _index(content["results"])
     names = list(content["work"])
@@ -245,6 +245,9 @@ def plot(content: dict[str, Any], path: pathlib.Path) -> None:
         axes.set_xticks(replicas, [str(n) for n in replicas])
         axes.set_xlabel("replicas")
         axes.set_ylabel("milliseconds a step")
+        axes.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 1.5, 2, 3, 5, 7)))
+        axes.yaxis.set_major_formatter(ticker.FormatStrFormatter("%g"))
+        axes.yaxis.set_minor_formatter(ticker.NullFormatter())
         axes.grid(alpha=0.3, which="both")
     handles, labels = grid.flat[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="lower center", ncols=len(labels), frameon=False)

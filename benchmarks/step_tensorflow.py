@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 from step_programs import ADAGRAD_EPSILON, ADAGRAD_START, Program
 
-Step = tuple[Callable[[], Any], Callable[[Any], float]]
+Step = tuple[Callable[..., Any], Callable[[Any], float]]
 
 
 class TensorFlowMath:
@@ -154,13 +154,16 @@ def distribute(strategy: tf.distribute.Strategy, data: dict[str, np.ndarray]) ->
     return strategy.experimental_distribute_values_from_function(part)
 
 
-def make_step(program: Program, strategy: tf.distribute.Strategy, dense: bool) -> Step:
+def make_step(
+    program: Program, strategy: tf.distribute.Strategy, dense: bool, loop: bool = False
+) -> Step:
     """Returns a function that makes a step under a strategy, and one that reads its loss.
 
     Args:
         program: What to compute.
         strategy: Where.
         dense: Whether gradients of tables are made dense before they are summed.
+        loop: Whether the function takes a number of steps and makes them in a loop on the host.
     """
     with strategy.scope():
         variables, states = _variables(program)
@@ -177,8 +180,17 @@ def make_step(program: Program, strategy: tf.distribute.Strategy, dense: bool) -
         context.merge_call(apply, args=(context.all_reduce("SUM", gradients),))
         return loss
 
-    @tf.function
     def step(batch: Any) -> Any:
         return strategy.reduce("SUM", strategy.run(replica_step, args=(batch,)), axis=None)
 
-    return lambda: step(data), _read
+    def steps(batch: Any, count: Any) -> Any:
+        loss = tf.constant(0.0)
+        for _ in tf.range(count):
+            loss = step(batch)
+        return loss
+
+    if loop:
+        looping = tf.function(steps)
+        return lambda count: looping(data, tf.constant(count)), _read
+    function = tf.function(step)
+    return lambda: function(data), _read

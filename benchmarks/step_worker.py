@@ -55,17 +55,15 @@ def set_up(peer: str, replicas: int) -> Callable[[Any], Any]:
         import step_jax
 
         return lambda program: step_jax.make_step(program, replicas)
-    if peer == "ours":
-        import tf_tpu_ext
-
-        tf_tpu_ext.configure(cores=replicas)
-    import step_tensorflow
-    import tensorflow as tf
-
     if peer in ("plain", "jit_compile"):
+        import step_tensorflow
+        import tensorflow as tf
+
         tf.config.list_logical_devices()
         return lambda program: step_tensorflow.make_plain_step(program, peer == "jit_compile")
-    strategy = _strategy(peer, replicas)
+    strategy = make_strategy(peer, replicas)
+    import step_tensorflow
+
     if strategy.num_replicas_in_sync != replicas:
         raise RuntimeError(
             f"{strategy} must have {replicas} replicas. It has {strategy.num_replicas_in_sync}"
@@ -74,7 +72,12 @@ def set_up(peer: str, replicas: int) -> Callable[[Any], Any]:
     return lambda program: step_tensorflow.make_step(program, strategy, dense=peer == "ours")
 
 
-def _strategy(peer: str, replicas: int) -> Any:
+def make_strategy(peer: str, replicas: int) -> Any:
+    """Makes `ours` or `mirrored`, in a process that has not used TensorFlow yet."""
+    if peer == "ours":
+        import tf_tpu_ext
+
+        tf_tpu_ext.configure(cores=replicas)
     import tensorflow as tf
 
     if peer == "ours":
