@@ -109,12 +109,12 @@ def keras_fit(program: step_programs.Program, strategy: Any, keras: Any) -> tupl
         return model.train_step((batch["x"], batch["y"]))["loss"]
 
     @tf.function
-    def step(batch: Any) -> Any:
+    def step() -> Any:
         losses = strategy.run(replica_step, args=(batch,))
         return strategy.experimental_local_results(losses)[0]
 
     fit(PER_EXECUTION)  # Makes the variables of the optimizer.
-    return repeated(lambda: step(batch)), fit
+    return repeated(step), fit
 
 
 def work(loop: str, replicas: int, rounds: int, steps: int, smoke: bool) -> dict[str, Any]:

@@ -128,14 +128,14 @@ def make_plain_step(program: Program, jit_compile: bool) -> Step:
     data = {name: tf.constant(value) for name, value in program.data().items()}
 
     @tf.function(jit_compile=jit_compile)
-    def step(batch: Any) -> Any:
+    def step() -> Any:
         # XLA can't know how many different rows there are.
-        loss, gradients = _loss_and_gradients(program, variables, batch, dense=jit_compile)
+        loss, gradients = _loss_and_gradients(program, variables, data, dense=jit_compile)
         for variable, gradient, state in zip(variables.values(), gradients, states, strict=True):
             update(variable, gradient, *state)
         return loss
 
-    return lambda: step(data), _read
+    return step, _read
 
 
 def distribute(strategy: tf.distribute.Strategy, data: dict[str, np.ndarray]) -> Any:
@@ -180,17 +180,16 @@ def make_step(
         context.merge_call(apply, args=(context.all_reduce("SUM", gradients),))
         return loss
 
-    def step(batch: Any) -> Any:
-        return strategy.reduce("SUM", strategy.run(replica_step, args=(batch,)), axis=None)
+    def step() -> Any:
+        return strategy.reduce("SUM", strategy.run(replica_step, args=(data,)), axis=None)
 
-    def steps(batch: Any, count: Any) -> Any:
+    def steps(count: Any) -> Any:
         loss = tf.constant(0.0)
         for _ in tf.range(count):
-            loss = step(batch)
+            loss = step()
         return loss
 
     if loop:
         looping = tf.function(steps)
-        return lambda count: looping(data, tf.constant(count)), _read
-    function = tf.function(step)
-    return lambda: function(data), _read
+        return lambda count: looping(tf.constant(count)), _read
+    return tf.function(step), _read
