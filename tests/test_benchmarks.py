@@ -1,0 +1,99 @@
+"""The benchmark of training steps runs, checks that peers agree, and reports what it says."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+BENCHMARKS = pathlib.Path(__file__).resolve().parent.parent / "benchmarks"
+PROGRAMS = ("mlp", "embedding")
+PEERS = ("ours", "mirrored", "plain", "jit_compile")
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    path = tmp_path_factory.mktemp("steps") / "report.json"
+    command = [sys.executable, str(BENCHMARKS / "steps.py"), "--smoke", "--json", str(path)]
+    done = subprocess.run(
+        [*command, "--programs", *PROGRAMS, "--peers", *PEERS],
+        capture_output=True,
+        text=True,
+        timeout=250,
+    )
+    assert done.returncode == 0, f"{done.stdout}{done.stderr}"
+    return json.loads(path.read_text())
+
+
+def test_every_peer_is_timed_with_the_same_losses(report):
+    results = {(result["program"], result["peer"]): result for result in report["results"]}
+    assert set(results) == {(program, peer) for program in PROGRAMS for peer in PEERS}
+    for (program, _), result in results.items():
+        assert "error" not in result, result
+        assert result["replicas"] == 2
+        assert 0 < result["low_ms"] <= result["ms"] <= result["high_ms"]
+        assert result["first_step_seconds"] * 1e3 > result["ms"]
+        assert result["peak_mb"] > result["added_mb"]
+        losses = results[program, "plain"]["losses"]
+        assert result["losses"] == pytest.approx(losses, rel=1e-3)
+        assert losses[-1] < losses[0]
+
+
+def test_report_has_ratios_bounds_and_targets(report):
+    ratios = {(r["program"], r["peer"]): r["ratio"] for r in report["ratios"]}
+    assert set(ratios) == {
+        (program, peer)
+        for program in PROGRAMS
+        for peer in ("mirrored", "plain", "jit_compile", "one device")
+    }
+    times = {(r["program"], r["peer"]): r["ms"] for r in report["results"]}
+    quickest = min(times["mlp", "plain"], times["mlp", "jit_compile"])
+    assert ratios["mlp", "one device"] == pytest.approx(times["mlp", "ours"] / quickest)
+    assert report["machine"]["gigaflops"] > 0
+    assert report["machine"]["gigabytes"] > 0
+    assert set(report["work"]) == set(PROGRAMS)
+    targets = {(t["program"], t["peer"]): t for t in report["targets"] if t["measure"] == "ms"}
+    target = targets["mlp", "mirrored"]
+    assert target["value"] == pytest.approx(ratios["mlp", "mirrored"])
+    assert target["met"] == (target["value"] <= target["limit"])
+
+
+def test_who_computes_something_else_is_not_timed(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import steps
+
+    class Idle:
+        def __init__(self, peer):
+            self.peer = peer
+
+    entrants = [steps.Entrant(Idle(peer), "mlp", 2) for peer in PEERS]
+    for entrant, losses in zip(
+        entrants, ([2.0, 1.0], [2.0, 1.0005], [2.0, 1.1], [2.0, 2.0]), strict=True
+    ):
+        entrant.result["losses"] = losses
+    steps.check_losses(entrants)
+    assert [entrant.failed for entrant in entrants] == [False, False, True, True]
+    assert "[2.0, 1.1]" in entrants[2].result["error"]
+    assert "[2.0, 1.0]" in entrants[2].result["error"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--peers", "ours", "--programs", "none"], "invalid choice: 'none'"),
+        (["--replicas", "3"], "can't be split by [3]"),
+        (["--rounds", "-1"], "must be positive"),
+    ],
+)
+def test_wrong_arguments(arguments, message):
+    done = subprocess.run(
+        [sys.executable, str(BENCHMARKS / "steps.py"), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 2
+    assert message in done.stderr
