@@ -298,8 +298,8 @@ absl::StatusOr<std::shared_ptr<Program>> BuildProgram(const LoweredModule& lower
       MakeCompileOptions(lowered, metadata, partitions, compiled.device_assignment.get());
   if (lowered.for_one_replica) {
     OrderCollectives(results->computation.mutable_proto());
-  } else if (partitions == 1 && compiled.core_slices.empty() && !HasDynamicSizes(*results) &&
-             GetMachineOptions().share_updates) {
+  } else if (compiled.num_replicas > 1 && partitions == 1 && compiled.core_slices.empty() &&
+             !HasDynamicSizes(*results) && GetMachineOptions().share_updates) {
     auto split = SplitUpdate(results->computation.proto(), compiled.num_replicas,
                              MirroredParameters(lowered, metadata, compiled));
     if (split.has_value()) {

@@ -137,9 +137,11 @@ void Launch::Start() {
     started_ = true;
     running_ = runs;
   }
+  const bool waits = program_->compiled().waits;
+  const bool at_once = !waits && runs * program_->typical_run() < kWorthAThread;
   // A thread for each run is the fastest way as long as no thread stays without one.
   const int threads = ComputePool::NumThreads();
-  const int on_one_thread = program_->compiled().waits ? 0 : runs / threads * threads;
+  const int on_one_thread = at_once ? runs : waits ? 0 : runs / threads * threads;
   auto start = [self = shared_from_this(), merged, on_one_thread](int run) {
     RunOptions options;
     options.on_one_thread = run < on_one_thread;
@@ -149,7 +151,13 @@ void Launch::Start() {
       self->StartSlot(run, std::move(options));
     }
   };
-  for (int run = 1; run < runs; ++run) ComputePool::Schedule([start, run] { start(run); });
+  for (int run = 1; run < runs; ++run) {
+    if (at_once) {
+      start(run);
+    } else {
+      ComputePool::Schedule([start, run] { start(run); });
+    }
+  }
   start(0);
 }
 

@@ -9,6 +9,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
 #include "cc/runtime/collectives.h"
 #include "cc/runtime/compute_pool.h"
 #include "cc/runtime/tensor_copy.h"
@@ -79,6 +80,7 @@ class Program::Run {
 
   // Starts the run, which keeps itself alive until it has called `done`.
   static void Start(std::shared_ptr<Run> run) {
+    run->begin_ = absl::Now();
     if (absl::Status status = run->Prepare(); !status.ok()) {
       run->done_(std::move(status), {});
       return;
@@ -205,6 +207,7 @@ class Program::Run {
   }
 
   void Finish(absl::Status status) {
+    program_->RecordRun(absl::Now() - begin_);
     std::vector<Tensor> outputs;
     if (status.ok()) status = CollectOutputs(&outputs);
     if (!scratch_.empty()) {
@@ -268,6 +271,7 @@ class Program::Run {
   std::vector<Tensor> arguments_;
   const RunOptions run_options_;
   Done done_;
+  absl::Time begin_;
 
   std::vector<Tensor> results_;
   std::vector<Tensor> scratch_;
@@ -336,6 +340,14 @@ void Program::Start(CoreContext core, std::vector<Tensor> arguments, RunOptions 
                     Done done) {
   Run::Start(
       std::make_shared<Run>(this, core, std::move(arguments), std::move(options), std::move(done)));
+}
+
+void Program::RecordRun(absl::Duration time) {
+  const int64_t taken = absl::ToInt64Nanoseconds(time);
+  const int64_t before = typical_nanoseconds_.load(std::memory_order_relaxed);
+  // Runs at the same time may miss each other's values: it is an estimate.
+  typical_nanoseconds_.store(before < 0 ? taken : (3 * before + taken) / 4,
+                             std::memory_order_relaxed);
 }
 
 void Program::Recycle(std::vector<Tensor> combined_outputs) {

@@ -2,6 +2,7 @@
 #ifndef TF_TPU_EXT_CC_RUNTIME_PROGRAM_H_
 #define TF_TPU_EXT_CC_RUNTIME_PROGRAM_H_
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -12,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "cc/runtime/core_context.h"
 #include "tensorflow/core/framework/tensor.h"
 #include "tensorflow/core/framework/types.h"
@@ -69,6 +71,9 @@ struct CompiledProgram {
   bool waits = true;
 };
 
+// What takes less is done before another thread has woken up.
+inline constexpr absl::Duration kWorthAThread = absl::Microseconds(100);
+
 // How one run goes.
 struct RunOptions {
   // Whether the run keeps to the thread that starts it; else it spreads over the compute pool.
@@ -90,6 +95,12 @@ class Program {
   void Start(CoreContext core, std::vector<tensorflow::Tensor> arguments, RunOptions options,
              Done done);
 
+  // How long runs took lately; infinite before the first one has ended.
+  absl::Duration typical_run() const {
+    const int64_t nanoseconds = typical_nanoseconds_.load(std::memory_order_relaxed);
+    return nanoseconds < 0 ? absl::InfiniteDuration() : absl::Nanoseconds(nanoseconds);
+  }
+
   // Takes back the combined outputs of a run, for the next one.
   void Recycle(std::vector<tensorflow::Tensor> combined_outputs);
 
@@ -110,6 +121,8 @@ class Program {
   explicit Program(CompiledProgram compiled) : compiled_(std::move(compiled)) {}
   absl::Status Prepare();
 
+  void RecordRun(absl::Duration time);
+
   const CompiledProgram compiled_;
   // By XLA result number; `result_of_output_` maps outputs to it, with -1 for constants.
   std::vector<ResultBuffer> results_;
@@ -118,6 +131,8 @@ class Program {
   std::vector<int> result_of_allocation_;
   // For each result the argument whose memory it takes over, or -1.
   std::vector<int> argument_of_result_;
+
+  std::atomic<int64_t> typical_nanoseconds_{-1};
 
   // Scratch memory of finished runs, kept for the next ones.
   absl::Mutex mutex_;

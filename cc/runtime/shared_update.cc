@@ -235,7 +235,9 @@ class UpdateRun : public std::enable_shared_from_this<UpdateRun> {
   }
 
   void RunFor(size_t replica, std::vector<Tensor> arguments, Program::Done done) {
-    update_->program->Start(replicas_[replica].context, std::move(arguments), RunOptions(),
+    RunOptions options;
+    options.on_one_thread = update_->program->typical_run() < kWorthAThread;
+    update_->program->Start(replicas_[replica].context, std::move(arguments), std::move(options),
                             std::move(done));
   }
 
