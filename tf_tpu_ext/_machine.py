@@ -26,12 +26,15 @@ class Machine:
         wait_limit_seconds: How long a core, a collective or a host transfer may wait for its peers.
         fold_host_calls: Whether compiled programs call closed clusters of `outside_compilation` by
             themselves.
+        tensorflow_kernels: Whether compiled programs compute convolutions and pools by TensorFlow's
+            own CPU kernels.
     """
 
     cores: int
     mesh_shape: tuple[int, int, int, int]
     wait_limit_seconds: float
     fold_host_calls: bool
+    tensorflow_kernels: bool
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,6 +49,7 @@ class Compilation:
         num_cores_per_replica: Number of cores of each replica.
         lowering_seconds: Time from the TensorFlow graph to XLA's representation.
         building_seconds: Time from there to machine code.
+        tensorflow_kernels: Number of ops that TensorFlow's own kernels compute.
         hits: How often the kept program was used again.
         error: Why the compilation failed; empty if it did not.
     """
@@ -57,6 +61,7 @@ class Compilation:
     num_cores_per_replica: int
     lowering_seconds: float
     building_seconds: float
+    tensorflow_kernels: int
     hits: int
     error: str
 
@@ -139,6 +144,7 @@ def configure(
     wait_limit_seconds: float | None = None,
     local_devices: bool = True,
     fold_host_calls: bool | None = None,
+    tensorflow_kernels: bool | None = None,
 ) -> Machine:
     """Sets up the virtual TPU machine of this process.
 
@@ -158,6 +164,9 @@ def configure(
             `outside_compilation` by themselves, about a microsecond a call, where a cluster needs
             nothing of the host but its arguments. The others always run in a host graph beside the
             program, with the same results. Stays as it is if None; the default is True.
+        tensorflow_kernels: Whether programs that are compiled from now on compute convolutions and
+            pools by TensorFlow's own CPU kernels, where those are faster than XLA's code. Stays as
+            it is if None; the default is True.
 
     Returns:
         The machine as it is now.
@@ -177,6 +186,7 @@ def configure(
     cores = current.cores if cores is None else cores
     limit = current.wait_limit_seconds if wait_limit_seconds is None else wait_limit_seconds
     fold = current.fold_host_calls if fold_host_calls is None else fold_host_calls
+    kernels = current.tensorflow_kernels if tensorflow_kernels is None else tensorflow_kernels
     if isinstance(cores, bool) or not isinstance(cores, int):
         raise ValueError(f"`cores` must be an int. Received: cores={cores!r} ({type(cores)})")
     if not 0 < limit < float("inf"):
@@ -192,6 +202,7 @@ def configure(
             ctypes.c_int(local_devices),
             ctypes.c_double(limit),
             ctypes.c_int(fold),
+            ctypes.c_int(kernels),
         )
     )
     if message is not None:
@@ -217,6 +228,7 @@ def machine() -> Machine:
         mesh_shape=(shape[0], shape[1], shape[2], shape[3]),
         wait_limit_seconds=float(library.TfTpuExt_WaitLimitSeconds()),
         fold_host_calls=bool(library.TfTpuExt_FoldsHostCalls()),
+        tensorflow_kernels=bool(library.TfTpuExt_UsesTensorFlowKernels()),
     )
 
 

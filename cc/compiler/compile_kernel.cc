@@ -72,7 +72,8 @@ class CompileMlirOp : public OpKernel {
           absl::StrAppend(out, shape.DebugString());
         });
     absl::StatusOr<std::shared_ptr<Program>> program = ProgramCache::Get().GetOrCompile(
-        absl::StrCat(key_prefix_, "|", ForOneReplica(), "|", shape_text),
+        absl::StrCat(key_prefix_, "|", ForOneReplica(), "|", GetMachineOptions().tensorflow_kernels,
+                     "|", shape_text),
         [&](int64_t id, CompilationRecord* record) {
           record->argument_shapes = shape_text;
           return Compile(id, shapes, record);
@@ -175,6 +176,7 @@ class CompileMlirOp : public OpKernel {
     if (!status.ok()) return WithoutInventedTrace(status);
     auto program = BuildProgram(lowered, metadata_, record->name, id);
     record->building = absl::Now() - lowering_end;
+    record->tensorflow_kernels = CountKernelCalls(*lowered.result.computation);
     return program;
   }
 

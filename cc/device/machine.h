@@ -22,6 +22,8 @@ struct MachineOptions {
   absl::Duration wait_limit = absl::Minutes(30);
   // Whether programs call closed clusters of outside compilation by themselves.
   bool fold_clusters = true;
+  // Whether programs compute convolutions and pools by TensorFlow's own kernels.
+  bool tensorflow_kernels = true;
 };
 
 // Returns InvalidArgument unless `cores` is in [1, kMaxCores].
