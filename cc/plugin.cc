@@ -55,13 +55,14 @@ extern "C" {
 
 // Changes the machine's settings; returns null, or a message that the caller frees.
 char* TfTpuExt_Configure(int cores, int local_devices, double wait_limit_seconds,
-                         int fold_host_calls, int share_updates) {
+                         int fold_host_calls, int share_updates, int tensorflow_kernels) {
   tf_tpu_ext::MachineOptions options;
   options.cores = cores;
   options.local_devices = local_devices != 0;
   options.wait_limit = absl::Seconds(wait_limit_seconds);
   options.fold_clusters = fold_host_calls != 0;
   options.share_updates = share_updates != 0;
+  options.tensorflow_kernels = tensorflow_kernels != 0;
   const absl::Status status = tf_tpu_ext::SetMachineOptions(options);
   return status.ok() ? nullptr : tf_tpu_ext::Give(std::string(status.message()));
 }
@@ -78,6 +79,10 @@ double TfTpuExt_WaitLimitSeconds() {
 int TfTpuExt_SharesUpdates() { return tf_tpu_ext::GetMachineOptions().share_updates; }
 
 int TfTpuExt_FoldsHostCalls() { return tf_tpu_ext::GetMachineOptions().fold_clusters ? 1 : 0; }
+
+int TfTpuExt_UsesTensorFlowKernels() {
+  return tf_tpu_ext::GetMachineOptions().tensorflow_kernels ? 1 : 0;
+}
 
 // The mesh shape [x, y, z, cores per chip] of the machine.
 void TfTpuExt_MeshShape(int* shape) {
@@ -96,6 +101,7 @@ char* TfTpuExt_CompilationRecords() {
                     ",\"num_cores_per_replica\":", record.num_cores_per_replica,
                     ",\"lowering_seconds\":", absl::ToDoubleSeconds(record.lowering),
                     ",\"building_seconds\":", absl::ToDoubleSeconds(record.building),
+                    ",\"tensorflow_kernels\":", record.tensorflow_kernels,
                     ",\"hits\":", record.hits, ",\"error\":", tf_tpu_ext::Quoted(record.error),
                     "}");
   }

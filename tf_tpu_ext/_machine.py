@@ -27,6 +27,8 @@ class Machine:
         fold_host_calls: Whether compiled programs call closed clusters of `outside_compilation` by
             themselves.
         share_updates: Whether updates that all replicas compute alike run once for all of them.
+        tensorflow_kernels: Whether compiled programs compute convolutions and pools by TensorFlow's
+            own CPU kernels.
     """
 
     cores: int
@@ -34,6 +36,7 @@ class Machine:
     wait_limit_seconds: float
     fold_host_calls: bool
     share_updates: bool
+    tensorflow_kernels: bool
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,6 +51,7 @@ class Compilation:
         num_cores_per_replica: Number of cores of each replica.
         lowering_seconds: Time from the TensorFlow graph to XLA's representation.
         building_seconds: Time from there to machine code.
+        tensorflow_kernels: Number of ops that TensorFlow's own kernels compute.
         hits: How often the kept program was used again.
         error: Why the compilation failed; empty if it did not.
     """
@@ -59,6 +63,7 @@ class Compilation:
     num_cores_per_replica: int
     lowering_seconds: float
     building_seconds: float
+    tensorflow_kernels: int
     hits: int
     error: str
 
@@ -142,6 +147,7 @@ def configure(
     local_devices: bool = True,
     fold_host_calls: bool | None = None,
     share_updates: bool | None = None,
+    tensorflow_kernels: bool | None = None,
 ) -> Machine:
     """Sets up the virtual TPU machine of this process.
 
@@ -165,6 +171,9 @@ def configure(
             compute alike from combined gradients runs once for all replicas, and overwrites
             mirrored variables in the one buffer that they share. The results are the same. Stays as
             it is if None; the default is True.
+        tensorflow_kernels: Whether programs that are compiled from now on compute convolutions and
+            pools by TensorFlow's own CPU kernels, where those are faster than XLA's code. Stays as
+            it is if None; the default is True.
 
     Returns:
         The machine as it is now.
@@ -185,6 +194,7 @@ def configure(
     limit = current.wait_limit_seconds if wait_limit_seconds is None else wait_limit_seconds
     fold = current.fold_host_calls if fold_host_calls is None else fold_host_calls
     share = current.share_updates if share_updates is None else share_updates
+    kernels = current.tensorflow_kernels if tensorflow_kernels is None else tensorflow_kernels
     if isinstance(cores, bool) or not isinstance(cores, int):
         raise ValueError(f"`cores` must be an int. Received: cores={cores!r} ({type(cores)})")
     if not 0 < limit < float("inf"):
@@ -201,6 +211,7 @@ def configure(
             ctypes.c_double(limit),
             ctypes.c_int(fold),
             ctypes.c_int(share),
+            ctypes.c_int(kernels),
         )
     )
     if message is not None:
@@ -227,6 +238,7 @@ def machine() -> Machine:
         wait_limit_seconds=float(library.TfTpuExt_WaitLimitSeconds()),
         fold_host_calls=bool(library.TfTpuExt_FoldsHostCalls()),
         share_updates=bool(library.TfTpuExt_SharesUpdates()),
+        tensorflow_kernels=bool(library.TfTpuExt_UsesTensorFlowKernels()),
     )
 
 

@@ -71,9 +71,10 @@ class CompileMlirOp : public OpKernel {
         absl::StrJoin(shapes, ";", [](std::string* out, const TensorShape& shape) {
           absl::StrAppend(out, shape.DebugString());
         });
+    const MachineOptions options = GetMachineOptions();
     absl::StatusOr<std::shared_ptr<Program>> program = ProgramCache::Get().GetOrCompile(
-        absl::StrCat(key_prefix_, "|", ForOneReplica(), GetMachineOptions().share_updates, "|",
-                     shape_text),
+        absl::StrCat(key_prefix_, "|", ForOneReplica(), options.share_updates,
+                     options.tensorflow_kernels, "|", shape_text),
         [&](int64_t id, CompilationRecord* record) {
           record->argument_shapes = shape_text;
           return Compile(id, shapes, record);
@@ -176,6 +177,7 @@ class CompileMlirOp : public OpKernel {
     if (!status.ok()) return WithoutInventedTrace(status);
     auto program = BuildProgram(lowered, metadata_, record->name, id);
     record->building = absl::Now() - lowering_end;
+    record->tensorflow_kernels = CountKernelCalls(*lowered.result.computation);
     return program;
   }
 

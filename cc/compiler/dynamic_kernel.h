@@ -4,19 +4,12 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <memory>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
-#include "llvm/ADT/StringRef.h"
-#include "mlir/IR/BuiltinOps.h"
-#include "tensorflow/compiler/tf2xla/xla_op_kernel.h"
-#include "tensorflow/core/framework/allocator.h"
-#include "tensorflow/core/framework/op_kernel.h"
+#include "cc/compiler/twin_kernel.h"
 #include "xla/hlo/builder/lib/constants.h"
 #include "xla/hlo/builder/xla_builder.h"
 #include "xla/shape.h"
@@ -62,18 +55,10 @@ inline absl::StatusOr<Unpadded> FillPadding(xla::XlaOp x, xla::XlaOp fill) {
   return result;
 }
 
-class DynamicKernel : public tensorflow::XlaOpKernel {
+class DynamicKernel : public TwinKernel {
  public:
   explicit DynamicKernel(tensorflow::OpKernelConstruction* construction)
-      : XlaOpKernel(construction) {
-    tensorflow::NodeDef node = construction->def();
-    node.set_op(StockOp());
-    absl::Status status;
-    stock_ = tensorflow::CreateOpKernel(construction->device_type(), construction->device(),
-                                        tensorflow::cpu_allocator(), node,
-                                        construction->graph_def_version(), &status);
-    OP_REQUIRES_OK(construction, status);
-  }
+      : TwinKernel(construction, kDynamicPrefix) {}
 
   void Compile(tensorflow::XlaOpKernelContext* context) final {
     absl::StatusOr<bool> dynamic = HasDynamicInput(context);
@@ -92,34 +77,21 @@ class DynamicKernel : public tensorflow::XlaOpKernel {
   // Called if an input has a dynamic dimension.
   virtual void CompileDynamic(tensorflow::XlaOpKernelContext* context) = 0;
 
-  void CompileStock(tensorflow::XlaOpKernelContext* context) {
-    stock_->Compute(context->op_kernel_context());
-  }
-
   // Of an input, which is known to have one.
   static xla::Shape ShapeOf(tensorflow::XlaOpKernelContext* context, int input) {
     return *context->InputXlaShape(input);
   }
 
-  std::string StockOp() const {
-    return std::string(absl::StripPrefix(type_string(), kDynamicPrefix));
-  }
-
  private:
   absl::StatusOr<bool> HasDynamicInput(tensorflow::XlaOpKernelContext* context) const {
-    for (int i = 0; i < context->num_inputs(); ++i) {
-      absl::StatusOr<xla::Shape> shape = context->InputXlaShape(i);
-      if (!shape.ok()) return shape.status();
-      if (!shape->is_static()) return true;
-    }
+    absl::StatusOr<bool> padded = HasPaddedInput(context);
+    if (!padded.ok() || *padded) return padded;
     if (ShapeInput() < 0) return false;
     std::vector<bool> dynamic;
     absl::Status status = context->ResolveInputDynamismIntoPredVector(ShapeInput(), &dynamic);
     if (!status.ok()) return status;
     return std::find(dynamic.begin(), dynamic.end(), true) != dynamic.end();
   }
-
-  std::unique_ptr<tensorflow::OpKernel> stock_;
 };
 
 }  // namespace tf_tpu_ext

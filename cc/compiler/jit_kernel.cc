@@ -13,7 +13,9 @@
 #include "cc/compiler/jit_with_host.h"
 #include "cc/compiler/lower_module.h"
 #include "cc/compiler/program_cache.h"
+#include "cc/compiler/tensorflow_kernels.h"
 #include "cc/compiler/xla_build.h"
+#include "cc/device/machine.h"
 #include "cc/device/virtual_device.h"
 #include "cc/runtime/join_launch.h"
 #include "cc/runtime/launch_ids.h"
@@ -96,7 +98,8 @@ class JitLaunchOp : public AsyncOpKernel {
     call->arguments.resize(size);
     call->values.resize(size);
     call->variables.resize(size);
-    call->key = key_prefix_;
+    call->key =
+        absl::StrCat(key_prefix_, GetMachineOptions().tensorflow_kernels ? "" : "|xla only");
     for (int i = 0; i < size; ++i) {
       XlaArgument& argument = call->arguments[i];
       if (context->input_dtype(i) == tensorflow::DT_RESOURCE) {
@@ -149,7 +152,11 @@ class JitLaunchOp : public AsyncOpKernel {
     const absl::Time start = absl::Now();
     tensorflow::XlaCompiler::Options options;
     options.device_type = tensorflow::DeviceType(kCompilationDevice);
-    options.flib_def = context->function_library()->GetFunctionLibraryDefinition();
+    tensorflow::FunctionLibraryDefinition library(
+        *context->function_library()->GetFunctionLibraryDefinition());
+    absl::Status status = UseTensorFlowKernels(&library);
+    if (!status.ok()) return status;
+    options.flib_def = &library;
     options.graph_def_version = context->function_library()->graph_def_version();
     options.allow_cpu_custom_calls = true;
     options.detailed_logging = false;
@@ -157,14 +164,14 @@ class JitLaunchOp : public AsyncOpKernel {
     tensorflow::XlaCompiler::CompileOptions compile_options;
     compile_options.is_entry_computation = true;
     LoweredModule lowered;
-    absl::Status status =
-        compiler.CompileFunction(compile_options, function_, call.arguments, &lowered.result);
+    status = compiler.CompileFunction(compile_options, function_, call.arguments, &lowered.result);
     const absl::Time lowering_end = absl::Now();
     record->lowering = lowering_end - start;
     if (!status.ok()) return status;
     auto program =
         BuildProgram(lowered, tensorflow::tpu::TPUCompileMetadataProto(), function_.name(), id);
     record->building = absl::Now() - lowering_end;
+    record->tensorflow_kernels = CountKernelCalls(*lowered.result.computation);
     if (!program.ok()) return program;
     auto interface = std::make_shared<ProgramInterface>();
     interface->outputs = lowered.result.outputs;

@@ -14,6 +14,7 @@
 #include "cc/compiler/host_transfer_order.h"
 #include "cc/compiler/program_replicas.h"
 #include "cc/compiler/updated_arguments.h"
+#include "cc/compiler/tensorflow_kernels.h"
 #include "cc/ops/op_names.h"
 #include "llvm/ADT/StringRef.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -236,6 +237,11 @@ absl::Status LowerModule(const std::string& module, const Metadata& metadata,
 
   status = ReplaceOpsOfDynamicSize(metadata, &library);
   if (!status.ok()) return status;
+  // Only XLA can split an op over cores.
+  if (partitioning != Partitioning::kSpmd) {
+    status = UseTensorFlowKernels(&library);
+    if (!status.ok()) return status;
+  }
 
   tensorflow::XlaOpRegistry::RegisterCompilationKernels();
   XlaCompiler::Options options;

@@ -27,6 +27,8 @@ struct CompilationRecord {
   int num_cores_per_replica = 1;
   absl::Duration lowering;
   absl::Duration building;
+  // Ops that TensorFlow's own kernels compute.
+  int64_t tensorflow_kernels = 0;
   int64_t hits = 0;
   // Empty if the compilation succeeded.
   std::string error;

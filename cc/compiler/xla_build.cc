@@ -9,6 +9,7 @@
 #include "cc/compiler/split_update.h"
 #include "cc/compiler/static_results.h"
 #include "cc/device/machine.h"
+#include "cc/runtime/kernel_call.h"
 #include "cc/transfer/host_functions.h"
 #include "llvm/ADT/StringRef.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -235,6 +236,16 @@ absl::StatusOr<std::vector<int>> AssignCores(const Metadata& metadata) {
     for (int slot = 0; slot < replicas * cores_per_replica; ++slot) cores.push_back(slot);
   }
   return cores;
+}
+
+int64_t CountKernelCalls(const xla::XlaComputation& computation) {
+  int64_t calls = 0;
+  for (const auto& part : computation.proto().computations()) {
+    for (const auto& instruction : part.instructions()) {
+      calls += instruction.custom_call_target() == kKernelTarget ? 1 : 0;
+    }
+  }
+  return calls;
 }
 
 absl::StatusOr<std::shared_ptr<Program>> BuildProgram(const LoweredModule& lowered,

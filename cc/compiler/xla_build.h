@@ -20,6 +20,9 @@ absl::StatusOr<std::shared_ptr<Program>> BuildProgram(
     const LoweredModule& lowered, const tensorflow::tpu::TPUCompileMetadataProto& metadata,
     const std::string& name, int64_t id);
 
+// How many calls of TensorFlow's kernels the computation holds.
+int64_t CountKernelCalls(const xla::XlaComputation& computation);
+
 }  // namespace tf_tpu_ext
 
 #endif  // TF_TPU_EXT_CC_COMPILER_XLA_BUILD_H_

@@ -24,6 +24,8 @@ struct MachineOptions {
   bool fold_clusters = true;
   // Whether what all replicas compute alike runs once for all of them.
   bool share_updates = true;
+  // Whether programs compute convolutions and pools by TensorFlow's own kernels.
+  bool tensorflow_kernels = true;
 };
 
 // Returns InvalidArgument unless `cores` is in [1, kMaxCores].

@@ -2,6 +2,7 @@
 
 #include "cc/runtime/compute_pool.h"
 
+#include <atomic>
 #include <utility>
 
 #include "tensorflow/core/platform/cpu_info.h"
@@ -26,6 +27,8 @@ tensorflow::thread::ThreadPool& Pool() {
   return *pool;
 }
 
+std::atomic<int> num_runs{0};
+
 }  // namespace
 
 void ComputePool::Schedule(std::function<void()> work) { Pool().Schedule(std::move(work)); }
@@ -37,5 +40,9 @@ const Eigen::ThreadPoolDevice* ComputePool::EigenDevice() {
 }
 
 int ComputePool::NumThreads() { return Pool().NumThreads(); }
+
+int ComputePool::NumRuns() { return num_runs.load(std::memory_order_relaxed); }
+
+void ComputePool::AddRuns(int number) { num_runs.fetch_add(number, std::memory_order_relaxed); }
 
 }  // namespace tf_tpu_ext

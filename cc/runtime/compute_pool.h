@@ -17,6 +17,10 @@ class ComputePool {
   static void Schedule(std::function<void()> work);
   static const Eigen::ThreadPoolDevice* EigenDevice();
   static int NumThreads();
+
+  // How many cores run programs now, those included that wait for others.
+  static int NumRuns();
+  static void AddRuns(int number);
 };
 
 }  // namespace tf_tpu_ext

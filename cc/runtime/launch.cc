@@ -151,6 +151,7 @@ void Launch::Start() {
       self->StartSlot(run, std::move(options));
     }
   };
+  ComputePool::AddRuns(runs);
   for (int run = 1; run < runs; ++run) {
     if (at_once) {
       start(run);
@@ -210,6 +211,7 @@ absl::Status Launch::FailureOf(int slot, const absl::Status& status) const {
 
 void Launch::RunDone(absl::Span<const int> slots, const absl::Status& status,
                      std::vector<Tensor> outputs) {
+  ComputePool::AddRuns(-1);
   const CompiledProgram& compiled = arrivals_[slots[0]]->program->compiled();
   if (!status.ok()) {
     Fail(FailureOf(slots[0], status));

@@ -12,6 +12,7 @@
 #include "absl/time/clock.h"
 #include "cc/runtime/collectives.h"
 #include "cc/runtime/compute_pool.h"
+#include "cc/runtime/kernel_threads.h"
 #include "cc/runtime/tensor_copy.h"
 #include "tensorflow/core/framework/allocator.h"
 #include "tensorflow/core/framework/tensor_shape.h"
@@ -45,19 +46,6 @@ Tensor AllocateBytes(int64_t bytes) {
 
 xla::cpu::CpuExecutable& CpuExecutableOf(const CompiledProgram& compiled) {
   return static_cast<xla::cpu::CpuExecutable&>(*compiled.executable);
-}
-
-// A pool of the calling thread alone.
-class CallingThread : public Eigen::ThreadPoolInterface {
- public:
-  void Schedule(std::function<void()> work) override { work(); }
-  int NumThreads() const override { return 1; }
-  int CurrentThreadId() const override { return 0; }
-};
-
-const Eigen::ThreadPoolDevice* CallingThreadDevice() {
-  static auto* device = new Eigen::ThreadPoolDevice(new CallingThread, 1);
-  return device;
 }
 
 class PoolTaskRunner : public xla::cpu::Thunk::TaskRunner {
@@ -109,7 +97,7 @@ class Program::Run {
     options_.set_device_ordinal(core_.core);
     options_.set_device_assignment(&*device_assignment_);
     const Eigen::ThreadPoolDevice* threads =
-        run_options_.on_one_thread ? CallingThreadDevice() : ComputePool::EigenDevice();
+        run_options_.on_one_thread ? KernelThreads::OfCaller().device : ComputePool::EigenDevice();
     options_.set_intra_op_thread_pool(threads);
     options_.set_cpu_executable_run_options(&cpu_options_);
     if (absl::Status status = ffi_context_.Insert(&core_); !status.ok()) return status;

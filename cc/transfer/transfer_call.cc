@@ -1,5 +1,4 @@
-// The handler of the transfer custom call. It is written against XLA's FFI C interface: the C++
-// wrappers share names with classes that the wheel exports.
+// The handler of the transfer custom call.
 #include "cc/transfer/transfer_call.h"
 
 #include <cstring>
@@ -14,6 +13,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "cc/runtime/core_context.h"
+#include "cc/runtime/custom_call.h"
 #include "cc/runtime/tensor_copy.h"
 #include "cc/transfer/channel_wait.h"
 #include "cc/transfer/channels.h"
@@ -24,63 +24,12 @@
 #include "xla/ffi/api/c_api_internal.h"
 #include "xla/ffi/execution_context.h"
 
-namespace xla::ffi {
-const XLA_FFI_Api* GetXlaFfiApi();
-}  // namespace xla::ffi
-
 namespace tf_tpu_ext {
 namespace {
 
 using tensorflow::DataType;
 using tensorflow::Tensor;
 using tensorflow::TensorShape;
-
-DataType ToTensorFlowType(XLA_FFI_DataType type) {
-  switch (type) {
-    case XLA_FFI_DataType_PRED:
-      return tensorflow::DT_BOOL;
-    case XLA_FFI_DataType_S8:
-      return tensorflow::DT_INT8;
-    case XLA_FFI_DataType_S16:
-      return tensorflow::DT_INT16;
-    case XLA_FFI_DataType_S32:
-      return tensorflow::DT_INT32;
-    case XLA_FFI_DataType_S64:
-      return tensorflow::DT_INT64;
-    case XLA_FFI_DataType_U8:
-      return tensorflow::DT_UINT8;
-    case XLA_FFI_DataType_U16:
-      return tensorflow::DT_UINT16;
-    case XLA_FFI_DataType_U32:
-      return tensorflow::DT_UINT32;
-    case XLA_FFI_DataType_U64:
-      return tensorflow::DT_UINT64;
-    case XLA_FFI_DataType_F16:
-      return tensorflow::DT_HALF;
-    case XLA_FFI_DataType_BF16:
-      return tensorflow::DT_BFLOAT16;
-    case XLA_FFI_DataType_F32:
-      return tensorflow::DT_FLOAT;
-    case XLA_FFI_DataType_F64:
-      return tensorflow::DT_DOUBLE;
-    case XLA_FFI_DataType_C64:
-      return tensorflow::DT_COMPLEX64;
-    case XLA_FFI_DataType_C128:
-      return tensorflow::DT_COMPLEX128;
-    default:
-      return tensorflow::DT_INVALID;
-  }
-}
-
-XLA_FFI_Error* MakeError(const XLA_FFI_Api* api, const absl::Status& status) {
-  const std::string message(status.message());
-  XLA_FFI_Error_Create_Args args;
-  std::memset(&args, 0, sizeof(args));
-  args.struct_size = XLA_FFI_Error_Create_Args_STRUCT_SIZE;
-  args.message = message.c_str();
-  args.errc = static_cast<XLA_FFI_Error_Code>(status.raw_code());
-  return api->XLA_FFI_Error_Create(&args);
-}
 
 // A promise to XLA that the call will complete.
 class Completion {
@@ -120,52 +69,10 @@ class Completion {
   XLA_FFI_Future* const future_;
 };
 
-std::string StringAttribute(const XLA_FFI_Attrs& attributes, absl::string_view name) {
-  for (int64_t i = 0; i < attributes.size; ++i) {
-    if (absl::string_view(attributes.names[i]->ptr, attributes.names[i]->len) != name) continue;
-    if (attributes.types[i] != XLA_FFI_AttrType_STRING) break;
-    const auto* value = static_cast<const XLA_FFI_ByteSpan*>(attributes.attrs[i]);
-    return std::string(value->ptr, value->len);
-  }
-  return "";
-}
-
-// -1 if there is none of that name.
-int64_t IntegerAttribute(const XLA_FFI_Attrs& attributes, absl::string_view name) {
-  for (int64_t i = 0; i < attributes.size; ++i) {
-    if (attributes.types[i] != XLA_FFI_AttrType_SCALAR) continue;
-    if (absl::string_view(attributes.names[i]->ptr, attributes.names[i]->len) != name) continue;
-    const auto* scalar = static_cast<const XLA_FFI_Scalar*>(attributes.attrs[i]);
-    if (scalar->dtype == XLA_FFI_DataType_S64) return *static_cast<const int64_t*>(scalar->value);
-  }
-  return -1;
-}
-
 struct ResultBuffer {
   void* data;
   DataType type;
   TensorShape shape;
-};
-
-TensorShape ShapeOf(const XLA_FFI_Buffer& buffer) {
-  TensorShape shape;
-  for (int64_t d = 0; d < buffer.rank; ++d) shape.AddDim(buffer.dims[d]);
-  return shape;
-}
-
-// Memory of the program, lent for the time of a call.
-class BorrowedBuffer : public tensorflow::TensorBuffer {
- public:
-  BorrowedBuffer(void* data, size_t bytes) : TensorBuffer(data), bytes_(bytes) {}
-  size_t size() const override { return bytes_; }
-  TensorBuffer* root_buffer() override { return this; }
-  void FillAllocationDescription(
-      tensorflow::AllocationDescription* /*description*/) const override {}
-  // Nobody may write its outputs here.
-  bool OwnsMemory() const override { return false; }
-
- private:
-  const size_t bytes_;
 };
 
 // Reads the operands, cut to their true sizes: as copies, or, if the caller is done with them
@@ -195,12 +102,8 @@ absl::StatusOr<std::vector<Tensor>> ReadOperands(const XLA_FFI_Args& args,
   std::vector<Tensor> tensors;
   for (size_t i = 0; i < inputs; ++i) {
     const DataType type = ToTensorFlowType(buffers[i]->dtype);
-    const bool aligned = reinterpret_cast<uintptr_t>(buffers[i]->data) % EIGEN_MAX_ALIGN_BYTES == 0;
-    if (borrow && aligned && shapes[i] == ShapeOf(*buffers[i])) {
-      auto* buffer = new BorrowedBuffer(buffers[i]->data,
-                                        shapes[i].num_elements() * tensorflow::DataTypeSize(type));
-      tensors.emplace_back(type, shapes[i], buffer);
-      buffer->Unref();
+    if (borrow && IsAlignedForKernels(buffers[i]->data) && shapes[i] == ShapeOf(*buffers[i])) {
+      tensors.push_back(Borrow(*buffers[i]));
       continue;
     }
     Tensor tensor(type, shapes[i]);
@@ -368,31 +271,10 @@ XLA_FFI_Error* Execute(XLA_FFI_CallFrame* frame) {
 }
 
 XLA_FFI_Error* Handler(XLA_FFI_CallFrame* frame) {
-  auto* extension = frame->extension_start;
-  if (extension != nullptr && extension->type == XLA_FFI_Extension_Metadata) {
-    XLA_FFI_Metadata* metadata = reinterpret_cast<XLA_FFI_Metadata_Extension*>(extension)->metadata;
-    metadata->api_version.struct_size = XLA_FFI_Api_Version_STRUCT_SIZE;
-    metadata->api_version.major_version = XLA_FFI_API_MAJOR;
-    metadata->api_version.minor_version = XLA_FFI_API_MINOR;
-    metadata->traits = 0;
-    metadata->state_type_id = XLA_FFI_UNKNOWN_TYPE_ID;
-    return nullptr;
-  }
-  return Execute(frame);
+  return AnswersMetadata(frame) ? nullptr : Execute(frame);
 }
 
-[[maybe_unused]] const bool kRegistered = [] {
-  constexpr absl::string_view kPlatform = "Host";
-  const XLA_FFI_Api* api = xla::ffi::GetXlaFfiApi();
-  XLA_FFI_Handler_Register_Args args;
-  std::memset(&args, 0, sizeof(args));
-  args.struct_size = XLA_FFI_Handler_Register_Args_STRUCT_SIZE;
-  args.name = {kTransferTarget, std::strlen(kTransferTarget)};
-  args.platform = {kPlatform.data(), kPlatform.size()};
-  args.bundle.execute = Handler;
-  // Registration fails only for a name that is taken, which a second copy of this library would do.
-  return api->XLA_FFI_Handler_Register(&args) == nullptr;
-}();
+[[maybe_unused]] const bool kRegistered = RegisterCustomCall(kTransferTarget, Handler);
 
 }  // namespace
 }  // namespace tf_tpu_ext

@@ -14,6 +14,7 @@ FILES = [
     "test_padding_ops.py",
     "test_replicate.py",
     "test_system.py",
+    "test_tensorflow_kernels.py",
 ]
 
 

@@ -1,0 +1,113 @@
+// XLA kernels of the ops that TensorFlow's own kernels may compute.
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "cc/compiler/tensorflow_kernels.h"
+#include "cc/compiler/twin_kernel.h"
+#include "cc/runtime/kernel_call.h"
+#include "tensorflow/compiler/tf2xla/shape_util.h"
+#include "tensorflow/compiler/tf2xla/xla_op_registry.h"
+#include "xla/hlo/builder/lib/constants.h"
+#include "xla/hlo/builder/xla_builder.h"
+#include "xla/layout_util.h"
+#include "xla/shape_util.h"
+
+namespace tf_tpu_ext {
+namespace {
+
+using tensorflow::XlaOpKernelContext;
+
+class KernelTwin : public TwinKernel {
+ public:
+  explicit KernelTwin(tensorflow::OpKernelConstruction* construction)
+      : TwinKernel(construction, kKernelPrefix) {}
+
+  void Compile(XlaOpKernelContext* context) override {
+    absl::StatusOr<bool> padded = HasPaddedInput(context);
+    OP_REQUIRES_OK(context, padded.status());
+    std::vector<KernelOperand> operands;
+    if (*padded || !Describe(context, &operands)) return CompileStock(context);
+    std::optional<KernelChoice> choice = ChooseKernel(StockNode(), operands);
+    if (!choice) return CompileStock(context);
+    OP_REQUIRES_OK(context, EmitCall(context, operands, *choice));
+  }
+
+ private:
+  // False if an operand that must be known is not.
+  bool Describe(XlaOpKernelContext* context, std::vector<KernelOperand>* operands) const {
+    const int sizes = SizesOperand(StockOp());
+    for (int i = 0; i < context->num_inputs(); ++i) {
+      KernelOperand operand;
+      operand.type = context->input_type(i);
+      absl::StatusOr<xla::Shape> shape = context->InputXlaShape(i);
+      if (!shape.ok() || !tensorflow::XLAShapeToTensorShape(*shape, &operand.shape).ok()) {
+        return false;
+      }
+      if (i == sizes && !context->ConstantInputAsIntVector(i, &operand.sizes).ok()) return false;
+      operands->push_back(std::move(operand));
+    }
+    return true;
+  }
+
+  absl::Status EmitCall(XlaOpKernelContext* context, const std::vector<KernelOperand>& operands,
+                        const KernelChoice& choice) const {
+    xla::XlaBuilder* builder = context->builder();
+    std::vector<xla::XlaOp> inputs;
+    std::vector<xla::Shape> shapes;
+    for (int i = 0; i < context->num_inputs(); ++i) {
+      if (i == SizesOperand(StockOp())) {
+        const auto& sizes = operands[i].sizes;
+        inputs.push_back(
+            xla::ConstantR1<int32_t>(builder, std::vector<int32_t>(sizes.begin(), sizes.end())));
+      } else {
+        inputs.push_back(context->Input(i));
+      }
+      absl::StatusOr<xla::Shape> shape = builder->GetShape(inputs.back());
+      if (!shape.ok()) return shape.status();
+      xla::LayoutUtil::SetToDefaultLayout(&*shape);
+      shapes.push_back(*std::move(shape));
+    }
+    xla::Shape result;
+    absl::Status status = tensorflow::TensorShapeToXLAShape(choice.type, choice.shape, &result);
+    if (!status.ok()) return status;
+    xla::LayoutUtil::SetToDefaultLayout(&result);
+    const std::string config =
+        absl::StrCat("{", kKernelNode, " = \"", EncodeKernelNode(choice.node), "\", ",
+                     kKernelBefore, " = \"", choice.before ? EncodeKernelNode(*choice.before) : "",
+                     "\", ", kKernelOp, " = \"", StockOp(), " ", name(), "\"}");
+    context->SetOutput(
+        0, xla::CustomCallWithLayout(builder, kKernelTarget, inputs, result, shapes, config,
+                                     /*has_side_effect=*/false, /*output_operand_aliasing=*/{},
+                                     /*literal=*/nullptr, xla::CustomCallSchedule::SCHEDULE_NONE,
+                                     xla::CustomCallApiVersion::API_VERSION_TYPED_FFI));
+    return absl::OkStatus();
+  }
+};
+
+REGISTER_XLA_OP(Name("TpuExt>KernelConv2D"), KernelTwin);
+REGISTER_XLA_OP(Name("TpuExt>KernelConv2DBackpropInput").CompileTimeConstantInput("input_sizes"),
+                KernelTwin);
+REGISTER_XLA_OP(Name("TpuExt>KernelConv2DBackpropFilter").CompileTimeConstantInput("filter_sizes"),
+                KernelTwin);
+REGISTER_XLA_OP(Name("TpuExt>KernelConv3D"), KernelTwin);
+REGISTER_XLA_OP(Name("TpuExt>KernelConv3DBackpropInputV2").CompileTimeConstantInput("input_sizes"),
+                KernelTwin);
+REGISTER_XLA_OP(
+    Name("TpuExt>KernelConv3DBackpropFilterV2").CompileTimeConstantInput("filter_sizes"),
+    KernelTwin);
+REGISTER_XLA_OP(Name("TpuExt>KernelDepthwiseConv2dNative"), KernelTwin);
+REGISTER_XLA_OP(
+    Name("TpuExt>KernelDepthwiseConv2dNativeBackpropInput").CompileTimeConstantInput("input_sizes"),
+    KernelTwin);
+REGISTER_XLA_OP(Name("TpuExt>KernelDepthwiseConv2dNativeBackpropFilter")
+                    .CompileTimeConstantInput("filter_sizes"),
+                KernelTwin);
+REGISTER_XLA_OP(Name("TpuExt>KernelMaxPool"), KernelTwin);
+REGISTER_XLA_OP(Name("TpuExt>KernelMaxPoolGrad"), KernelTwin);
+REGISTER_XLA_OP(Name("TpuExt>KernelAvgPool"), KernelTwin);
+
+}  // namespace
+}  // namespace tf_tpu_ext

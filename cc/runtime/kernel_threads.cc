@@ -1,0 +1,53 @@
+#define EIGEN_USE_THREADS
+
+#include "cc/runtime/kernel_threads.h"
+
+#include <functional>
+#include <utility>
+
+#include "cc/runtime/compute_pool.h"
+#include "tensorflow/core/platform/env.h"
+#include "tensorflow/core/platform/threadpool.h"
+#include "tensorflow/core/platform/threadpool_interface.h"
+#include "unsupported/Eigen/CXX11/Tensor"
+
+namespace tf_tpu_ext {
+namespace {
+
+// A pool of one thread, which is always the caller's.
+class CallerThread : public tensorflow::thread::ThreadPoolInterface {
+ public:
+  void Schedule(std::function<void()> work) override { work(); }
+  int NumThreads() const override { return 1; }
+  // oneDNN splits no work on a thread of the pool.
+  int CurrentThreadId() const override { return 0; }
+};
+
+KernelThreads OnPool(tensorflow::thread::ThreadPool* pool) {
+  KernelThreads threads;
+  threads.workers.num_threads = pool->NumThreads();
+  threads.workers.workers = pool;
+  threads.device = new Eigen::ThreadPoolDevice(pool->AsEigenThreadPool(), pool->NumThreads());
+  return threads;
+}
+
+const KernelThreads& OnHelpers() {
+  static auto* const threads = new KernelThreads(OnPool(new tensorflow::thread::ThreadPool(
+      tensorflow::Env::Default(), "tpu_kernel", ComputePool::NumThreads())));
+  return *threads;
+}
+
+}  // namespace
+
+const KernelThreads& KernelThreads::OfCaller() {
+  static auto* const threads =
+      new KernelThreads(OnPool(new tensorflow::thread::ThreadPool(new CallerThread)));
+  return *threads;
+}
+
+const KernelThreads& KernelThreads::ForNextKernel() {
+  const bool alone = ComputePool::NumRuns() <= 1 && ComputePool::NumThreads() > 1;
+  return alone ? OnHelpers() : OfCaller();
+}
+
+}  // namespace tf_tpu_ext
