@@ -46,7 +46,9 @@ def chain(x: Any, y: Any, nodes: int) -> Any:
 def wide(x: Any, y: Any, nodes: int) -> Any:
     import tensorflow as tf
 
-    ends = [chain(x, y, BRANCH) for _ in range(max(nodes // BRANCH, 1))]
+    # Each begins with a constant of its own and a product with it: equal ones would become one.
+    branches = range(max(nodes // (BRANCH + 2), 1))
+    ends = [chain(x * (1.0 + 0.001 * i), y, BRANCH) for i in branches]
     while len(ends) > 1:
         ends = [tf.add_n(ends[i : i + 16]) for i in range(0, len(ends), 16)]
     return ends[0]
