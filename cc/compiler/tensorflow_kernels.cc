@@ -23,6 +23,9 @@ namespace {
 using tensorflow::NodeDef;
 using tensorflow::TensorShape;
 
+// Calling a kernel takes some 15 microseconds, in which XLA's code does about so much.
+constexpr int64_t kLeastWork = 100'000;
+
 // Where the three shapes of a convolution or pool are found, as operand numbers; kResult is the
 // op's result.
 constexpr int kResult = -1;
@@ -53,6 +56,7 @@ const absl::flat_hash_map<std::string, Route>& Routes() {
       {"MaxPool", {Family::kPool, 2, 0, kNone, kResult}},
       {"MaxPoolGrad", {Family::kPool, 2, 0, kNone, 2}},
       {"AvgPool", {Family::kPool, 2, 0, kNone, kResult}},
+      {"AvgPoolGrad", {Family::kPool, 2, kResult, kNone, 1, 0}},
   });
   return *routes;
 }
@@ -87,7 +91,17 @@ std::optional<std::vector<int32_t>> Spatial(const NodeDef& node, const char* nam
 struct Windows {
   TensorShape input, filter, output;
   std::vector<int32_t> strides, dilations;
+  bool overlap = false;
+  int64_t work = 0;
 };
+
+// What one element of a window costs XLA, compared to a multiplication and addition of a
+// convolution.
+int64_t CostOf(const Route& route) {
+  if (route.family == Family::kConvolution) return 1;
+  if (route.family == Family::kDepthwise) return 16;
+  return route.output == kResult ? 8 : 64;
+}
 
 // The sizes that windows of `sizes` make of the input's spatial dimensions.
 std::optional<TensorShape> SlideOver(const TensorShape& input, const std::vector<int64_t>& sizes,
@@ -156,6 +170,12 @@ std::optional<Windows> WindowsOf(const NodeDef& node, const Route& route,
   std::optional<TensorShape> output = SlideOver(windows.input, sizes, windows, padding, channels);
   if (!output || (route.output != kResult && *output != windows.output)) return std::nullopt;
   windows.output = *std::move(output);
+  windows.work = windows.output.num_elements() * CostOf(route);
+  if (route.family == Family::kConvolution) windows.work *= depth;
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    windows.work *= sizes[d];
+    windows.overlap = windows.overlap || sizes[d] > windows.strides[d];
+  }
   return windows;
 }
 
@@ -225,7 +245,10 @@ std::optional<KernelChoice> ChooseKernel(const NodeDef& node,
   }
   choice.type = tensorflow::DT_FLOAT;
   std::optional<Windows> windows = WindowsOf(node, route, operands);
-  if (!windows) return std::nullopt;
+  if (!windows || windows->work < kLeastWork) return std::nullopt;
+  // Of windows that share no element XLA's is faster.
+  if (node.op() == "AvgPoolGrad" && !windows->overlap) return std::nullopt;
+  choice.work = windows->work;
   if (node.op() == "MaxPoolGrad") {
     if (operands[1].shape != windows->output) return std::nullopt;
     choice.shape = windows->input;

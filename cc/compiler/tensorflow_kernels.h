@@ -33,8 +33,11 @@ struct KernelChoice {
   tensorflow::NodeDef node;
   // A kernel that runs before it, see kKernelBefore.
   std::optional<tensorflow::NodeDef> before;
+  // Its result.
   tensorflow::DataType type = tensorflow::DT_INVALID;
   tensorflow::TensorShape shape;
+  // How much it computes, see kKernelWork.
+  int64_t work = 0;
 };
 
 // The operand of the op that holds the sizes of its result, or -1.

@@ -112,9 +112,20 @@ TEST(ChooseKernelTest, Pools) {
   node.set_op("MaxPoolGrad");
   EXPECT_EQ(ChooseKernel(node, {Of(kImages), Of(pooled), Of(pooled)})->shape, kImages);
   EXPECT_FALSE(ChooseKernel(node, {Of(kImages), Of(kImages), Of(pooled)}).has_value());
-  // XLA's is faster.
+  // Where windows share no element XLA's is faster.
   node.set_op("AvgPoolGrad");
-  EXPECT_FALSE(ChooseKernel(node, {Sizes({16, 28, 28, 32}), Of(pooled)}).has_value());
+  const std::vector<KernelOperand> operands = {Sizes({16, 28, 28, 32}), Of(pooled)};
+  EXPECT_FALSE(ChooseKernel(node, operands).has_value());
+  SetNumbers("ksize", {1, 3, 3, 1}, &node);
+  EXPECT_EQ(ChooseKernel(node, operands)->shape, kImages);
+}
+
+TEST(ChooseKernelTest, SmallOpsAreXlas) {
+  EXPECT_FALSE(
+      ChooseKernel(Node("Conv2D"), {Of(TensorShape({1, 4, 4, 3})), Of(TensorShape({3, 3, 3, 8}))})
+          .has_value());
+  EXPECT_EQ(ChooseKernel(Node("Conv2D"), {Of(kImages), Of(kFilter)})->work,
+            kMaps.num_elements() * 3 * 3 * 32);
 }
 
 TEST(ChooseKernelTest, OtherOpsAreXlas) {

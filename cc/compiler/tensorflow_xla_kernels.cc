@@ -74,10 +74,10 @@ class KernelTwin : public TwinKernel {
     absl::Status status = tensorflow::TensorShapeToXLAShape(choice.type, choice.shape, &result);
     if (!status.ok()) return status;
     xla::LayoutUtil::SetToDefaultLayout(&result);
-    const std::string config =
-        absl::StrCat("{", kKernelNode, " = \"", EncodeKernelNode(choice.node), "\", ",
-                     kKernelBefore, " = \"", choice.before ? EncodeKernelNode(*choice.before) : "",
-                     "\", ", kKernelOp, " = \"", StockOp(), " ", name(), "\"}");
+    const std::string config = absl::StrCat(
+        "{", kKernelNode, " = \"", EncodeKernelNode(choice.node), "\", ", kKernelBefore, " = \"",
+        choice.before ? EncodeKernelNode(*choice.before) : "", "\", ", kKernelOp, " = \"",
+        StockOp(), " ", name(), "\", ", kKernelWork, " = ", choice.work, " : i64}");
     context->SetOutput(
         0, xla::CustomCallWithLayout(builder, kKernelTarget, inputs, result, shapes, config,
                                      /*has_side_effect=*/false, /*output_operand_aliasing=*/{},
@@ -108,6 +108,8 @@ REGISTER_XLA_OP(Name("TpuExt>KernelDepthwiseConv2dNativeBackpropFilter")
 REGISTER_XLA_OP(Name("TpuExt>KernelMaxPool"), KernelTwin);
 REGISTER_XLA_OP(Name("TpuExt>KernelMaxPoolGrad"), KernelTwin);
 REGISTER_XLA_OP(Name("TpuExt>KernelAvgPool"), KernelTwin);
+REGISTER_XLA_OP(Name("TpuExt>KernelAvgPoolGrad").CompileTimeConstantInput("orig_input_shape"),
+                KernelTwin);
 
 }  // namespace
 }  // namespace tf_tpu_ext

@@ -124,7 +124,7 @@ class Kernels {
     }
     absl::StatusOr<NodeDef> node = DecodeKernelNode(text);
     if (!node.ok()) return node.status();
-    static auto* const device = new KernelDevice(&KernelThreads::ForNextKernel(), nullptr);
+    static auto* const device = new KernelDevice(&KernelThreads::For(0), nullptr);
     absl::Status status;
     std::unique_ptr<OpKernel> kernel = tensorflow::CreateOpKernel(
         tensorflow::DeviceType(tensorflow::DEVICE_CPU), device, tensorflow::cpu_allocator(), *node,
@@ -148,8 +148,9 @@ class Kernels {
 class Computation {
  public:
   // The first output is made in the memory of `result`, unless it is null.
-  Computation(OpKernel* kernel, absl::Span<Tensor> tensors, ResultAllocator* result)
-      : device_(&KernelThreads::ForNextKernel(), result),
+  Computation(OpKernel* kernel, const KernelThreads& threads, absl::Span<Tensor> tensors,
+              ResultAllocator* result)
+      : device_(&threads, result),
         input_attributes_(tensors.size()),
         output_attributes_(kernel->num_outputs()) {
     inputs_.reserve(tensors.size());
@@ -200,11 +201,12 @@ std::vector<Tensor> ReadOperands(const XLA_FFI_Args& args) {
 }
 
 // Adds what the kernel that runs first has to say to the other.
-absl::Status ComputeBefore(const std::string& node, std::vector<Tensor>* tensors) {
+absl::Status ComputeBefore(const std::string& node, const KernelThreads& threads,
+                           std::vector<Tensor>* tensors) {
   absl::StatusOr<OpKernel*> kernel = Kernels::OfProcess().Get(node);
   if (!kernel.ok()) return kernel.status();
   if (tensors->empty() || (*kernel)->num_inputs() != 1) return WrongNumberOfInputs(**kernel, 1);
-  Computation computation(*kernel, absl::MakeSpan(*tensors).first(1), nullptr);
+  Computation computation(*kernel, threads, absl::MakeSpan(*tensors).first(1), nullptr);
   if (!computation.status().ok()) return computation.status();
   const Tensor* last = computation.output((*kernel)->num_outputs() - 1);
   if (last == nullptr) {
@@ -219,9 +221,10 @@ absl::Status Compute(const XLA_FFI_CallFrame& frame) {
   absl::StatusOr<OpKernel*> kernel =
       Kernels::OfProcess().Get(StringAttribute(frame.attrs, kKernelNode));
   if (!kernel.ok()) return kernel.status();
+  const KernelThreads& threads = KernelThreads::For(IntegerAttribute(frame.attrs, kKernelWork));
   std::vector<Tensor> tensors = ReadOperands(frame.args);
   if (const std::string before = StringAttribute(frame.attrs, kKernelBefore); !before.empty()) {
-    if (absl::Status status = ComputeBefore(before, &tensors); !status.ok()) return status;
+    if (absl::Status status = ComputeBefore(before, threads, &tensors); !status.ok()) return status;
   }
   if (static_cast<int>(tensors.size()) != (*kernel)->num_inputs()) {
     return WrongNumberOfInputs(**kernel, tensors.size());
@@ -231,7 +234,7 @@ absl::Status Compute(const XLA_FFI_CallFrame& frame) {
   const tensorflow::TensorShape shape = ShapeOf(returned);
   const size_t bytes = shape.num_elements() * tensorflow::DataTypeSize(type);
   ResultAllocator result(returned.data, bytes);
-  Computation computation(*kernel, absl::MakeSpan(tensors), &result);
+  Computation computation(*kernel, threads, absl::MakeSpan(tensors), &result);
   if (!computation.status().ok()) return computation.status();
   const Tensor* output = computation.output(0);
   if (output == nullptr || output->dtype() != type || output->shape() != shape) {

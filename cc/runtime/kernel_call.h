@@ -18,6 +18,9 @@ inline constexpr char kKernelOp[] = "op";
 // The node of a kernel that runs before it, or empty. It gets the first operand; its last output
 // becomes the last input of the other.
 inline constexpr char kKernelBefore[] = "before";
+// An integer attribute: how much there is to compute, roughly, in units of a convolution's
+// multiplication and addition, of which a processor does some 50 in a nanosecond.
+inline constexpr char kKernelWork[] = "work";
 
 // A text without quotes or spaces. Equal nodes have equal texts: they share a kernel.
 std::string EncodeKernelNode(const tensorflow::NodeDef& node);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -33,7 +34,7 @@ def kernels(request: pytest.FixtureRequest, cores: int) -> Iterator[bool]:
 
 
 def with_gradients(function: Function) -> Function:
-    """Returns the function's result and the gradients of a sum that weighs its elements."""
+    """Returns the function's result and the gradients of a weighed sum of its squares."""
 
     def run(*arguments):
         with tf.GradientTape() as tape:
@@ -41,7 +42,8 @@ def with_gradients(function: Function) -> Function:
             result = function(*arguments)
             shape = result.shape
             weights = tf.reshape(tf.cos(tf.range(shape.num_elements(), dtype=result.dtype)), shape)
-            weighed = tf.reduce_sum(result * weights)
+            # Squares: the gradient of a linear op would be a constant of the program.
+            weighed = tf.reduce_sum(tf.square(result) * weights)
         return [result, *tape.gradient(weighed, arguments)]
 
     return run
@@ -51,14 +53,30 @@ def numbers(*shape: int, seed: int = 0) -> tf.Tensor:
     return tf.constant(np.random.default_rng(seed).normal(size=shape).astype(np.float32))
 
 
+def uses() -> dict[int, int]:
+    """How often each program was asked for."""
+    programs = tf_tpu_ext.compilation_stats().programs
+    return {program.program_id: 1 + program.hits for program in programs}
+
+
+def kernels_since(before: dict[int, int]) -> int:
+    """How many ops kernels compute of the program that was asked for since then."""
+    programs = tf_tpu_ext.compilation_stats().programs
+    used = [p for p in programs if 1 + p.hits > before.get(p.program_id, 0)]
+    assert len(used) == 1
+    return used[0].tensorflow_kernels
+
+
 def check(function: Function, *arguments: tf.Tensor) -> int:
     """Compares a program with plain TensorFlow; returns how many ops kernels computed."""
     expected = tf.function(function, autograph=False)(*arguments)
+    before = uses()
     actual = tpu.rewrite(function, list(arguments))
+    count = kernels_since(before)
     for mine, theirs in zip(actual, expected, strict=True):
         scale = max(1.0, float(tf.reduce_max(tf.abs(theirs))))
         np.testing.assert_allclose(mine / scale, theirs / scale, **TOLERANCE)
-    return tf_tpu_ext.compilation_stats().programs[-1].tensorflow_kernels
+    return count
 
 
 def conv2d(x, filter):
@@ -67,36 +85,37 @@ def conv2d(x, filter):
 
 OPS: dict[str, tuple[Function, list[tuple[int, ...]], int]] = {
     # The op, shapes of its arguments, and how many ops of it and its gradients kernels compute.
-    "conv2d": (conv2d, [(2, 9, 8, 3), (3, 3, 3, 5)], 3),
+    "conv2d": (conv2d, [(64, 18, 16, 3), (3, 3, 3, 5)], 3),
     "conv2d_strided": (
         lambda x, f: tf.nn.conv2d(x, f, [1, 2, 3, 1], "VALID"),
-        [(2, 9, 11, 3), (3, 2, 3, 5)],
+        [(128, 9, 11, 3), (3, 2, 3, 5)],
         3,
     ),
-    "conv2d_1x1": (lambda x, f: tf.nn.conv2d(x, f, 2, "SAME"), [(2, 8, 8, 4), (1, 1, 4, 7)], 3),
+    "conv2d_1x1": (lambda x, f: tf.nn.conv2d(x, f, 2, "SAME"), [(64, 16, 16, 4), (1, 1, 4, 7)], 3),
     "conv2d_transpose": (
-        lambda x, f: tf.nn.conv2d_transpose(x, f, [2, 8, 10, 3], 2, "SAME"),
-        [(2, 4, 5, 6), (3, 3, 3, 6)],
+        lambda x, f: tf.nn.conv2d_transpose(x, f, [32, 8, 10, 3], 2, "SAME"),
+        [(32, 4, 5, 6), (3, 3, 3, 6)],
         3,
     ),
-    "conv1d": (lambda x, f: tf.nn.conv1d(x, f, 1, "SAME"), [(2, 9, 3), (3, 3, 5)], 3),
+    "conv1d": (lambda x, f: tf.nn.conv1d(x, f, 1, "SAME"), [(64, 40, 3), (3, 3, 5)], 3),
     "conv3d": (
         lambda x, f: tf.nn.conv3d(x, f, [1, 1, 2, 1, 1], "SAME"),
-        [(2, 5, 6, 4, 3), (3, 3, 2, 3, 4)],
+        [(32, 5, 6, 4, 3), (3, 3, 2, 3, 4)],
         3,
     ),
     "depthwise": (
         lambda x, f: tf.nn.depthwise_conv2d(x, f, [1, 1, 1, 1], "SAME"),
-        [(2, 9, 8, 3), (3, 3, 3, 2)],
+        [(64, 18, 16, 3), (3, 3, 3, 2)],
         3,
     ),
-    "max_pool": (lambda x: tf.nn.max_pool2d(tf.nn.relu(x), 2, 2, "SAME"), [(2, 9, 8, 3)], 2),
+    "max_pool": (lambda x: tf.nn.max_pool2d(tf.nn.relu(x), 2, 2, "SAME"), [(64, 18, 16, 3)], 2),
     "max_pool_overlapping": (
         lambda x: tf.nn.max_pool2d(tf.round(x) + x * 0, 3, 2, "VALID"),
-        [(2, 9, 8, 3)],
+        [(64, 18, 16, 3)],
         2,
     ),
-    "avg_pool": (lambda x: tf.nn.avg_pool2d(x, 3, 2, "SAME"), [(2, 9, 8, 3)], 1),
+    "avg_pool": (lambda x: tf.nn.avg_pool2d(x, 3, 2, "SAME"), [(64, 18, 16, 3)], 2),
+    "avg_pool_apart": (lambda x: tf.nn.avg_pool2d(x, 2, 2, "SAME"), [(64, 18, 16, 3)], 1),
 }
 
 
@@ -107,13 +126,23 @@ def test_op_and_gradients(name, kernels):
     assert check(with_gradients(function), *arguments) == (count if kernels else 0)
 
 
+# Fewer multiplications, or elements of pools' windows, are not worth the call of a kernel.
+LEAST_WORK = 100_000
+LEAST_POOLED = LEAST_WORK // 8
 SIZES = st.integers(1, 9)
 WINDOWS = st.integers(1, 4)
 
 
+def conv2d_shape(size, window, stride, dilation, padding):
+    """The spatial sizes of a convolution's result."""
+    sizes = zip(size, window, stride, dilation, strict=True)
+    if padding == "SAME":
+        return [-(-n // step) for n, _, step, _ in sizes]
+    return [(n - (w - 1) * d - 1) // step + 1 for n, w, step, d in sizes]
+
+
 @FUZZ
 @given(
-    batch=st.integers(1, 3),
     size=st.tuples(SIZES, SIZES),
     window=st.tuples(WINDOWS, WINDOWS),
     channels=st.tuples(st.integers(1, 20), st.integers(1, 20)),
@@ -121,18 +150,19 @@ WINDOWS = st.integers(1, 4)
     dilation=st.tuples(st.integers(1, 3), st.integers(1, 3)),
     padding=st.sampled_from(["SAME", "VALID"]),
 )
-def test_any_convolution(cores, batch, size, window, channels, stride, dilation, padding):
+def test_any_convolution(cores, size, window, channels, stride, dilation, padding):
     dilation = dilation if stride == (1, 1) else (1, 1)
     if padding == "VALID":
         size = tuple(s + (w - 1) * d for s, w, d in zip(size, window, dilation, strict=True))
     function = with_gradients(lambda x, f: tf.nn.conv2d(x, f, stride, padding, dilations=dilation))
+    result = conv2d_shape(size, window, stride, dilation, padding)
+    batch = -(-LEAST_WORK // math.prod((*result, *window, *channels)))
     count = check(function, numbers(batch, *size, channels[0]), numbers(*window, *channels, seed=1))
     assert count == 3
 
 
 @FUZZ
 @given(
-    batch=st.integers(1, 3),
     size=st.tuples(SIZES, SIZES),
     channels=st.integers(1, 20),
     window=st.tuples(WINDOWS, WINDOWS),
@@ -140,13 +170,16 @@ def test_any_convolution(cores, batch, size, window, channels, stride, dilation,
     padding=st.sampled_from(["SAME", "VALID"]),
     pool=st.sampled_from([tf.nn.max_pool2d, tf.nn.avg_pool2d]),
 )
-def test_any_pool(cores, batch, size, channels, window, stride, padding, pool):
+def test_any_pool(cores, size, channels, window, stride, padding, pool):
     if padding == "VALID":
         size = tuple(s + w - 1 for s, w in zip(size, window, strict=True))
     function = with_gradients(lambda x: pool(x, window, stride, padding))
+    result = conv2d_shape(size, window, stride, (1, 1), padding)
+    batch = -(-LEAST_POOLED // math.prod((*result, *window, channels)))
     # Many equal elements: the first of the largest gets the gradient.
     count = check(function, tf.round(numbers(batch, *size, channels)))
-    assert count == (2 if pool is tf.nn.max_pool2d else 1)
+    overlap = any(w > s for w, s in zip(window, stride, strict=True))
+    assert count == (2 if pool is tf.nn.max_pool2d or overlap else 1)
 
 
 @FUZZ
@@ -164,7 +197,15 @@ def test_any_depthwise_convolution(cores, size, channels, multiplier, window, st
     function = with_gradients(
         lambda x, f: tf.nn.depthwise_conv2d(x, f, [1, stride, stride, 1], padding)
     )
-    check(function, numbers(2, *size, channels), numbers(*window, channels, multiplier, seed=1))
+    result = conv2d_shape(size, window, (stride, stride), (1, 1), padding)
+    batch = -(-LEAST_WORK // 16 // math.prod((*result, *window, channels, multiplier)))
+    x, filter = numbers(batch, *size, channels), numbers(*window, channels, multiplier, seed=1)
+    assert check(function, x, filter) == 3
+
+
+def test_too_small_for_a_call(cores):
+    function = with_gradients(lambda x, f: tf.nn.max_pool2d(conv2d(x, f), 2, 2, "SAME"))
+    assert check(function, numbers(1, 6, 6, 3), numbers(3, 3, 3, 3)) == 0
 
 
 def descend(x, filter):
@@ -184,7 +225,7 @@ def test_in_loop(kernels):
             )[1]
         ]
 
-    count = check(function, numbers(2, 8, 8, 3), numbers(3, 3, 3, 3, seed=1))
+    count = check(function, numbers(64, 8, 8, 3), numbers(3, 3, 3, 3, seed=1))
     assert (count >= 3) == kernels
 
 
@@ -197,12 +238,12 @@ def test_gradient_through_loop_and_branch(kernels):
 
         return tf.while_loop(lambda i, _: i < 3, body, [0, x], maximum_iterations=3)[1]
 
-    count = check(function, numbers(2, 6, 6, 3), numbers(3, 3, 3, 3, seed=1))
+    count = check(function, numbers(64, 6, 6, 3), numbers(3, 3, 3, 3, seed=1))
     assert (count >= 3) == kernels
 
 
 def test_on_all_cores(kernels, cores):
-    images = [numbers(4, 8, 8, 3, seed=core) for core in range(cores)]
+    images = [numbers(32, 8, 8, 3, seed=core) for core in range(cores)]
     filter = numbers(3, 3, 3, 5)
 
     def function(x):
@@ -220,7 +261,7 @@ def test_jit_compile_on_core(kernels):
     def function(x, filter):
         return with_gradients(conv2d)(x, filter)
 
-    arguments = numbers(2, 8, 8, 3), numbers(3, 3, 3, 5, seed=1)
+    arguments = numbers(64, 8, 8, 3), numbers(3, 3, 3, 5, seed=1)
     with tf.device("TPU:0"):
         actual = function(*arguments)
     assert tf_tpu_ext.compilation_stats().programs[-1].tensorflow_kernels == 3 * kernels
@@ -233,7 +274,7 @@ def test_option_concerns_the_next_program_of_the_same_function(cores):
     def function(x, filter):
         return tpu.rewrite(conv2d, [x, filter])
 
-    arguments = numbers(2, 8, 8, 3), numbers(3, 3, 3, 5, seed=1)
+    arguments = numbers(64, 8, 8, 3), numbers(3, 3, 3, 5, seed=1)
     first = function(*arguments)[0]
     assert tf_tpu_ext.compilation_stats().programs[-1].tensorflow_kernels == 1
     try:
@@ -268,7 +309,7 @@ def test_grouped_convolution(cores):
 
 
 def test_other_types(cores):
-    x, filter = tf.cast(numbers(2, 8, 8, 3), tf.float64), tf.cast(numbers(3, 3, 3, 5), tf.float64)
+    x, filter = tf.cast(numbers(64, 8, 8, 3), tf.float64), tf.cast(numbers(3, 3, 3, 5), tf.float64)
     assert check(lambda x, filter: [conv2d(x, filter)], x, filter) == 0
 
 
@@ -281,7 +322,7 @@ def test_without_onednn(run_python):
 
         tf_tpu_ext.configure(cores=1)
         tf_tpu_ext.initialize_system()
-        x = tf.constant(np.random.default_rng(0).normal(size=(2, 8, 8, 3)).astype("f"))
+        x = tf.constant(np.random.default_rng(0).normal(size=(128, 8, 8, 3)).astype("f"))
         filter = tf.constant(np.random.default_rng(1).normal(size=(3, 3, 3, 5)).astype("f"))
 
         def step(x, filter):
