@@ -21,6 +21,7 @@
 #include "tensorflow/core/platform/fingerprint.h"
 #include "tensorflow/core/protobuf/tpu/compile_metadata.pb.h"
 #include "tsl/profiler/lib/traceme.h"
+#include "tsl/profiler/lib/traceme_encode.h"
 
 namespace tf_tpu_ext {
 namespace {
@@ -64,7 +65,6 @@ class CompileMlirOp : public OpKernel {
   }
 
   void Compute(OpKernelContext* context) override {
-    tsl::profiler::TraceMe trace("tf_tpu_ext::Compile");
     std::vector<TensorShape> shapes;
     OP_REQUIRES_OK(context, ArgumentShapes(context, &shapes));
     const std::string shape_text =
@@ -158,6 +158,8 @@ class CompileMlirOp : public OpKernel {
                                                    const std::vector<TensorShape>& shapes,
                                                    CompilationRecord* record) const {
     record->name = metadata_.module_name().empty() ? name() : metadata_.module_name();
+    tsl::profiler::TraceMe trace(
+        [&] { return tsl::profiler::TraceMeEncode("TPU compile", {{"program", record->name}}); });
     record->num_replicas = std::max(1, metadata_.num_replicas());
     record->num_cores_per_replica = std::max(1, metadata_.num_cores_per_replica());
     const int wanted = record->num_replicas * record->num_cores_per_replica;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "tsl/profiler/lib/traceme.h"
 #include "xla/backends/cpu/collectives/cpu_collectives.h"
 #include "xla/core/collectives/communicator.h"
 #include "xla/future.h"
@@ -266,8 +267,12 @@ class AsyncCommunicator : public xla::Communicator {
     }
     participant.done = [shared = std::make_shared<xla::Promise<>>(std::move(promise))](
                            absl::Status status) { shared->Set(std::move(status)); };
-    GetCollectiveTable().Arrive(key, rendezvous.num_local_participants, name,
-                                std::move(participant), operation);
+    GetCollectiveTable().Arrive(
+        key, rendezvous.num_local_participants, name, std::move(participant),
+        [name, operation](Participants all) {
+          tsl::profiler::TraceMe trace([&] { return absl::StrCat("TPU ", name); });
+          return operation(all);
+        });
     return std::move(future);
   }
 

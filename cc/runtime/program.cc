@@ -16,6 +16,8 @@
 #include "cc/runtime/tensor_copy.h"
 #include "tensorflow/core/framework/allocator.h"
 #include "tensorflow/core/framework/tensor_shape.h"
+#include "tsl/profiler/lib/traceme.h"
+#include "tsl/profiler/lib/traceme_encode.h"
 #include "unsupported/Eigen/CXX11/Tensor"
 #include "xla/backends/cpu/runtime/buffer_allocations.h"
 #include "xla/backends/cpu/runtime/thunk.h"
@@ -68,6 +70,12 @@ class Program::Run {
 
   // Starts the run, which keeps itself alive until it has called `done`.
   static void Start(std::shared_ptr<Run> run) {
+    tsl::profiler::TraceMe trace([&] {
+      return tsl::profiler::TraceMeEncode(absl::StrCat("TPU core ", run->core_.core),
+                                          {{"program", run->program_->compiled_.name},
+                                           {"replica", run->core_.replica},
+                                           {"launch", run->core_.launch_id}});
+    });
     run->begin_ = absl::Now();
     if (absl::Status status = run->Prepare(); !status.ok()) {
       run->done_(std::move(status), {});

@@ -17,6 +17,7 @@
 #include "cc/runtime/program.h"
 #include "tensorflow/core/platform/env.h"
 #include "tensorflow/core/platform/threadpool.h"
+#include "tsl/profiler/lib/traceme.h"
 
 namespace tf_tpu_ext {
 namespace {
@@ -105,6 +106,7 @@ class UpdateRun : public std::enable_shared_from_this<UpdateRun> {
   }
 
   void CombineChunks() {
+    tsl::profiler::TraceMe trace("TPU combine gradients");
     const size_t own = update_->replica_outputs.size();
     std::vector<const void*> values(replicas_.size());
     while (true) {
@@ -164,6 +166,7 @@ class UpdateRun : public std::enable_shared_from_this<UpdateRun> {
 
   // On the locking thread.
   void RunInPlace() {
+    tsl::profiler::TraceMe trace("TPU update in place");
     std::set<Var*> variables;
     ForEachUpdatedVariable([&](Var* variable, int, int) { variables.insert(variable); });
     absl::Status result;

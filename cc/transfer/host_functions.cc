@@ -13,6 +13,8 @@
 #include "tensorflow/core/framework/function.pb.h"
 #include "tensorflow/core/public/session_options.h"
 #include "tensorflow/core/public/version.h"
+#include "tsl/profiler/lib/traceme.h"
+#include "tsl/profiler/lib/traceme_encode.h"
 
 namespace tf_tpu_ext {
 namespace {
@@ -164,6 +166,10 @@ absl::Status HostFunctions::Run(int number, int slot, CancellationManager* cance
   options.runner = runner;
   options.run_all_kernels_inline = true;
   const Function& function = functions_[number];
+  tsl::profiler::TraceMe trace([&] {
+    return tsl::profiler::TraceMeEncode("TPU host call",
+                                        {{"cluster", function.description}, {"slot", slot}});
+  });
   const absl::Status status = library_->RunSync(options, function.handles[slot], inputs, outputs);
   if (status.ok() || function.kind != HostFunctionKind::kPure) return status;
   // Once more on the executor that tells which op failed.
