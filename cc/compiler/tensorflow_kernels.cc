@@ -14,6 +14,7 @@
 #include "tensorflow/core/framework/node_def_util.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/platform/cpu_info.h"
 #include "tensorflow/core/util/padding.h"
 #include "tensorflow/core/util/port.h"
 
@@ -218,6 +219,12 @@ std::optional<NodeDef> OneDnnNode(const NodeDef& node, const std::string& op) {
   return HasKernel(*made) ? made : std::nullopt;
 }
 
+// Whether oneDNN computes the op in bfloat16 as XLA does, with sums in float32, and faster.
+bool TakesHalf(const Route& route) {
+  return route.family == Family::kConvolution &&
+         tensorflow::port::TestCPUFeature(tensorflow::port::AVX512F);
+}
+
 std::optional<NodeDef> EigenNode(const NodeDef& node, const Route& route, const Windows& windows) {
   const bool dilated = std::any_of(windows.dilations.begin(), windows.dilations.end(),
                                    [](int32_t dilation) { return dilation != 1; });
@@ -239,11 +246,12 @@ std::optional<KernelChoice> ChooseKernel(const NodeDef& node,
   if (found == Routes().end()) return std::nullopt;
   const Route& route = found->second;
   KernelChoice choice;
+  choice.type = operands.back().type;
+  const bool half = choice.type == tensorflow::DT_BFLOAT16;
+  if (half ? !TakesHalf(route) : choice.type != tensorflow::DT_FLOAT) return std::nullopt;
   for (int i = 0; i < static_cast<int>(operands.size()); ++i) {
-    if (i == route.sizes) continue;
-    if (operands[i].type != tensorflow::DT_FLOAT) return std::nullopt;
+    if (i != route.sizes && operands[i].type != choice.type) return std::nullopt;
   }
-  choice.type = tensorflow::DT_FLOAT;
   std::optional<Windows> windows = WindowsOf(node, route, operands);
   if (!windows || windows->work < kLeastWork) return std::nullopt;
   // Of windows that share no element XLA's is faster.
@@ -264,7 +272,7 @@ std::optional<KernelChoice> ChooseKernel(const NodeDef& node,
     choice.before = OneDnnNode(node, "MaxPool");
     if (!choice.before) kernel.reset();
   }
-  if (!kernel) kernel = EigenNode(node, route, *windows);
+  if (!kernel && !half) kernel = EigenNode(node, route, *windows);
   if (!kernel) return std::nullopt;
   choice.node = *std::move(kernel);
   return choice;

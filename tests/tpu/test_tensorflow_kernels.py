@@ -313,6 +313,20 @@ def test_other_types(cores):
     assert check(lambda x, filter: [conv2d(x, filter)], x, filter) == 0
 
 
+def test_half_precision(kernels):
+    x, filter = numbers(64, 8, 8, 3), numbers(3, 3, 3, 5, seed=1)
+    x, filter = tf.cast(x, tf.bfloat16), tf.cast(filter, tf.bfloat16)
+    before = uses()
+    actual = tpu.rewrite(conv2d, [x, filter])[0]
+    assert kernels_since(before) in ((0, 1) if kernels else (0,))
+    assert actual.dtype == tf.bfloat16
+    # Summed in float32, and rounded once.
+    expected = tf.cast(conv2d(tf.cast(x, tf.float32), tf.cast(filter, tf.float32)), tf.bfloat16)
+    np.testing.assert_allclose(
+        tf.cast(actual, tf.float32), tf.cast(expected, tf.float32), rtol=2**-7, atol=1e-6
+    )
+
+
 def test_without_onednn(run_python):
     run_python(
         """
@@ -338,3 +352,26 @@ def test_without_onednn(run_python):
         """,
         env={"TF_ENABLE_ONEDNN_OPTS": "0"},
     )
+
+
+def test_programs_split_over_cores(cores):
+    if cores < 2:
+        pytest.skip("a replica of two cores needs two")
+
+    def function(x, filter):
+        return [conv2d(x, filter)]
+
+    x, filter = numbers(64, 8, 8, 3), numbers(3, 3, 3, 5, seed=1)
+    topology = tf.tpu.experimental.initialize_tpu_system(
+        tf.distribute.cluster_resolver.TPUClusterResolver("")
+    )
+    assignment = tf.tpu.experimental.DeviceAssignment.build(
+        topology, computation_shape=[1, 1, 1, 2], num_replicas=1
+    )
+    options = tf.tpu.XLAOptions(use_spmd_for_xla_partitioning=True)
+    before = uses()
+    outputs = tpu.replicate(
+        function, [[x, filter]], device_assignment=assignment, xla_options=options
+    )
+    assert kernels_since(before) == 0
+    np.testing.assert_allclose(outputs[0][0], conv2d(x, filter), rtol=1e-5, atol=1e-5)
