@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -12,6 +13,8 @@ import pytest
 BENCHMARKS = pathlib.Path(__file__).resolve().parent.parent / "benchmarks"
 PROGRAMS = ("mlp", "embedding")
 PEERS = ("ours", "mirrored", "plain", "jit_compile")
+# The benchmarks import each other from their folder.
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}
 
 
 @pytest.fixture(scope="module")
@@ -20,6 +23,7 @@ def report(tmp_path_factory):
     command = [sys.executable, str(BENCHMARKS / "steps.py"), "--smoke", "--json", str(path)]
     done = subprocess.run(
         [*command, "--programs", *PROGRAMS, "--peers", *PEERS],
+        env=ENVIRONMENT,
         capture_output=True,
         text=True,
         timeout=250,
@@ -91,6 +95,7 @@ def test_who_computes_something_else_is_not_timed(monkeypatch):
 def test_wrong_arguments(arguments, message):
     done = subprocess.run(
         [sys.executable, str(BENCHMARKS / "steps.py"), *arguments],
+        env=ENVIRONMENT,
         capture_output=True,
         text=True,
         timeout=60,

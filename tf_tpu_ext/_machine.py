@@ -73,7 +73,7 @@ class CompilationStats:
     """All compilations of the process so far.
 
     Attributes:
-        programs: The compilations, oldest first; failed ones last.
+        programs: The compilations, oldest first.
     """
 
     programs: tuple[Compilation, ...]

@@ -15,6 +15,8 @@ STEPS = 5
 RATE = 0.1
 BATCH = 8
 FEATURES = 4
+# Enough for an update in place.
+LARGE = 40_000
 
 
 def expected(inputs: np.ndarray, targets: np.ndarray) -> np.ndarray:
@@ -37,6 +39,7 @@ def main() -> None:
     targets = random.normal(size=(BATCH, 1)).astype(np.float32)
     with strategy.scope():
         weights = tf.Variable(np.zeros((FEATURES, 1), np.float32))
+        sums = tf.Variable(np.zeros(LARGE, np.float32))
     dataset = tf.data.Dataset.from_tensors((inputs, targets)).unbatch().batch(BATCH).repeat()
     batches = iter(strategy.experimental_distribute_dataset(dataset))
 
@@ -46,6 +49,12 @@ def main() -> None:
         gradient = tape.gradient(loss, weights)
         total = tf.distribute.get_replica_context().all_reduce("sum", gradient)
         weights.assign_sub(RATE * total)
+        images = tf.fill([8, 32, 32, 8], features[0, 0])
+        images = tf.nn.conv2d(images, tf.ones([3, 3, 8, 8]), 1, "SAME")
+        value = tf.reduce_sum(features) + 0.0 * tf.reduce_sum(images)
+        sums.assign_add(
+            tf.fill([LARGE], tf.distribute.get_replica_context().all_reduce("sum", value))
+        )
         return loss
 
     @tf.function
@@ -55,6 +64,7 @@ def main() -> None:
 
     losses = [float(step(*next(batches))) for _ in range(STEPS)]
     np.testing.assert_allclose(weights.numpy(), expected(inputs, targets), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(sums.numpy(), STEPS * inputs.sum(), rtol=1e-4, atol=1e-4)
     if losses[-1] >= losses[0]:
         raise SystemExit(f"expected the loss to fall, got {losses}")
     tf.tpu.experimental.shutdown_tpu_system(resolver)

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 
 namespace tf_tpu_ext {
@@ -60,6 +61,9 @@ std::vector<CompilationRecord> ProgramCache::Records() const {
   std::vector<CompilationRecord> records;
   for (const std::shared_ptr<Entry>& entry : order_) records.push_back(entry->record);
   records.insert(records.end(), failures_.begin(), failures_.end());
+  absl::c_sort(records, [](const CompilationRecord& a, const CompilationRecord& b) {
+    return a.program_id < b.program_id;
+  });
   return records;
 }
 
