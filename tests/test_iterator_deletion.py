@@ -243,20 +243,26 @@ def test_ten_fits_take_the_same_time(strategy):
 
     fit(steps=2)  # Compiles.
     times: list[float] = []
+    stalls: list[float] = []
     deadline = time.monotonic() + 60
     # Stalls of TensorFlow's own hit most tens of fits; a machine's hiccup does not come twice.
     for remaining in (1, 0):
         times.clear()
+        stalls.clear()
         while len(times) < 10:
             if time.monotonic() > deadline:
                 pytest.skip(f"other programs keep the machine busy: {len(times)} fits counted")
+            computed = time.process_time()
             seconds, others = timed(fit)
             # What another program slows down says nothing of us.
             if others < 0.15:
                 times.append(seconds)
-        if not remaining or max(times) <= 1.5 * min(times):
+                # Nor does a processor that is slower for a while: who stalls does not compute.
+                stalls.append(seconds - (time.process_time() - computed))
+        longest = max(stalls) - min(stalls)
+        if not remaining or longest <= 0.5 * min(times):
             break
-    assert max(times) <= 1.5 * min(times), [f"{seconds:.2f}" for seconds in times]
+    assert longest <= 0.5 * min(times), [f"{seconds:.2f}" for seconds in (*times, *stalls)]
 
 
 @pytest.mark.parametrize("threads", ["1", "2"])
