@@ -57,6 +57,19 @@ def step_of(
     return step
 
 
+def counter(strategy: tf.distribute.TPUStrategy, numbers: int) -> tuple[Any, Callable[[], Any]]:
+    """A variable of so many zeros, and a step that adds the number of replicas to each."""
+    with strategy.scope():
+        weights = tf.Variable(tf.zeros([numbers]))
+
+    def replica() -> None:
+        weights.assign_add(
+            tf.distribute.get_replica_context().all_reduce("SUM", tf.ones([numbers]))
+        )
+
+    return weights, step_of(strategy, replica)
+
+
 def train(
     strategy: tf.distribute.TPUStrategy, make_optimizer: Callable[[], Any], steps: int
 ) -> list[list[np.ndarray]]:
@@ -159,15 +172,7 @@ def test_variables_that_differ_stay_apart(
 def test_a_value_that_was_read_does_not_change(
     strategy: tf.distribute.TPUStrategy, updates: str
 ) -> None:
-    with strategy.scope():
-        weights = tf.Variable(tf.zeros([100_000]))
-
-    def replica() -> None:
-        weights.assign_add(
-            tf.distribute.get_replica_context().all_reduce("SUM", tf.ones([100_000]))
-        )
-
-    step = step_of(strategy, replica)
+    weights, step = counter(strategy, 100_000)
     step()
     before = [component.read_value() for component in weights.values]
     arrays = copies(weights)
@@ -183,15 +188,7 @@ def test_a_value_that_was_read_does_not_change(
 def test_a_reader_sees_the_old_value_or_the_new_one(
     strategy: tf.distribute.TPUStrategy, updates: str
 ) -> None:
-    with strategy.scope():
-        weights = tf.Variable(tf.zeros([200_000]))
-
-    def replica() -> None:
-        weights.assign_add(
-            tf.distribute.get_replica_context().all_reduce("SUM", tf.ones([200_000]))
-        )
-
-    step = step_of(strategy, replica)
+    weights, step = counter(strategy, 200_000)
     step()
     torn: list[tuple[float, float]] = []
     reads = 0
