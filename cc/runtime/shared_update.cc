@@ -127,10 +127,12 @@ class UpdateRun : public std::enable_shared_from_this<UpdateRun> {
   }
 
   void RunUpdate() {
+    absl::Status status;
     {
       absl::MutexLock lock(&mutex_);
-      if (!status_.ok()) return Finish(status_);
+      status = status_;
     }
+    if (!status.ok()) return Finish(std::move(status));
     if (!HaveEqualArguments()) return RunForEachReplica();
     if (!MayOverwriteVariables()) {
       return RunFor(0, Arguments(0),
