@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import inspect
+import logging
 import json
 import pathlib
 import re
@@ -266,6 +267,36 @@ def test_the_environment_may_name_the_tpu(monkeypatch, name):
     monkeypatch.setenv("TPU_NAME", name)
     assert_local(Resolver())
     assert_local(Resolver(tpu=""))
+
+
+@pytest.mark.parametrize(("tpu", "name"), [(None, "local"), ("my-tpu", "my-tpu"), (b"t", "t")])
+def test_its_client_answers_for_a_tpu_that_is_ready(caplog, tpu, name):
+    resolver = Resolver(tpu)
+    client = resolver._cloud_tpu_client
+    cores = len(tf.config.list_logical_devices("TPU"))
+    with resolver:
+        client.wait_for_healthy(timeout_s=0)
+    assert client.name() == name
+    assert (client.state(), client.health(), client.symptoms()) == ("READY", "HEALTHY", [])
+    assert client.recoverable()
+    assert not client.api_available()
+    assert client.network_endpoints() == []
+    assert client.accelerator_type() == f"v2-{cores}"
+    assert client.get_local_ip() == "127.0.0.1"
+    assert client.runtime_version() == tf.__version__
+    with caplog.at_level(logging.INFO, logger="tf_tpu_ext"):
+        client.configure_tpu_version(tf.__version__)
+        assert not caplog.records
+        client.configure_tpu_version("nightly", restart_type="ifNeeded")
+    assert f"nightly was asked for on TPU '{name}'" in caplog.text
+    assert tf.__version__ in caplog.text
+
+
+def test_its_client_has_all_that_a_cloud_tpu_s_has():
+    from tensorflow.python.tpu.client import client
+
+    stock = {name for name in vars(client.Client) if not name.startswith("_")}
+    assert stock <= set(dir(Resolver()._cloud_tpu_client))
 
 
 def test_v1_is_the_same_class():

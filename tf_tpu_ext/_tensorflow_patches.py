@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from tf_tpu_ext import _native
+from tf_tpu_ext._tpu_client import VirtualTpuClient
 
 Undo = Callable[[], None]
 
@@ -156,28 +157,30 @@ def _full_name(owner: type | ModuleType) -> str:
     return f"{owner.__module__}.{owner.__qualname__}"
 
 
+def _name_of_tpu(tpu: Any) -> Any:
+    """Returns the one name in what a TPUClusterResolver was given, or the environment's."""
+    if isinstance(tpu, (list, tuple)) and len(tpu) == 1:
+        tpu = tpu[0]
+    if isinstance(tpu, bytes):
+        tpu = tpu.decode()
+    return os.environ.get("TPU_NAME", "") if tpu is None or tpu == "" else tpu
+
+
 def _names_this_machine(tpu: Any, service: Any, discovery_url: Any) -> bool:
     """Whether the arguments of a TPUClusterResolver mean the virtual cores of this machine.
 
     They do unless they lead to a machine elsewhere (an address, a Cloud API of the caller's own, a
     cloud's environment) or are such as TensorFlow refuses, which then says so itself.
     """
-    if isinstance(tpu, (list, tuple)):
-        if len(tpu) != 1:
-            return False
-        tpu = tpu[0]
-    if isinstance(tpu, bytes):
-        tpu = tpu.decode()
-    if tpu == "local" or _every_tpu_is_local:
+    name = _name_of_tpu(tpu)
+    if name == "local" or _every_tpu_is_local:
         return True
     if service is not None or discovery_url is not None:
         return False
     if any(os.environ.get(variable) for variable in _CLOUD_VARIABLES):
         return False
-    if tpu is None or tpu == "":
-        tpu = os.environ.get("TPU_NAME", "")
     # A name has neither; 'grpc://host:port' and 'host:port' do.
-    return isinstance(tpu, str) and "/" not in tpu and ":" not in tpu
+    return isinstance(name, str) and "/" not in name and ":" not in name
 
 
 def _install_cluster_resolver() -> Undo:
@@ -197,13 +200,17 @@ def _install_cluster_resolver() -> Undo:
             raise
         bound.apply_defaults()
         given = bound.arguments
-        if _names_this_machine(given["tpu"], given["service"], given["discovery_url"]):
-            _log.debug("TPU %r is the virtual cores of this machine", given["tpu"])
-            given["tpu"] = "local"
-            if not given["coordinator_address"]:
-                # A coordinator is the way to a remote TPU, and TensorFlow can't make one locally.
-                given["coordinator_name"] = None
+        tpu = given["tpu"]
+        if not _names_this_machine(tpu, given["service"], given["discovery_url"]):
+            stock(*bound.args, **bound.kwargs)
+            return
+        _log.debug("TPU %r is the virtual cores of this machine", tpu)
+        given["tpu"] = "local"
+        if not given["coordinator_address"]:
+            # A coordinator is the way to a remote TPU, and TensorFlow can't make one locally.
+            given["coordinator_name"] = None
         stock(*bound.args, **bound.kwargs)
+        given["self"]._cloud_tpu_client = VirtualTpuClient(str(_name_of_tpu(tpu) or "local"))
 
     return _replace_attributes([(resolver, "__init__", init)])
 
@@ -526,7 +533,9 @@ PATCHES = (
         target="tf.distribute.cluster_resolver.TPUClusterResolver.__init__",
         change="No argument, `''`, `None` or the name of a TPU finds the virtual cores, as "
         "`'local'` does. Addresses, a given `service` or `discovery_url`, and the environment of "
-        "GKE or Cloud TPU lead where they always led.",
+        "GKE or Cloud TPU lead where they always led. A resolver of the virtual cores answers that "
+        "its TPU is ready and healthy where a program waits for it or chooses its software "
+        "(`configure_tpu_version`, which changes nothing).",
         reason="stock TensorFlow asks Google Cloud for the TPU of that name, and fails where there "
         "is none.",
         install=_install_cluster_resolver,

@@ -1,5 +1,5 @@
-// Tells ThreadSanitizer what absl's mutexes, notifications and counters and
-// TensorFlow's thread pools put in order.
+// Tells ThreadSanitizer what absl's mutexes, notifications and counters,
+// TensorFlow's thread pools and XLA's asynchronous values put in order.
 //
 // They live in libtensorflow_framework, which is not instrumented, so that
 // ThreadSanitizer would take all they guard for races. This library is
@@ -16,6 +16,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 #include "tsl/platform/threadpool.h"
+#include "xla/tsl/concurrency/async_value.h"
 
 #define TEXT_OF(x) #x
 #define TEXT(x) TEXT_OF(x)
@@ -193,4 +194,26 @@ void ThreadPool::Schedule(std::function<void()> work) {
 }
 
 }  // namespace thread
+
+void AsyncValue::EnqueueWaiterListNode(WaiterListNode* waiter,
+                                       WaitersAndState waiters_and_state) {
+  static auto* next = Next<void(AsyncValue*, WaiterListNode*, WaitersAndState)>(
+      "_ZN3tsl10AsyncValue21EnqueueWaiterListNodeEPNS0_14WaiterListNodeENS0_"
+      "15WaitersAndStateE");
+  // The value's atomic word orders what made the waiter before what runs it.
+  struct OrderedWaiter final : WaiterListNode {
+    explicit OrderedWaiter(WaiterListNode* waiter) : waiter(waiter) {
+      __tsan_release(waiter);
+    }
+    void RunWaiterAndDeleteWaiterNode() final {
+      __tsan_acquire(waiter);
+      waiter->RunWaiterAndDeleteWaiterNode();
+      delete this;
+    }
+
+    WaiterListNode* const waiter;
+  };
+  next(this, new OrderedWaiter(waiter), waiters_and_state);
+}
+
 }  // namespace tsl
