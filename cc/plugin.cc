@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "cc/compiler/compilation_cache.h"
 #include "cc/compiler/jit_kernel.h"
 #include "cc/compiler/program_cache.h"
 #include "cc/device/device_factory.h"
@@ -53,9 +54,11 @@ std::string Quoted(const std::string& text) {
 
 extern "C" {
 
-// Changes the machine's settings; returns null, or a message that the caller frees.
+// Changes the machine's settings; returns null, or a message that the caller frees. The compilation
+// cache stays as it is if null, and ends if empty.
 char* TfTpuExt_Configure(int cores, int local_devices, double wait_limit_seconds,
-                         int fold_host_calls, int share_updates, int tensorflow_kernels) {
+                         int fold_host_calls, int share_updates, int tensorflow_kernels,
+                         const char* compilation_cache) {
   tf_tpu_ext::MachineOptions options;
   options.cores = cores;
   options.local_devices = local_devices != 0;
@@ -63,8 +66,19 @@ char* TfTpuExt_Configure(int cores, int local_devices, double wait_limit_seconds
   options.fold_clusters = fold_host_calls != 0;
   options.share_updates = share_updates != 0;
   options.tensorflow_kernels = tensorflow_kernels != 0;
-  const absl::Status status = tf_tpu_ext::SetMachineOptions(options);
-  return status.ok() ? nullptr : tf_tpu_ext::Give(std::string(status.message()));
+  std::shared_ptr<tf_tpu_ext::CompilationCache> cache;
+  absl::Status status;
+  if (compilation_cache != nullptr && *compilation_cache != '\0') {
+    auto opened = tf_tpu_ext::CompilationCache::Open(compilation_cache);
+    status = opened.status();
+    if (opened.ok()) cache = *std::move(opened);
+  }
+  if (status.ok()) status = tf_tpu_ext::SetMachineOptions(options);
+  if (!status.ok()) return tf_tpu_ext::Give(std::string(status.message()));
+  if (compilation_cache != nullptr) {
+    tf_tpu_ext::CompilationCache::SetCurrent(std::move(cache));
+  }
+  return nullptr;
 }
 
 int TfTpuExt_Cores() { return tf_tpu_ext::GetMachineOptions().cores; }
@@ -90,6 +104,12 @@ void TfTpuExt_MeshShape(int* shape) {
   for (int i = 0; i < 4; ++i) shape[i] = mesh[i];
 }
 
+// The folder of compiled programs, which the caller frees; empty if there is none.
+char* TfTpuExt_CompilationCache() {
+  const auto cache = tf_tpu_ext::CompilationCache::Current();
+  return tf_tpu_ext::Give(cache == nullptr ? "" : cache->folder());
+}
+
 // All compilations so far, as a JSON list that the caller frees.
 char* TfTpuExt_CompilationRecords() {
   std::string json = "[";
@@ -102,8 +122,8 @@ char* TfTpuExt_CompilationRecords() {
                     ",\"lowering_seconds\":", absl::ToDoubleSeconds(record.lowering),
                     ",\"building_seconds\":", absl::ToDoubleSeconds(record.building),
                     ",\"tensorflow_kernels\":", record.tensorflow_kernels,
-                    ",\"hits\":", record.hits, ",\"error\":", tf_tpu_ext::Quoted(record.error),
-                    "}");
+                    ",\"restored\":", record.restored ? "true" : "false", ",\"hits\":", record.hits,
+                    ",\"error\":", tf_tpu_ext::Quoted(record.error), "}");
   }
   return tf_tpu_ext::Give(json + "]");
 }

@@ -5,8 +5,8 @@ from __future__ import annotations
 import copy
 import dataclasses
 import inspect
-import logging
 import json
+import logging
 import pathlib
 import re
 import threading

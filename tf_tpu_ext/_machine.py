@@ -12,6 +12,7 @@ from tf_tpu_ext import _native
 
 CORES_VARIABLE = "TF_TPU_EXT_CORES"
 WAIT_LIMIT_VARIABLE = "TF_TPU_EXT_WAIT_LIMIT_SECONDS"
+COMPILATION_CACHE_VARIABLE = "TF_TPU_EXT_COMPILATION_CACHE"
 DEFAULT_CORES = 8
 DEFAULT_WAIT_LIMIT_SECONDS = 1800.0
 
@@ -29,6 +30,8 @@ class Machine:
         share_updates: Whether updates that all replicas compute alike run once for all of them.
         tensorflow_kernels: Whether compiled programs compute convolutions and pools by TensorFlow's
             own CPU kernels.
+        compilation_cache: The folder that keeps compiled programs for later processes; None if
+            there is none.
     """
 
     cores: int
@@ -37,6 +40,7 @@ class Machine:
     fold_host_calls: bool
     share_updates: bool
     tensorflow_kernels: bool
+    compilation_cache: str | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,6 +55,7 @@ class Compilation:
         num_cores_per_replica: Number of cores of each replica.
         lowering_seconds: Time from the TensorFlow graph to XLA's representation.
         building_seconds: Time from there to machine code.
+        restored: Whether the machine code was found in the compilation cache.
         tensorflow_kernels: Number of ops that TensorFlow's own kernels compute.
         hits: How often the kept program was used again.
         error: Why the compilation failed; empty if it did not.
@@ -63,6 +68,7 @@ class Compilation:
     num_cores_per_replica: int
     lowering_seconds: float
     building_seconds: float
+    restored: bool
     tensorflow_kernels: int
     hits: int
     error: str
@@ -148,12 +154,13 @@ def configure(
     fold_host_calls: bool | None = None,
     share_updates: bool | None = None,
     tensorflow_kernels: bool | None = None,
+    compilation_cache: str | os.PathLike[str] | None = None,
 ) -> Machine:
     """Sets up the virtual TPU machine of this process.
 
     The number of cores can change only before TensorFlow has made its devices, which the first
     operation does. Scripts that cannot be changed take the environment variables
-    `TF_TPU_EXT_CORES` and `TF_TPU_EXT_WAIT_LIMIT_SECONDS` instead.
+    `TF_TPU_EXT_CORES`, `TF_TPU_EXT_WAIT_LIMIT_SECONDS` and `TF_TPU_EXT_COMPILATION_CACHE` instead.
 
     Args:
         cores: Number of cores, from 1 to 1024; stays as it is if None. The default is 8, as one
@@ -174,12 +181,17 @@ def configure(
         tensorflow_kernels: Whether programs that are compiled from now on compute convolutions and
             pools by TensorFlow's own CPU kernels, where those are faster than XLA's code. Stays as
             it is if None; the default is True.
+        compilation_cache: A folder that keeps the machine code of programs that are compiled from
+            now on, for this and later processes; it is made if it is new. Any number of processes
+            may share it. Files in it may be deleted at any time, and are no longer used under
+            another version of TensorFlow or of this package, or on another kind of processor.
+            An empty string: none is kept. Stays as it is if None; by default none is kept.
 
     Returns:
         The machine as it is now.
 
     Raises:
-        ValueError: A setting is out of its range.
+        ValueError: A setting is out of its range, or the folder can't be written to.
         RuntimeError: TensorFlow has made its devices, with another number of cores.
 
     Example:
@@ -212,6 +224,7 @@ def configure(
             ctypes.c_int(fold),
             ctypes.c_int(share),
             ctypes.c_int(kernels),
+            ctypes.c_char_p(None if compilation_cache is None else os.fsencode(compilation_cache)),
         )
     )
     if message is not None:
@@ -232,6 +245,7 @@ def machine() -> Machine:
     library.TfTpuExt_WaitLimitSeconds.restype = ctypes.c_double
     shape = (ctypes.c_int * 4)()
     library.TfTpuExt_MeshShape(shape)
+    library.TfTpuExt_CompilationCache.restype = ctypes.c_void_p
     return Machine(
         cores=int(library.TfTpuExt_Cores()),
         mesh_shape=(shape[0], shape[1], shape[2], shape[3]),
@@ -239,6 +253,7 @@ def machine() -> Machine:
         fold_host_calls=bool(library.TfTpuExt_FoldsHostCalls()),
         share_updates=bool(library.TfTpuExt_SharesUpdates()),
         tensorflow_kernels=bool(library.TfTpuExt_UsesTensorFlowKernels()),
+        compilation_cache=_take_text(library.TfTpuExt_CompilationCache()) or None,
     )
 
 
@@ -292,12 +307,14 @@ def configure_from_environment() -> None:
     """Applies the environment variables, if they are set.
 
     Raises:
-        ValueError: A variable is not a number, or out of its range.
+        ValueError: A variable is not a number, or out of its range, or names a folder that can't be
+            written to.
     """
     cores = _number_variable(CORES_VARIABLE, int)
     limit = _number_variable(WAIT_LIMIT_VARIABLE, float)
-    if cores is not None or limit is not None:
-        configure(cores, wait_limit_seconds=limit)
+    cache = os.environ.get(COMPILATION_CACHE_VARIABLE) or None
+    if cores is not None or limit is not None or cache is not None:
+        configure(cores, wait_limit_seconds=limit, compilation_cache=cache)
 
 
 def _number_variable(name: str, parse: type[int] | type[float]) -> Any:

@@ -174,13 +174,9 @@ class CompileMlirOp : public OpKernel {
     LoweredModule lowered;
     lowered.for_one_replica = ForOneReplica();
     absl::Status status = LowerModule(module_, metadata_, shapes, &lowered);
-    const absl::Time lowering_end = absl::Now();
-    record->lowering = lowering_end - start;
+    record->lowering = absl::Now() - start;
     if (!status.ok()) return WithoutInventedTrace(status);
-    auto program = BuildProgram(lowered, metadata_, record->name, id);
-    record->building = absl::Now() - lowering_end;
-    record->tensorflow_kernels = CountKernelCalls(*lowered.result.computation);
-    return program;
+    return BuildProgram(lowered, metadata_, id, record);
   }
 
   std::string module_;

@@ -165,13 +165,9 @@ class JitLaunchOp : public AsyncOpKernel {
     compile_options.is_entry_computation = true;
     LoweredModule lowered;
     status = compiler.CompileFunction(compile_options, function_, call.arguments, &lowered.result);
-    const absl::Time lowering_end = absl::Now();
-    record->lowering = lowering_end - start;
+    record->lowering = absl::Now() - start;
     if (!status.ok()) return status;
-    auto program =
-        BuildProgram(lowered, tensorflow::tpu::TPUCompileMetadataProto(), function_.name(), id);
-    record->building = absl::Now() - lowering_end;
-    record->tensorflow_kernels = CountKernelCalls(*lowered.result.computation);
+    auto program = BuildProgram(lowered, tensorflow::tpu::TPUCompileMetadataProto(), id, record);
     if (!program.ok()) return program;
     auto interface = std::make_shared<ProgramInterface>();
     interface->outputs = lowered.result.outputs;

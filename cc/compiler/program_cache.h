@@ -27,6 +27,8 @@ struct CompilationRecord {
   int num_cores_per_replica = 1;
   absl::Duration lowering;
   absl::Duration building;
+  // Whether all its machine code came from the CompilationCache.
+  bool restored = false;
   // Ops that TensorFlow's own kernels compute.
   int64_t tensorflow_kernels = 0;
   int64_t hits = 0;

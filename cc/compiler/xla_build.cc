@@ -4,8 +4,12 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
+#include "absl/cleanup/cleanup.h"
+#include "absl/log/log.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "cc/compiler/collective_order.h"
+#include "cc/compiler/compilation_cache.h"
 #include "cc/compiler/split_update.h"
 #include "cc/compiler/static_results.h"
 #include "cc/device/machine.h"
@@ -14,9 +18,11 @@
 #include "llvm/ADT/StringRef.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "tensorflow/compiler/tf2xla/type_util.h"
+#include "tsl/platform/protobuf.h"
 #include "xla/pjrt/cpu/cpu_client.h"
 #include "xla/pjrt/plugin/xla_cpu/xla_cpu_pjrt_client.h"
 #include "xla/service/computation_placer.h"
+#include "xla/tsl/lib/strings/proto_serialization.h"
 
 namespace tf_tpu_ext {
 namespace {
@@ -119,13 +125,85 @@ bool HasDynamicSizes(const StaticResults& results) {
   return absl::c_any_of(results.dynamic_sizes, [](const auto& sizes) { return !sizes.empty(); });
 }
 
-absl::StatusOr<std::shared_ptr<xla::Executable>> Compile(xla::PjRtClient* client,
-                                                         const xla::XlaComputation& computation,
-                                                         xla::CompileOptions options) {
-  auto executable = client->Compile(computation, std::move(options));
-  if (!executable.ok()) return executable.status();
-  return static_cast<xla::PjRtCpuExecutable*>(executable->get())->cpu_executable();
+std::shared_ptr<xla::Executable> CpuExecutableOf(const xla::PjRtExecutable& executable) {
+  return static_cast<const xla::PjRtCpuExecutable&>(executable).cpu_executable();
 }
+
+// What the machine code of a computation depends on.
+absl::StatusOr<std::string> CacheKey(const xla::XlaComputation& computation,
+                                     const xla::CompileOptions& options) {
+  auto described = options.ToProto();
+  if (!described.ok()) return described.status();
+  // Numbers of the process; nothing compiled depends on them.
+  xla::HloModuleProto module = computation.proto();
+  module.clear_id();
+  std::string key = CompilationEnvironment();
+  for (const tsl::protobuf::MessageLite* part :
+       {static_cast<const tsl::protobuf::MessageLite*>(&*described),
+        static_cast<const tsl::protobuf::MessageLite*>(&module)}) {
+    std::string bytes;
+    if (!tsl::SerializeToStringDeterministic(*part, &bytes)) {
+      return absl::InternalError("The program is too large to be described in 2 GB.");
+    }
+    absl::StrAppend(&key, bytes.size(), ":", bytes);
+  }
+  return key;
+}
+
+// Compiles computations, or takes their machine code from the process's CompilationCache.
+class Compiler {
+ public:
+  Compiler(xla::PjRtClient* client, std::string name) : client_(client), name_(std::move(name)) {}
+
+  absl::StatusOr<std::shared_ptr<xla::Executable>> Compile(const xla::XlaComputation& computation,
+                                                           const xla::CompileOptions& options) {
+    std::string key;
+    if (cache_ != nullptr) {
+      absl::StatusOr<std::string> described = CacheKey(computation, options);
+      if (described.ok()) {
+        key = *std::move(described);
+        auto executable = Restore(key, options);
+        if (executable.ok()) return executable;
+        if (!absl::IsNotFound(executable.status())) Warn("read", executable.status());
+      } else {
+        Warn("look for", described.status());
+      }
+    }
+    compiled_ = true;
+    auto executable = client_->Compile(computation, options);
+    if (!executable.ok()) return executable.status();
+    if (!key.empty()) {
+      absl::StatusOr<std::string> code = (*executable)->SerializeExecutable();
+      const absl::Status written = code.ok() ? cache_->Write(key, *code) : code.status();
+      if (!written.ok()) Warn("write", written);
+    }
+    return CpuExecutableOf(**executable);
+  }
+
+  // Whether nothing had to be compiled.
+  bool restored_all() const { return !compiled_; }
+
+ private:
+  absl::StatusOr<std::shared_ptr<xla::Executable>> Restore(const std::string& key,
+                                                           const xla::CompileOptions& options) {
+    absl::StatusOr<std::string> code = cache_->Read(key);
+    if (!code.ok()) return code.status();
+    auto executable = client_->LoadSerializedExecutable(*code, options, xla::LoadOptions());
+    if (!executable.ok()) return executable.status();
+    return CpuExecutableOf(*(*executable)->GetExecutable());
+  }
+
+  void Warn(const char* what, const absl::Status& status) const {
+    LOG(WARNING) << "Can't " << what << " the machine code of TPU program " << name_
+                 << " in the compilation cache " << cache_->folder()
+                 << "; the program is compiled here: " << status.message();
+  }
+
+  xla::PjRtClient* const client_;
+  const std::string name_;
+  const std::shared_ptr<const CompilationCache> cache_ = CompilationCache::Current();
+  bool compiled_ = false;
+};
 
 // The parameters that are variables with new values, or that the bridge knows to be alike.
 std::vector<int> MirroredParameters(const LoweredModule& lowered, const Metadata& metadata,
@@ -165,7 +243,7 @@ std::vector<std::pair<int, int>> AliasVariables(const LoweredModule& lowered,
 }
 
 // Builds the update, and leaves the rest of the outputs in `compiled`.
-absl::StatusOr<std::shared_ptr<const SharedUpdate>> BuildSharedUpdate(xla::PjRtClient* client,
+absl::StatusOr<std::shared_ptr<const SharedUpdate>> BuildSharedUpdate(Compiler& compiler,
                                                                       const LoweredModule& lowered,
                                                                       const SplitProgram& split,
                                                                       int num_arguments,
@@ -209,13 +287,24 @@ absl::StatusOr<std::shared_ptr<const SharedUpdate>> BuildSharedUpdate(xla::PjRtC
   update->updated_variables = AliasVariables(lowered, *update, *compiled, &module);
   xla::CompileOptions options;
   options.compile_portable_executable = true;
-  auto executable = Compile(client, xla::XlaComputation(std::move(module)), std::move(options));
+  auto executable = compiler.Compile(xla::XlaComputation(std::move(module)), options);
   if (!executable.ok()) return executable.status();
   program.executable = *std::move(executable);
   auto created = Program::Create(std::move(program));
   if (!created.ok()) return created.status();
   update->program = *std::move(created);
   return update;
+}
+
+// How many calls of TensorFlow's kernels the computation holds.
+int64_t CountKernelCalls(const xla::XlaComputation& computation) {
+  int64_t calls = 0;
+  for (const auto& part : computation.proto().computations()) {
+    for (const auto& instruction : part.instructions()) {
+      calls += instruction.custom_call_target() == kKernelTarget ? 1 : 0;
+    }
+  }
+  return calls;
 }
 
 }  // namespace
@@ -238,23 +327,15 @@ absl::StatusOr<std::vector<int>> AssignCores(const Metadata& metadata) {
   return cores;
 }
 
-int64_t CountKernelCalls(const xla::XlaComputation& computation) {
-  int64_t calls = 0;
-  for (const auto& part : computation.proto().computations()) {
-    for (const auto& instruction : part.instructions()) {
-      calls += instruction.custom_call_target() == kKernelTarget ? 1 : 0;
-    }
-  }
-  return calls;
-}
-
 absl::StatusOr<std::shared_ptr<Program>> BuildProgram(const LoweredModule& lowered,
-                                                      const Metadata& metadata,
-                                                      const std::string& name, int64_t id) {
+                                                      const Metadata& metadata, int64_t id,
+                                                      CompilationRecord* record) {
+  const absl::Time start = absl::Now();
+  auto tell_time = absl::MakeCleanup([&] { record->building = absl::Now() - start; });
   const Partitioning partitioning = PartitioningOf(metadata);
   const int partitions = partitioning == Partitioning::kSpmd ? metadata.num_cores_per_replica() : 1;
   CompiledProgram compiled;
-  compiled.name = name;
+  compiled.name = record->name;
   compiled.id = id;
   compiled.num_replicas = std::max(1, metadata.num_replicas());
   compiled.num_cores_per_replica = std::max(1, metadata.num_cores_per_replica());
@@ -305,7 +386,8 @@ absl::StatusOr<std::shared_ptr<Program>> BuildProgram(const LoweredModule& lower
 
   auto client = CompileClient();
   if (!client.ok()) return client.status();
-  xla::CompileOptions options =
+  Compiler compiler(*client, record->name);
+  const xla::CompileOptions options =
       MakeCompileOptions(lowered, metadata, partitions, compiled.device_assignment.get());
   if (lowered.for_one_replica) {
     OrderCollectives(results->computation.mutable_proto());
@@ -314,16 +396,18 @@ absl::StatusOr<std::shared_ptr<Program>> BuildProgram(const LoweredModule& lower
     auto split = SplitUpdate(results->computation.proto(), compiled.num_replicas,
                              MirroredParameters(lowered, metadata, compiled));
     if (split.has_value()) {
-      auto update = BuildSharedUpdate(*client, lowered, *split, metadata.args_size(), &compiled);
+      auto update = BuildSharedUpdate(compiler, lowered, *split, metadata.args_size(), &compiled);
       if (!update.ok()) return update.status();
       compiled.shared_update = *std::move(update);
       results->computation = xla::XlaComputation(std::move(split->replica));
     }
   }
   compiled.waits = lowered.has_host_transfers || HasCollectives(results->computation.proto());
-  auto executable = Compile(*client, results->computation, std::move(options));
+  auto executable = compiler.Compile(results->computation, options);
   if (!executable.ok()) return executable.status();
   compiled.executable = *std::move(executable);
+  record->restored = compiler.restored_all();
+  record->tensorflow_kernels = CountKernelCalls(*lowered.result.computation);
   return Program::Create(std::move(compiled));
 }
 

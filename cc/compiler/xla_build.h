@@ -4,10 +4,11 @@
 
 #include <cstdint>
 #include <memory>
-#include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "cc/compiler/lower_module.h"
+#include "cc/compiler/program_cache.h"
 #include "cc/runtime/program.h"
 
 namespace tf_tpu_ext {
@@ -16,12 +17,10 @@ namespace tf_tpu_ext {
 absl::StatusOr<std::vector<int>> AssignCores(
     const tensorflow::tpu::TPUCompileMetadataProto& metadata);
 
+// Makes the program `id`, named as in the record, and tells the record of it.
 absl::StatusOr<std::shared_ptr<Program>> BuildProgram(
     const LoweredModule& lowered, const tensorflow::tpu::TPUCompileMetadataProto& metadata,
-    const std::string& name, int64_t id);
-
-// How many calls of TensorFlow's kernels the computation holds.
-int64_t CountKernelCalls(const xla::XlaComputation& computation);
+    int64_t id, CompilationRecord* record);
 
 }  // namespace tf_tpu_ext
 
