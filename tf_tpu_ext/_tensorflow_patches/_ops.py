@@ -1,0 +1,123 @@
+"""Patches of ops inside TPU computations, and of infeed."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tf_tpu_ext._tensorflow_patches._attributes import Undo, replace_attributes
+
+
+def install_all_to_all() -> Undo:
+    import tensorflow as tf
+    from tensorflow.python.tpu.ops import tpu_ops
+
+    stock = tpu_ops.all_to_all
+    signature = inspect.signature(stock)
+
+    @functools.wraps(stock)
+    def all_to_all(*args: Any, **kwargs: Any) -> Any:
+        if not tf.executing_eagerly():
+            return stock(*args, **kwargs)
+        try:
+            given = signature.bind(*args, **kwargs).arguments
+        except TypeError:
+            # TensorFlow's own complaint names its own function.
+            stock(*args, **kwargs)
+            raise
+        given["x"] = tf.convert_to_tensor(given["x"])
+        if given.get("group_assignment") is not None:
+            given["group_assignment"] = np.asarray(given["group_assignment"])
+        with tf.Graph().as_default():
+            # A graph runs the op's shape function, which eager execution leaves out.
+            x = tf.compat.v1.placeholder(given["x"].dtype, given["x"].shape)
+            checked = stock(**{**given, "x": x})
+            given["group_assignment"] = tf.get_static_value(checked.op.inputs[1])
+        return stock(**given)
+
+    return replace_attributes([(tpu_ops, "all_to_all", all_to_all)])
+
+
+def _builds_tpu_computation() -> bool:
+    """Whether an op made now would be part of a TPU computation, and not of its host's part."""
+    import tensorflow as tf
+    from tensorflow.python.tpu import tpu_replication
+
+    graph = tf.compat.v1.get_default_graph()
+    while graph is not None:
+        context = graph._get_control_flow_context()
+        while context is not None:
+            if isinstance(context, tpu_replication.OutsideCompilationV2Context):
+                return False
+            if isinstance(context, tpu_replication.TPUReplicateContext):
+                return not context._outside_compilation_cluster
+            context = context.outer_context
+        # Loops, branches and functions have graphs of their own.
+        graph = getattr(graph, "outer_graph", None)
+    return False
+
+
+def install_resource_scatters() -> Undo:
+    import tensorflow as tf
+    from tensorflow.python.ops import gen_resource_variable_ops as generated
+
+    raw = tf.raw_ops
+
+    def scatter_by(op: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda old, indices, updates: op(
+            tensor=old, indices=indices[..., tf.newaxis], updates=updates
+        )
+
+    def combine_by(op: Callable[..., Any]) -> Callable[..., Any]:
+        # Rows that no index names are combined with 1.
+        return lambda old, indices, updates: op(
+            x=old,
+            y=raw.UnsortedSegmentProd(
+                data=updates, segment_ids=indices, num_segments=tf.shape(old)[0]
+            ),
+        )
+
+    def replace(stock: Callable[..., Any], new_value: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(stock)
+        def scatter(resource: Any, indices: Any, updates: Any, name: str | None = None) -> Any:
+            if not _builds_tpu_computation():
+                return stock(resource, indices, updates, name)
+            with tf.name_scope(name or stock.__name__):
+                indices, updates = tf.convert_to_tensor(indices), tf.convert_to_tensor(updates)
+                old = raw.ReadVariableOp(resource=resource, dtype=updates.dtype)
+                # The op also takes one number for all elements.
+                shape = tf.concat([tf.shape(indices), tf.shape(old)[1:]], axis=0)
+                value = new_value(old, indices, tf.broadcast_to(updates, shape))
+                return raw.AssignVariableOp(resource=resource, value=value)
+
+        return scatter
+
+    new_values = {
+        "sub": scatter_by(raw.TensorScatterSub),
+        "min": scatter_by(raw.TensorScatterMin),
+        "max": scatter_by(raw.TensorScatterMax),
+        "mul": combine_by(raw.Mul),
+        "div": combine_by(raw.Div),
+    }
+    names = [(f"resource_scatter_{name}", new_value) for name, new_value in new_values.items()]
+    return replace_attributes(
+        [(generated, name, replace(vars(generated)[name], value)) for name, value in names]
+    )
+
+
+def install_partitioned_infeed() -> Undo:
+    from tensorflow.python.tpu import tpu_feed
+
+    from tf_tpu_ext.tpu import _partitioned_infeed
+
+    queue = tpu_feed._PartitionedInfeedQueue
+    return replace_attributes(
+        [
+            (queue, "generate_enqueue_ops", _partitioned_infeed.enqueue_ops),
+            (queue, "generate_dequeue_op", _partitioned_infeed.dequeue_op),
+        ]
+    )

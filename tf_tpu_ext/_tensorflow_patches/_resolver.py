@@ -1,0 +1,110 @@
+"""Patches with which a program finds the virtual cores where it looks for a TPU."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import logging
+import os
+from typing import Any
+
+from tf_tpu_ext._tensorflow_patches._attributes import Undo, replace_attributes
+from tf_tpu_ext._tpu_client import VirtualTpuClient
+
+# Where one of these is set, a cloud has told the program which TPU is its own.
+_CLOUD_VARIABLES = ("KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS", "TPU_CONFIG", "TPU_API_DISCOVERY_URL")
+
+_log = logging.getLogger("tf_tpu_ext")
+_every_tpu_is_local = False
+
+
+def take_every_tpu_as_local() -> None:
+    """Makes any name or address of a TPU, also one from a cloud's environment, the virtual cores.
+
+    For the launcher: a script that it runs has no other TPU.
+    """
+    global _every_tpu_is_local
+    _every_tpu_is_local = True
+
+
+def _name_of_tpu(tpu: Any) -> Any:
+    """Returns the one name in what a TPUClusterResolver was given, or the environment's."""
+    if isinstance(tpu, (list, tuple)) and len(tpu) == 1:
+        tpu = tpu[0]
+    if isinstance(tpu, bytes):
+        tpu = tpu.decode()
+    return os.environ.get("TPU_NAME", "") if tpu is None or tpu == "" else tpu
+
+
+def _names_this_machine(tpu: Any, service: Any, discovery_url: Any) -> bool:
+    """Whether the arguments of a TPUClusterResolver mean the virtual cores of this machine.
+
+    They do unless they lead to a machine elsewhere (an address, a Cloud API of the caller's own, a
+    cloud's environment) or are such as TensorFlow refuses, which then says so itself.
+    """
+    name = _name_of_tpu(tpu)
+    if name == "local" or _every_tpu_is_local:
+        return True
+    if service is not None or discovery_url is not None:
+        return False
+    if any(os.environ.get(variable) for variable in _CLOUD_VARIABLES):
+        return False
+    # A name has neither; 'grpc://host:port' and 'host:port' do.
+    return isinstance(name, str) and "/" not in name and ":" not in name
+
+
+def install_cluster_resolver() -> Undo:
+    import tensorflow as tf
+
+    resolver = tf.distribute.cluster_resolver.TPUClusterResolver
+    stock = vars(resolver)["__init__"]
+    signature = inspect.signature(stock)
+
+    @functools.wraps(stock)
+    def init(*args: Any, **kwargs: Any) -> None:
+        try:
+            bound = signature.bind(*args, **kwargs)
+        except TypeError:
+            # TensorFlow's own complaint names its own function.
+            stock(*args, **kwargs)
+            raise
+        bound.apply_defaults()
+        given = bound.arguments
+        tpu = given["tpu"]
+        if not _names_this_machine(tpu, given["service"], given["discovery_url"]):
+            stock(*bound.args, **bound.kwargs)
+            return
+        _log.debug("TPU %r is the virtual cores of this machine", tpu)
+        given["tpu"] = "local"
+        if not given["coordinator_address"]:
+            # A coordinator is the way to a remote TPU, and TensorFlow can't make one locally.
+            given["coordinator_name"] = None
+        stock(*bound.args, **bound.kwargs)
+        given["self"]._cloud_tpu_client = VirtualTpuClient(str(_name_of_tpu(tpu) or "local"))
+
+    return replace_attributes([(resolver, "__init__", init)])
+
+
+def install_connect_to_cluster() -> Undo:
+    import tensorflow as tf
+    from tensorflow.python.eager import remote
+
+    stock = remote.connect_to_cluster
+
+    @functools.wraps(stock)
+    def connect_to_cluster(cluster_spec_or_resolver: Any, *args: Any, **kwargs: Any) -> None:
+        resolver = tf.distribute.cluster_resolver.TPUClusterResolver
+        if (
+            isinstance(cluster_spec_or_resolver, resolver)
+            and cluster_spec_or_resolver.master() in remote._LOCAL_MASTERS
+        ):
+            return
+        stock(cluster_spec_or_resolver, *args, **kwargs)
+
+    modules = (tf.config, tf.compat.v1.config, tf.compat.v2.config)
+    return replace_attributes(
+        [
+            (remote, "connect_to_cluster", connect_to_cluster),
+            *((m, "experimental_connect_to_cluster", connect_to_cluster) for m in modules),
+        ]
+    )
