@@ -4,6 +4,8 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "cc/compiler/compilation_cache.h"
 #include "cc/compiler/jit_kernel.h"
 #include "cc/compiler/program_cache.h"
@@ -81,33 +83,21 @@ char* TfTpuExt_Configure(int cores, int local_devices, double wait_limit_seconds
   return nullptr;
 }
 
-int TfTpuExt_Cores() { return tf_tpu_ext::GetMachineOptions().cores; }
-
 // How many threads run compiled programs.
 int TfTpuExt_ComputeThreads() { return tf_tpu_ext::ComputePool::NumThreads(); }
 
-double TfTpuExt_WaitLimitSeconds() {
-  return absl::ToDoubleSeconds(tf_tpu_ext::GetMachineOptions().wait_limit);
-}
-
-int TfTpuExt_SharesUpdates() { return tf_tpu_ext::GetMachineOptions().share_updates; }
-
-int TfTpuExt_FoldsHostCalls() { return tf_tpu_ext::GetMachineOptions().fold_clusters ? 1 : 0; }
-
-int TfTpuExt_UsesTensorFlowKernels() {
-  return tf_tpu_ext::GetMachineOptions().tensorflow_kernels ? 1 : 0;
-}
-
-// The mesh shape [x, y, z, cores per chip] of the machine.
-void TfTpuExt_MeshShape(int* shape) {
-  const auto mesh = tf_tpu_ext::MeshShape(tf_tpu_ext::GetMachineOptions().cores);
-  for (int i = 0; i < 4; ++i) shape[i] = mesh[i];
-}
-
-// The folder of compiled programs, which the caller frees; empty if there is none.
-char* TfTpuExt_CompilationCache() {
+// The machine's settings, as a JSON object that the caller frees.
+char* TfTpuExt_Machine() {
+  const tf_tpu_ext::MachineOptions options = tf_tpu_ext::GetMachineOptions();
   const auto cache = tf_tpu_ext::CompilationCache::Current();
-  return tf_tpu_ext::Give(cache == nullptr ? "" : cache->folder());
+  const auto flag = [](bool value) { return value ? "true" : "false"; };
+  return tf_tpu_ext::Give(absl::StrCat(
+      "{\"cores\":", options.cores, ",\"mesh_shape\":[",
+      absl::StrJoin(tf_tpu_ext::MeshShape(options.cores), ","), "],\"wait_limit_seconds\":",
+      absl::StrFormat("%.17g", absl::ToDoubleSeconds(options.wait_limit)), ",\"fold_host_calls\":",
+      flag(options.fold_clusters), ",\"share_updates\":", flag(options.share_updates),
+      ",\"tensorflow_kernels\":", flag(options.tensorflow_kernels), ",\"compilation_cache\":",
+      cache == nullptr ? "null" : tf_tpu_ext::Quoted(cache->folder()), "}"));
 }
 
 // All compilations so far, as a JSON list that the caller frees.

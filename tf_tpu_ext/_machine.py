@@ -241,20 +241,8 @@ def machine() -> Machine:
         >>> tf_tpu_ext.machine().cores
         8
     """
-    library = _native.library()
-    library.TfTpuExt_WaitLimitSeconds.restype = ctypes.c_double
-    shape = (ctypes.c_int * 4)()
-    library.TfTpuExt_MeshShape(shape)
-    library.TfTpuExt_CompilationCache.restype = ctypes.c_void_p
-    return Machine(
-        cores=int(library.TfTpuExt_Cores()),
-        mesh_shape=(shape[0], shape[1], shape[2], shape[3]),
-        wait_limit_seconds=float(library.TfTpuExt_WaitLimitSeconds()),
-        fold_host_calls=bool(library.TfTpuExt_FoldsHostCalls()),
-        share_updates=bool(library.TfTpuExt_SharesUpdates()),
-        tensorflow_kernels=bool(library.TfTpuExt_UsesTensorFlowKernels()),
-        compilation_cache=_take_text(library.TfTpuExt_CompilationCache()) or None,
-    )
+    settings = _take_json("TfTpuExt_Machine")
+    return Machine(**{**settings, "mesh_shape": tuple(settings["mesh_shape"])})
 
 
 def compilation_stats() -> CompilationStats:
@@ -269,11 +257,7 @@ def compilation_stats() -> CompilationStats:
         >>> tf_tpu_ext.compilation_stats().compilations - before
         1
     """
-    library = _native.library()
-    library.TfTpuExt_CompilationRecords.restype = ctypes.c_void_p
-    records: list[dict[str, Any]] = json.loads(
-        _take_text(library.TfTpuExt_CompilationRecords()) or "[]"
-    )
+    records = _take_json("TfTpuExt_CompilationRecords")
     return CompilationStats(tuple(Compilation(**record) for record in records))
 
 
@@ -295,11 +279,7 @@ def transfer_stats() -> TransferStats:
         >>> print(cluster.folded, cluster.calls, cluster.bytes_to_host)
         True 1 4
     """
-    library = _native.library()
-    library.TfTpuExt_ClusterRecords.restype = ctypes.c_void_p
-    records: list[dict[str, Any]] = json.loads(
-        _take_text(library.TfTpuExt_ClusterRecords()) or "[]"
-    )
+    records = _take_json("TfTpuExt_ClusterRecords")
     return TransferStats(tuple(Cluster(**record) for record in records))
 
 
@@ -328,6 +308,13 @@ def _number_variable(name: str, parse: type[int] | type[float]) -> Any:
         raise ValueError(
             f"The environment variable {name} must be {kind}. Received: {name}={text!r}"
         ) from None
+
+
+def _take_json(function: str) -> Any:
+    """Calls a function of the library that gives away a JSON text."""
+    give = getattr(_native.library(), function)
+    give.restype = ctypes.c_void_p
+    return json.loads(_take_text(give()) or "null")
 
 
 def _take_text(address: int | None) -> str | None:

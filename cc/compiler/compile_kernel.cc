@@ -71,10 +71,8 @@ class CompileMlirOp : public OpKernel {
         absl::StrJoin(shapes, ";", [](std::string* out, const TensorShape& shape) {
           absl::StrAppend(out, shape.DebugString());
         });
-    const MachineOptions options = GetMachineOptions();
     absl::StatusOr<std::shared_ptr<Program>> program = ProgramCache::Get().GetOrCompile(
-        absl::StrCat(key_prefix_, "|", ForOneReplica(), options.share_updates,
-                     options.tensorflow_kernels, "|", shape_text),
+        absl::StrCat(key_prefix_, "|", ForOneReplica(), "|", shape_text),
         [&](int64_t id, CompilationRecord* record) {
           record->argument_shapes = shape_text;
           return Compile(id, shapes, record);

@@ -15,7 +15,6 @@
 #include "cc/compiler/program_cache.h"
 #include "cc/compiler/tensorflow_kernels.h"
 #include "cc/compiler/xla_build.h"
-#include "cc/device/machine.h"
 #include "cc/device/virtual_device.h"
 #include "cc/runtime/join_launch.h"
 #include "cc/runtime/launch_ids.h"
@@ -98,8 +97,7 @@ class JitLaunchOp : public AsyncOpKernel {
     call->arguments.resize(size);
     call->values.resize(size);
     call->variables.resize(size);
-    call->key =
-        absl::StrCat(key_prefix_, GetMachineOptions().tensorflow_kernels ? "" : "|xla only");
+    call->key = key_prefix_;
     for (int i = 0; i < size; ++i) {
       XlaArgument& argument = call->arguments[i];
       if (context->input_dtype(i) == tensorflow::DT_RESOURCE) {

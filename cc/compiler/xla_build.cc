@@ -5,6 +5,8 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/cleanup/cleanup.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/log/log.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -208,16 +210,23 @@ class Compiler {
 // The parameters that are variables with new values, or that the bridge knows to be alike.
 std::vector<int> MirroredParameters(const LoweredModule& lowered, const Metadata& metadata,
                                     const CompiledProgram& compiled) {
+  absl::flat_hash_set<int> updated;
+  for (const auto& [argument, output] : lowered.updated_arguments) updated.insert(argument);
   std::vector<int> mirrored;
   for (size_t parameter = 0; parameter < compiled.parameter_arguments.size(); ++parameter) {
     const int argument = compiled.parameter_arguments[parameter];
-    const bool updated = absl::c_any_of(lowered.updated_arguments,
-                                        [&](const auto& pair) { return pair.first == argument; });
-    if (updated || metadata.args(argument).is_same_data_across_replicas()) {
+    if (updated.contains(argument) || metadata.args(argument).is_same_data_across_replicas()) {
       mirrored.push_back(parameter);
     }
   }
   return mirrored;
+}
+
+// Where each number stands in the list.
+absl::flat_hash_map<int, int> Places(const std::vector<int>& numbers) {
+  absl::flat_hash_map<int, int> places;
+  for (size_t i = 0; i < numbers.size(); ++i) places.emplace(numbers[i], i);
+  return places;
 }
 
 // Lets the update write the new values of variables over the old ones.
@@ -225,19 +234,18 @@ std::vector<std::pair<int, int>> AliasVariables(const LoweredModule& lowered,
                                                 const SharedUpdate& update,
                                                 const CompiledProgram& compiled,
                                                 xla::HloModuleProto* module) {
+  const absl::flat_hash_map<int, int> result_of_output = Places(update.update_outputs);
+  const absl::flat_hash_map<int, int> parameter_of_argument = Places(compiled.parameter_arguments);
   std::vector<std::pair<int, int>> updated;
   for (const auto& [argument, step_output] : lowered.updated_arguments) {
-    const auto output = absl::c_find(update.update_outputs, step_output);
-    const auto parameter = absl::c_find(compiled.parameter_arguments, argument);
-    if (output == update.update_outputs.end() || parameter == compiled.parameter_arguments.end()) {
-      continue;
-    }
-    const int result = output - update.update_outputs.begin();
+    const auto result = result_of_output.find(step_output);
+    const auto parameter = parameter_of_argument.find(argument);
+    if (result == result_of_output.end() || parameter == parameter_of_argument.end()) continue;
     auto* entry = module->mutable_input_output_alias()->add_entries();
-    entry->add_output_shape_index(result);
-    entry->set_parameter_number(parameter - compiled.parameter_arguments.begin());
+    entry->add_output_shape_index(result->second);
+    entry->set_parameter_number(parameter->second);
     entry->set_kind(xla::MAY_ALIAS);
-    updated.emplace_back(argument, result);
+    updated.emplace_back(argument, result->second);
   }
   return updated;
 }
@@ -263,8 +271,9 @@ absl::StatusOr<std::shared_ptr<const SharedUpdate>> BuildSharedUpdate(Compiler& 
     program.outputs.push_back(outputs[output_of_result[result]]);
   }
   compiled->outputs.clear();
+  const absl::flat_hash_map<int, int> result_of_output = Places(update->update_outputs);
   for (size_t i = 0; i < outputs.size(); ++i) {
-    if (absl::c_linear_search(update->update_outputs, i)) continue;
+    if (result_of_output.contains(i)) continue;
     update->replica_outputs.push_back(i);
     compiled->outputs.push_back(outputs[i]);
   }
