@@ -4,9 +4,11 @@
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "Eigen/Core"
 #include "absl/strings/str_cat.h"
 #include "tsl/profiler/lib/traceme.h"
 #include "xla/backends/cpu/collectives/cpu_collectives.h"
@@ -26,7 +28,19 @@ using Participants = absl::Span<const CollectiveParticipant>;
 
 // Elements reduced at a time: the partial result stays in the first-level cache, and since it is
 // only then copied out, a participant may use one buffer for both directions.
-constexpr size_t kReductionBlock = 2048;
+constexpr size_t kReductionBlock = 1024;
+
+// Adds by vector instructions, which gcc's -O2 does not take for such a loop. Each sum is one
+// rounded addition either way.
+template <typename T>
+void Add(const T* input, size_t count, T* accumulator) {
+  if constexpr (std::is_floating_point_v<T>) {
+    using Values = Eigen::Array<T, Eigen::Dynamic, 1>;
+    Eigen::Map<Values>(accumulator, count) += Eigen::Map<const Values>(input, count);
+  } else {
+    for (size_t i = 0; i < count; ++i) accumulator[i] += input[i];
+  }
+}
 
 template <typename T>
 void Combine(ReductionKind kind, const T* input, size_t count, T* accumulator) {
@@ -35,7 +49,7 @@ void Combine(ReductionKind kind, const T* input, size_t count, T* accumulator) {
       if constexpr (std::is_same_v<T, bool>) {
         for (size_t i = 0; i < count; ++i) accumulator[i] = accumulator[i] || input[i];
       } else {
-        for (size_t i = 0; i < count; ++i) accumulator[i] += input[i];
+        Add(input, count, accumulator);
       }
       return;
     case ReductionKind::PRODUCT:
