@@ -106,6 +106,9 @@ def test_what_keeps_it_from_starting_is_told(run, tmp_path):
     assert "ran" not in done.stdout
     assert "tf-tpu run: " in done.stderr
     assert "Traceback" not in done.stderr
+    done = run("print('ran')", options=["--hosts", "0"])
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--hosts is 0" in done.stderr
     done = run("print('ran')", "--data=gs://bucket/train")
     assert done.returncode == 2
     assert "ran" not in done.stdout
@@ -180,7 +183,10 @@ def test_script_of_tensorflow_1(run, tmp_path):
         flags.DEFINE_string("tpu_name", None, "The TPU.")
         flags.DEFINE_string("output", None, "The folder.")
 
+        hosts = []
+
         def input_fn(params):
+            hosts.append(params["context"].current_host)
             x = np.arange(64 * 4, dtype=np.float32).reshape(64, 4) % 7
             dataset = tf.data.Dataset.from_tensor_slices((x, np.arange(64) % 2)).repeat()
             return dataset.apply(
@@ -205,17 +211,17 @@ def test_script_of_tensorflow_1(run, tmp_path):
                 model_fn, use_tpu=True, config=config, train_batch_size=8)
             assert isinstance(estimator, tf.estimator.Estimator)
             estimator.train(input_fn, max_steps=10)
-            print("trained", estimator.get_variable_value("global_step"))
+            print("trained", estimator.get_variable_value("global_step"), hosts)
 
         if __name__ == "__main__":
             tf.app.run()
         """,
         "--tpu_name=old",
         f"--output={tmp_path}/out",
-        options=["--legacy", "--cores=2", "--report", str(report)],
+        options=["--legacy", "--cores=2", "--hosts=2", "--report", str(report)],
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == ["trained", "10"]
+    assert done.stdout.split() == ["trained", "10", "[0,", "1]"]
     told = json.loads(report.read_text())
     assert told["training_steps"] == 10
     assert told["steps_per_second"] > 0

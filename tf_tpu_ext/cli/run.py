@@ -24,6 +24,12 @@ def add_parser(commands: Any) -> None:
         "--cores", type=int, help=f"number of cores (default: {doctor.CORES_VARIABLE}, else 8)"
     )
     parser.add_argument(
+        "--hosts",
+        type=int,
+        help="number of hosts among which a TPUEstimator's input pipelines divide the cores "
+        f"(default: {doctor.HOSTS_VARIABLE}, else 1)",
+    )
+    parser.add_argument(
         "--legacy",
         action="store_true",
         help="the script is of TensorFlow 1: `tensorflow` has its names and behavior, tf.contrib "
@@ -52,6 +58,10 @@ def run(options: argparse.Namespace) -> int:
         return _refuse(f"there is no file {options.script}. Expected the path of a Python script.")
     if options.cores is not None:
         os.environ[doctor.CORES_VARIABLE] = str(options.cores)
+    if options.hosts is not None:
+        if options.hosts < 1:
+            return _refuse(f"--hosts is {options.hosts}, expected at least 1.")
+        os.environ[doctor.HOSTS_VARIABLE] = str(options.hosts)
     # A checkout, which runs this file by its path, is not on Python's path.
     if not any(_is_package_folder(entry) for entry in sys.path):
         sys.path.append(str(doctor.PACKAGE.parent))
