@@ -1,4 +1,5 @@
 // What happens when the library is loaded, and the C interface that Python uses.
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -12,6 +13,7 @@
 #include "cc/passes/bridge_passes.h"
 #include "cc/passes/fold_passes.h"
 #include "cc/runtime/compute_pool.h"
+#include "cc/runtime/padding_stats.h"
 #include "cc/transfer/transfer_stats.h"
 
 namespace tf_tpu_ext {
@@ -125,6 +127,13 @@ char* TfTpuExt_ClusterRecords() {
         ",\"waiting_seconds\":", counters.waiting_nanoseconds.load() * 1e-9, "}");
   }
   return tf_tpu_ext::Give(json + "]");
+}
+
+// Elements of inputs that may be padded, and those of them that were padding.
+void TfTpuExt_Padding(int64_t* elements, int64_t* padding) {
+  const tf_tpu_ext::PaddingTotals totals = tf_tpu_ext::TotalPadding();
+  *elements = totals.elements;
+  *padding = totals.padding;
 }
 
 void TfTpuExt_Free(char* text) { std::free(text); }

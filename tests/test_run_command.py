@@ -87,7 +87,35 @@ def test_script_runs_as_the_main_program(run, tmp_path):
     told = json.loads(report.read_text())
     assert (told["cores"], told["compilations"], told["launches"]) == (2, 1, 1)
     assert told["clusters"] == 1
+    assert told["padding_waste"] == 0
+    assert "padding" not in done.stderr
     assert told["training_steps"] == told["steps_per_second"] == 0
+
+
+def test_padding_is_told(run, tmp_path):
+    report = tmp_path / "report.json"
+    done = run(
+        """
+        import tensorflow as tf
+        import tf_tpu_ext
+
+        for sizes in [(3, 8), (6, 7)]:
+            inputs = [[tf.ones([size, 10]), tf.ones([5])] for size in sizes]
+            shapes = [tf.TensorShape([8, 10]), tf.TensorShape([5])]
+            sums = tf_tpu_ext.replicate(
+                lambda x, y: tf.reduce_sum(x) + y[0], inputs, maximum_shapes=shapes
+            )
+            print([float(total[0]) for total in sums])
+        """,
+        options=["--cores", "2", "--report", str(report)],
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["[31.0, 81.0]", "[61.0, 71.0]"]
+    told = json.loads(report.read_text())
+    # Of 2 times 2 inputs of 8 rows, 24 rows were real.
+    assert (told["paddable_elements"], told["padding_elements"]) == (320, 80)
+    assert told["padding_waste"] == 0.25
+    assert "tf-tpu: padding waste: 25.0 %" in done.stderr
 
 
 def test_error_of_the_script_is_its_own(run):
