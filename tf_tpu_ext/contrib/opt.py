@@ -7,10 +7,8 @@ from typing import Any
 
 import tensorflow as tf
 
-v1 = tf.compat.v1
 
-
-class LARSOptimizer(v1.train.MomentumOptimizer):
+class LARSOptimizer(tf.compat.v1.train.MomentumOptimizer):
     """Momentum with a rate of its own for each variable: layer-wise adaptive rate scaling.
 
     A variable's rate is `learning_rate * eeta * |w| / (|g| + weight_decay * |w| + epsilon)`, and
@@ -75,7 +73,7 @@ class LARSOptimizer(v1.train.MomentumOptimizer):
         return tf.where(both, ratio, tf.ones_like(ratio))
 
 
-class _Clipped(v1.train.Optimizer):
+class _Clipped(tf.compat.v1.train.Optimizer):
     """An optimizer whose gradients are clipped first."""
 
     def __init__(self, optimizer: Any, norm: float) -> None:
