@@ -128,6 +128,16 @@ def test_packages_that_live_on(installed, monkeypatch, tmp_path):
         del sys.modules[name]
 
 
+def test_private_names_that_moved(installed):
+    del installed
+    from tensorflow.python.framework import ops
+    from tensorflow.python.ops import array_ops, control_flow_ops
+
+    assert isinstance(tf.constant(1), ops.Tensor)
+    assert array_ops.stack([1, 2]).numpy().tolist() == [1, 2]
+    assert control_flow_ops.cond(tf.constant(True), lambda: 3, lambda: 4).numpy() == 3
+
+
 def test_misspelled_names(installed):
     with pytest.raises(AttributeError, match="Did you mean replicate"):
         _ = installed.tpu.replicat
