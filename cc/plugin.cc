@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "cc/compiler/jit_kernel.h"
 #include "cc/compiler/program_cache.h"
+#include "cc/data/cloud_storage.h"
 #include "cc/device/device_factory.h"
 #include "cc/device/kernel_proxies.h"
 #include "cc/device/machine.h"
@@ -134,6 +135,13 @@ void TfTpuExt_Padding(int64_t* elements, int64_t* padding) {
   const tf_tpu_ext::PaddingTotals totals = tf_tpu_ext::TotalPadding();
   *elements = totals.elements;
   *padding = totals.padding;
+}
+
+// Takes the files of gs:// from a folder, or refuses them if it is empty; returns null, or a
+// message that the caller frees.
+char* TfTpuExt_MapCloudStorage(const char* folder) {
+  const absl::Status status = tf_tpu_ext::MapCloudStorage(folder);
+  return status.ok() ? nullptr : tf_tpu_ext::Give(std::string(status.message()));
 }
 
 void TfTpuExt_Free(char* text) { std::free(text); }

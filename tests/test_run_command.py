@@ -13,7 +13,6 @@ import textwrap
 import pytest
 
 import tf_tpu_ext
-from tf_tpu_ext.launcher._storage import RefusedPathError, Storage
 
 PACKAGE = pathlib.Path(tf_tpu_ext.__file__).parent
 needs_estimator = pytest.mark.skipif(
@@ -149,41 +148,90 @@ def test_what_keeps_it_from_starting_is_told(run, tmp_path):
 
 
 def test_cloud_storage_is_a_folder(run, tmp_path):
-    folder = tmp_path / "cloud" / "bucket" / "data"
-    folder.mkdir(parents=True)
+    """Whatever way a path takes to TensorFlow's files."""
     code = """
     import sys
+    import numpy as np
     import tensorflow as tf
 
     print(sys.argv[1])
-    with tf.io.TFRecordWriter("gs://bucket/data/a.tfrecord") as writer:
+    folder = "gs://bucket/new/data"  # nobody has made it, as in the cloud
+    with tf.io.TFRecordWriter(f"{folder}/a.tfrecord") as writer:
         writer.write(b"record")
-    print(tf.io.gfile.listdir("gs://bucket/data"))
+    print(tf.io.gfile.listdir(folder), tf.io.gfile.glob(f"{folder}/*"))
+    tf.io.write_file(tf.strings.join(["gs:", "//bucket/", "copy"]), "text")
+    print(tf.io.read_file("gs://bucket/copy").numpy(), tf.io.gfile.exists("gs://bucket/none"))
+    files = tf.data.Dataset.list_files(f"{folder}/*")
+    print(list(files.as_numpy_iterator()))
+    print(list(tf.data.TFRecordDataset([f"{folder}/a.tfrecord"]).as_numpy_iterator()))
+    tf.io.gfile.copy("gs://bucket/copy", "gs://bucket/other/copy")
+    tf.io.gfile.rename("gs://bucket/other/copy", "gs://bucket/moved/copy")
+    checkpoint = tf.train.Checkpoint(x=tf.Variable(3.0))
+    path = checkpoint.save("gs://bucket/model/ckpt")
+    print(path, tf.train.load_variable("gs://bucket/model", "x/.ATTRIBUTES/VARIABLE_VALUE"))
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        files = tf.data.Dataset.list_files("gs://bucket/data/*")
-        records = tf.data.TFRecordDataset(files)
-        print(session.run(tf.compat.v1.data.make_one_shot_iterator(records).get_next()))
+        v = tf.compat.v1.get_variable("v", initializer=2.0)
+        session.run(v.initializer)
+        saver = tf.compat.v1.train.Saver()
+        print(saver.save(session, "gs://bucket/old/model"))  # the path is fed
+        saver.restore(session, "gs://bucket/old/model")
+    with tf.summary.create_file_writer("gs://bucket/events").as_default():
+        tf.summary.scalar("x", 1.0, step=0)
+    tf.io.gfile.rmtree("gs://bucket/events")
     """
     done = run(code, "--x=gs://bucket/a,gs://bucket/b", options=["--gs", "cloud", "--quiet"])
     assert done.returncode == 0, done.stderr
-    where = tmp_path / "cloud" / "bucket"
     assert done.stdout.splitlines() == [
-        f"--x={where}/a,{where}/b",
-        "['a.tfrecord']",
-        "b'record'",
+        "--x=gs://bucket/a,gs://bucket/b",
+        "['a.tfrecord'] ['gs://bucket/new/data/a.tfrecord']",
+        "b'text' False",
+        "[b'gs://bucket/new/data/a.tfrecord']",
+        "[b'record']",
+        "gs://bucket/model/ckpt-1 3.0",
+        "gs://bucket/old/model",
     ]
-    done = run("import tensorflow as tf\ntf.io.gfile.listdir('gs://bucket/data')\n")
-    assert done.returncode == 1
-    assert "gs://bucket/data is in Google Cloud Storage" in done.stderr
+    assert "modular" not in done.stderr
+    bucket = tmp_path / "cloud" / "bucket"
+    assert (bucket / "moved" / "copy").read_text() == "text"
+    assert (bucket / "model" / "ckpt-1.index").exists()
+    assert (bucket / "old" / "model.index").exists()
+    assert sorted(path.name for path in bucket.iterdir()) == [
+        "copy",
+        "model",
+        "moved",
+        "new",
+        "old",
+        "other",
+    ]
 
 
-def test_paths_stay_in_their_folder():
-    storage = Storage("/data")
-    assert storage.local("gs://bucket//a/./b") == "/data/bucket/a/b"
-    assert storage.local("/plain") == "/plain"
-    assert storage.argument("--flag=plain") == "--flag=plain"
-    with pytest.raises(RefusedPathError, match="leads out of its bucket"):
-        storage.local("gs://bucket/../../etc")
+def test_cloud_storage_is_refused(run):
+    done = run(
+        """
+        import tensorflow as tf
+
+        try:
+            tf.io.gfile.listdir("gs://bucket/data")
+        except tf.errors.NotFoundError:
+            pass  # as TensorFlow reads any error there; stderr has the sentence
+        for read in (
+            lambda: tf.io.read_file(tf.strings.join(["gs:", "//bucket/data"])),
+            lambda: tf.io.gfile.exists("gs://bucket/data"),
+            lambda: next(iter(tf.data.TFRecordDataset("gs://bucket/data"))),
+            lambda: tf.train.Checkpoint().save("gs://bucket/data"),
+        ):
+            try:
+                read()
+            except tf.errors.InvalidArgumentError as error:
+                print(error.message.partition(", which")[0].rpartition("gs:")[2])
+        """
+    )
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert len(lines) == 4
+    assert all(line.endswith(" is in Google Cloud Storage") for line in lines), lines
+    assert done.stderr.count("gs://bucket/data is in Google Cloud Storage") == 1
+    assert "tf-tpu run --gs FOLDER" in done.stderr
 
 
 @needs_estimator

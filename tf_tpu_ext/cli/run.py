@@ -9,7 +9,7 @@ import pathlib
 import sys
 from typing import Any
 
-from . import doctor
+from . import doctor, storage
 
 
 def add_parser(commands: Any) -> None:
@@ -66,14 +66,19 @@ def run(options: argparse.Namespace) -> int:
     if not any(_is_package_folder(entry) for entry in sys.path):
         sys.path.append(str(doctor.PACKAGE.parent))
     try:
-        launcher = importlib.import_module("tf_tpu_ext.launcher")
+        with storage.left_out():
+            launcher = importlib.import_module("tf_tpu_ext.launcher")
     except (ImportError, RuntimeError, ValueError) as error:
         return _refuse(f"{error}\nRun `tf-tpu doctor` for more.")
     try:
-        start = launcher.prepare(options.legacy, options.gs, options.arguments)
-    except (ImportError, ValueError) as error:
+        launcher.prepare(options.legacy, options.gs, options.arguments)
+    except (ImportError, RuntimeError, ValueError) as error:
         return _refuse(str(error))
-    return int(launcher.launch(options.script, start, report=options.report, quiet=options.quiet))
+    return int(
+        launcher.launch(
+            options.script, options.arguments, report=options.report, quiet=options.quiet
+        )
+    )
 
 
 def _is_package_folder(entry: str) -> bool:
