@@ -314,6 +314,10 @@ def test_packages_of_today_see_today_s_tensorflow(run):
         import tf_keras
 
         assert tf is not v1 and tf.placeholder is v1.placeholder
+        assert v1.estimator is tf.estimator and tf.compat.v1 is v1
+        from tensorflow.python.estimator import estimator
+
+        assert estimator.Estimator is tf.estimator.Estimator
         assert tf.keras.layers.Dense(1) is not None
         assert isinstance(tf_keras.Sequential([tf_keras.layers.Dense(1)]), tf_keras.Model)
         assert "Session" in dir(tf) and tf.__version__ == v1.__version__

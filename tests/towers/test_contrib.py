@@ -264,6 +264,9 @@ class TestHParams:
             hparams.parse("count=0.5")
         with pytest.raises(ValueError, match="expected int, as 3 is"):
             hparams.set_hparam("count", True)
+        unset = HParams(later=None)
+        unset.add_hparam("later", 3)
+        assert unset.later == 3
         with pytest.raises(ValueError, match="is taken"):
             hparams.add_hparam("rate", 1)
         with pytest.raises(ValueError, match="is taken"):
