@@ -1,4 +1,5 @@
 // What happens when the library is loaded, and the C interface that Python uses.
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -9,12 +10,14 @@
 #include "cc/compiler/compilation_cache.h"
 #include "cc/compiler/jit_kernel.h"
 #include "cc/compiler/program_cache.h"
+#include "cc/data/cloud_storage.h"
 #include "cc/device/device_factory.h"
 #include "cc/device/kernel_proxies.h"
 #include "cc/device/machine.h"
 #include "cc/passes/bridge_passes.h"
 #include "cc/passes/fold_passes.h"
 #include "cc/runtime/compute_pool.h"
+#include "cc/runtime/padding_stats.h"
 #include "cc/transfer/transfer_stats.h"
 
 namespace tf_tpu_ext {
@@ -135,6 +138,20 @@ char* TfTpuExt_ClusterRecords() {
         ",\"waiting_seconds\":", counters.waiting_nanoseconds.load() * 1e-9, "}");
   }
   return tf_tpu_ext::Give(json + "]");
+}
+
+// Elements of inputs that may be padded, and those of them that were padding.
+void TfTpuExt_Padding(int64_t* elements, int64_t* padding) {
+  const tf_tpu_ext::PaddingTotals totals = tf_tpu_ext::TotalPadding();
+  *elements = totals.elements;
+  *padding = totals.padding;
+}
+
+// Takes the files of gs:// from a folder, or refuses them if it is empty; returns null, or a
+// message that the caller frees.
+char* TfTpuExt_MapCloudStorage(const char* folder) {
+  const absl::Status status = tf_tpu_ext::MapCloudStorage(folder);
+  return status.ok() ? nullptr : tf_tpu_ext::Give(std::string(status.message()));
 }
 
 void TfTpuExt_Free(char* text) { std::free(text); }

@@ -13,7 +13,6 @@ import textwrap
 import pytest
 
 import tf_tpu_ext
-from tf_tpu_ext.launcher._storage import RefusedPathError, Storage
 
 PACKAGE = pathlib.Path(tf_tpu_ext.__file__).parent
 needs_estimator = pytest.mark.skipif(
@@ -87,7 +86,35 @@ def test_script_runs_as_the_main_program(run, tmp_path):
     told = json.loads(report.read_text())
     assert (told["cores"], told["compilations"], told["launches"]) == (2, 1, 1)
     assert told["clusters"] == 1
+    assert told["padding_waste"] == 0
+    assert "padding" not in done.stderr
     assert told["training_steps"] == told["steps_per_second"] == 0
+
+
+def test_padding_is_told(run, tmp_path):
+    report = tmp_path / "report.json"
+    done = run(
+        """
+        import tensorflow as tf
+        import tf_tpu_ext
+
+        for sizes in [(3, 8), (6, 7)]:
+            inputs = [[tf.ones([size, 10]), tf.ones([5])] for size in sizes]
+            shapes = [tf.TensorShape([8, 10]), tf.TensorShape([5])]
+            sums = tf_tpu_ext.replicate(
+                lambda x, y: tf.reduce_sum(x) + y[0], inputs, maximum_shapes=shapes
+            )
+            print([float(total[0]) for total in sums])
+        """,
+        options=["--cores", "2", "--report", str(report)],
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["[31.0, 81.0]", "[61.0, 71.0]"]
+    told = json.loads(report.read_text())
+    # Of 2 times 2 inputs of 8 rows, 24 rows were real.
+    assert (told["paddable_elements"], told["padding_elements"]) == (320, 80)
+    assert told["padding_waste"] == 0.25
+    assert "tf-tpu: padding waste: 25.0 %" in done.stderr
 
 
 def test_error_of_the_script_is_its_own(run):
@@ -106,6 +133,9 @@ def test_what_keeps_it_from_starting_is_told(run, tmp_path):
     assert "ran" not in done.stdout
     assert "tf-tpu run: " in done.stderr
     assert "Traceback" not in done.stderr
+    done = run("print('ran')", options=["--hosts", "0"])
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--hosts is 0" in done.stderr
     done = run("print('ran')", "--data=gs://bucket/train")
     assert done.returncode == 2
     assert "ran" not in done.stdout
@@ -118,41 +148,90 @@ def test_what_keeps_it_from_starting_is_told(run, tmp_path):
 
 
 def test_cloud_storage_is_a_folder(run, tmp_path):
-    folder = tmp_path / "cloud" / "bucket" / "data"
-    folder.mkdir(parents=True)
+    """Whatever way a path takes to TensorFlow's files."""
     code = """
     import sys
+    import numpy as np
     import tensorflow as tf
 
     print(sys.argv[1])
-    with tf.io.TFRecordWriter("gs://bucket/data/a.tfrecord") as writer:
+    folder = "gs://bucket/new/data"  # nobody has made it, as in the cloud
+    with tf.io.TFRecordWriter(f"{folder}/a.tfrecord") as writer:
         writer.write(b"record")
-    print(tf.io.gfile.listdir("gs://bucket/data"))
+    print(tf.io.gfile.listdir(folder), tf.io.gfile.glob(f"{folder}/*"))
+    tf.io.write_file(tf.strings.join(["gs:", "//bucket/", "copy"]), "text")
+    print(tf.io.read_file("gs://bucket/copy").numpy(), tf.io.gfile.exists("gs://bucket/none"))
+    files = tf.data.Dataset.list_files(f"{folder}/*")
+    print(list(files.as_numpy_iterator()))
+    print(list(tf.data.TFRecordDataset([f"{folder}/a.tfrecord"]).as_numpy_iterator()))
+    tf.io.gfile.copy("gs://bucket/copy", "gs://bucket/other/copy")
+    tf.io.gfile.rename("gs://bucket/other/copy", "gs://bucket/moved/copy")
+    checkpoint = tf.train.Checkpoint(x=tf.Variable(3.0))
+    path = checkpoint.save("gs://bucket/model/ckpt")
+    print(path, tf.train.load_variable("gs://bucket/model", "x/.ATTRIBUTES/VARIABLE_VALUE"))
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        files = tf.data.Dataset.list_files("gs://bucket/data/*")
-        records = tf.data.TFRecordDataset(files)
-        print(session.run(tf.compat.v1.data.make_one_shot_iterator(records).get_next()))
+        v = tf.compat.v1.get_variable("v", initializer=2.0)
+        session.run(v.initializer)
+        saver = tf.compat.v1.train.Saver()
+        print(saver.save(session, "gs://bucket/old/model"))  # the path is fed
+        saver.restore(session, "gs://bucket/old/model")
+    with tf.summary.create_file_writer("gs://bucket/events").as_default():
+        tf.summary.scalar("x", 1.0, step=0)
+    tf.io.gfile.rmtree("gs://bucket/events")
     """
     done = run(code, "--x=gs://bucket/a,gs://bucket/b", options=["--gs", "cloud", "--quiet"])
     assert done.returncode == 0, done.stderr
-    where = tmp_path / "cloud" / "bucket"
     assert done.stdout.splitlines() == [
-        f"--x={where}/a,{where}/b",
-        "['a.tfrecord']",
-        "b'record'",
+        "--x=gs://bucket/a,gs://bucket/b",
+        "['a.tfrecord'] ['gs://bucket/new/data/a.tfrecord']",
+        "b'text' False",
+        "[b'gs://bucket/new/data/a.tfrecord']",
+        "[b'record']",
+        "gs://bucket/model/ckpt-1 3.0",
+        "gs://bucket/old/model",
     ]
-    done = run("import tensorflow as tf\ntf.io.gfile.listdir('gs://bucket/data')\n")
-    assert done.returncode == 1
-    assert "gs://bucket/data is in Google Cloud Storage" in done.stderr
+    assert "modular" not in done.stderr
+    bucket = tmp_path / "cloud" / "bucket"
+    assert (bucket / "moved" / "copy").read_text() == "text"
+    assert (bucket / "model" / "ckpt-1.index").exists()
+    assert (bucket / "old" / "model.index").exists()
+    assert sorted(path.name for path in bucket.iterdir()) == [
+        "copy",
+        "model",
+        "moved",
+        "new",
+        "old",
+        "other",
+    ]
 
 
-def test_paths_stay_in_their_folder():
-    storage = Storage("/data")
-    assert storage.local("gs://bucket//a/./b") == "/data/bucket/a/b"
-    assert storage.local("/plain") == "/plain"
-    assert storage.argument("--flag=plain") == "--flag=plain"
-    with pytest.raises(RefusedPathError, match="leads out of its bucket"):
-        storage.local("gs://bucket/../../etc")
+def test_cloud_storage_is_refused(run):
+    done = run(
+        """
+        import tensorflow as tf
+
+        try:
+            tf.io.gfile.listdir("gs://bucket/data")
+        except tf.errors.NotFoundError:
+            pass  # as TensorFlow reads any error there; stderr has the sentence
+        for read in (
+            lambda: tf.io.read_file(tf.strings.join(["gs:", "//bucket/data"])),
+            lambda: tf.io.gfile.exists("gs://bucket/data"),
+            lambda: next(iter(tf.data.TFRecordDataset("gs://bucket/data"))),
+            lambda: tf.train.Checkpoint().save("gs://bucket/data"),
+        ):
+            try:
+                read()
+            except tf.errors.InvalidArgumentError as error:
+                print(error.message.partition(", which")[0].rpartition("gs:")[2])
+        """
+    )
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert len(lines) == 4
+    assert all(line.endswith(" is in Google Cloud Storage") for line in lines), lines
+    assert done.stderr.count("gs://bucket/data is in Google Cloud Storage") == 1
+    assert "tf-tpu run --gs FOLDER" in done.stderr
 
 
 @needs_estimator
@@ -180,7 +259,10 @@ def test_script_of_tensorflow_1(run, tmp_path):
         flags.DEFINE_string("tpu_name", None, "The TPU.")
         flags.DEFINE_string("output", None, "The folder.")
 
+        hosts = []
+
         def input_fn(params):
+            hosts.append(params["context"].current_host)
             x = np.arange(64 * 4, dtype=np.float32).reshape(64, 4) % 7
             dataset = tf.data.Dataset.from_tensor_slices((x, np.arange(64) % 2)).repeat()
             return dataset.apply(
@@ -205,17 +287,17 @@ def test_script_of_tensorflow_1(run, tmp_path):
                 model_fn, use_tpu=True, config=config, train_batch_size=8)
             assert isinstance(estimator, tf.estimator.Estimator)
             estimator.train(input_fn, max_steps=10)
-            print("trained", estimator.get_variable_value("global_step"))
+            print("trained", estimator.get_variable_value("global_step"), hosts)
 
         if __name__ == "__main__":
             tf.app.run()
         """,
         "--tpu_name=old",
         f"--output={tmp_path}/out",
-        options=["--legacy", "--cores=2", "--report", str(report)],
+        options=["--legacy", "--cores=2", "--hosts=2", "--report", str(report)],
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == ["trained", "10"]
+    assert done.stdout.split() == ["trained", "10", "[0,", "1]"]
     told = json.loads(report.read_text())
     assert told["training_steps"] == 10
     assert told["steps_per_second"] > 0
@@ -232,6 +314,10 @@ def test_packages_of_today_see_today_s_tensorflow(run):
         import tf_keras
 
         assert tf is not v1 and tf.placeholder is v1.placeholder
+        assert v1.estimator is tf.estimator and tf.compat.v1 is v1
+        from tensorflow.python.estimator import estimator
+
+        assert estimator.Estimator is tf.estimator.Estimator
         assert tf.keras.layers.Dense(1) is not None
         assert isinstance(tf_keras.Sequential([tf_keras.layers.Dense(1)]), tf_keras.Model)
         assert "Session" in dir(tf) and tf.__version__ == v1.__version__

@@ -136,14 +136,25 @@ class Cluster:
 
 @dataclasses.dataclass(frozen=True)
 class TransferStats:
-    """The clusters of `outside_compilation` of the process so far.
+    """What went between host and cores in the process so far.
 
     Attributes:
-        clusters: The clusters in the order in which their programs were first run. Of more than
-            10,000 the oldest are forgotten.
+        clusters: The clusters of `outside_compilation`, in the order in which their programs were
+            first run. Of more than 10,000 the oldest are forgotten.
+        paddable_elements: Elements of inputs that the host may have padded, as `maximum_shapes` and
+            a `padding_spec` ask for, over all replicas and runs; padding included. Padding that XLA
+            is not told of (`enable_xla_dynamic_padder=False`) is not counted.
+        padding_elements: How many of them were padding.
     """
 
     clusters: tuple[Cluster, ...]
+    paddable_elements: int
+    padding_elements: int
+
+    @property
+    def padding_waste(self) -> float:
+        """The share of padding in inputs that may be padded, from 0 to 1."""
+        return self.padding_elements / self.paddable_elements if self.paddable_elements else 0.0
 
 
 def configure(
@@ -262,7 +273,7 @@ def compilation_stats() -> CompilationStats:
 
 
 def transfer_stats() -> TransferStats:
-    """Tells of every cluster of `outside_compilation` how often it was called, and at what cost.
+    """Tells what the calls of clusters of `outside_compilation` cost, and how much was padding.
 
     A cluster is known from the first run of its program on. Clusters that TensorFlow makes by
     itself under soft placement are not counted.
@@ -280,7 +291,11 @@ def transfer_stats() -> TransferStats:
         True 1 4
     """
     records = _take_json("TfTpuExt_ClusterRecords")
-    return TransferStats(tuple(Cluster(**record) for record in records))
+    elements, padding = ctypes.c_int64(), ctypes.c_int64()
+    _native.library().TfTpuExt_Padding(ctypes.byref(elements), ctypes.byref(padding))
+    return TransferStats(
+        tuple(Cluster(**record) for record in records), elements.value, padding.value
+    )
 
 
 def configure_from_environment() -> None:

@@ -12,6 +12,7 @@
 #include "absl/time/clock.h"
 #include "cc/compiler/collective_order.h"
 #include "cc/compiler/compilation_cache.h"
+#include "cc/compiler/padded_arguments.h"
 #include "cc/compiler/split_update.h"
 #include "cc/compiler/static_results.h"
 #include "cc/device/machine.h"
@@ -382,6 +383,8 @@ absl::StatusOr<std::shared_ptr<Program>> BuildProgram(const LoweredModule& lower
     compiled.outputs.push_back(std::move(described));
   }
   compiled.parameter_arguments = lowered.result.input_mapping;
+  compiled.padded_arguments =
+      PaddedArguments(lowered.result.computation->proto(), compiled.parameter_arguments);
   auto results = MakeResultsStatic(*lowered.result.computation);
   if (!results.ok()) return results.status();
   size_t result = 0;

@@ -334,6 +334,7 @@ absl::Status Program::Prepare() {
 
 void Program::Start(CoreContext core, std::vector<Tensor> arguments, RunOptions options,
                     Done done) {
+  if (!compiled_.padded_arguments.empty()) CountPadding(compiled_.padded_arguments, arguments);
   Run::Start(
       std::make_shared<Run>(this, core, std::move(arguments), std::move(options), std::move(done)));
 }

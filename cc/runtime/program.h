@@ -15,6 +15,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "cc/runtime/core_context.h"
+#include "cc/runtime/padding_stats.h"
 #include "tensorflow/core/framework/tensor.h"
 #include "tensorflow/core/framework/types.h"
 
@@ -63,6 +64,8 @@ struct CompiledProgram {
   bool takes_infeed = false;
   // Empty unless the replica's cores share one executable run (placement without SPMD).
   std::vector<CoreSlice> core_slices;
+  // Inputs that the host has padded.
+  std::vector<PaddedArgument> padded_arguments;
   // What runs once after all replicas; null if nothing was split off.
   std::shared_ptr<const SharedUpdate> shared_update;
   // So many outputs at the end are for the shared update: their memory comes back.

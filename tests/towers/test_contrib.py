@@ -28,8 +28,8 @@ def found() -> list[tuple[str, str]]:
         (module, name)
         for module, table in _names.MODULES.items()
         for name, entry in table.items()
-        # Of the package for estimators, which need not be there.
-        if isinstance(entry, str) and "estimator" not in entry
+        # Of the packages for estimators and Keras 2, which need not be there.
+        if isinstance(entry, str) and "estimator" not in entry and "tf_keras" not in entry
     ]
 
 
@@ -94,6 +94,48 @@ def test_modules_that_are_gone(installed, module):
     with pytest.raises(ModuleNotFoundError) as error:
         importlib.import_module(f"tensorflow.contrib.{module}.anything")
     assert instead in str(error.value)
+
+
+def test_packages_that_live_on(installed, monkeypatch, tmp_path):
+    """Any installed tf_slim serves; where there is none, the error names it."""
+    for name in ("slim", "layers.python.layers.layers"):
+        found = [f"tensorflow.contrib.{name}", "tf_slim", "tf_slim.nets", "tf_slim.nets.tiny"]
+        for module in found:
+            monkeypatch.delitem(sys.modules, module, raising=False)
+    monkeypatch.setitem(sys.modules, "tf_slim", None)
+    for statement in (
+        "from tensorflow.contrib import slim",
+        "import tensorflow.contrib.slim.nets",
+        "from tensorflow.contrib.framework import model_variable",
+    ):
+        with pytest.raises(ModuleNotFoundError, match=r"needs the package tf_slim.*pip install"):
+            exec(statement)
+    monkeypatch.delitem(sys.modules, "tf_slim")
+    (tmp_path / "tf_slim" / "nets").mkdir(parents=True)
+    (tmp_path / "tf_slim" / "__init__.py").write_text("model_variable = 'variable'\n")
+    (tmp_path / "tf_slim" / "nets" / "__init__.py").write_text("")
+    (tmp_path / "tf_slim" / "nets" / "tiny.py").write_text("SIZE = 3\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.invalidate_caches()
+    from tensorflow.contrib.framework import model_variable
+    from tensorflow.contrib.slim.nets import tiny
+    from tensorflow.contrib.slim.python.slim.nets.tiny import SIZE
+
+    assert model_variable == installed.slim.model_variable == "variable"
+    assert tiny.SIZE == installed.slim.nets.tiny.SIZE == SIZE == 3
+    del installed.framework.model_variable
+    for name in [name for name in sys.modules if name.startswith("tensorflow.contrib.slim")]:
+        del sys.modules[name]
+
+
+def test_private_names_that_moved(installed):
+    del installed
+    from tensorflow.python.framework import ops
+    from tensorflow.python.ops import array_ops, control_flow_ops
+
+    assert isinstance(tf.constant(1), ops.Tensor)
+    assert array_ops.stack([1, 2]).numpy().tolist() == [1, 2]
+    assert int(control_flow_ops.cond(tf.constant(True), lambda: 3, lambda: 4)) == 3
 
 
 def test_misspelled_names(installed):
@@ -222,6 +264,9 @@ class TestHParams:
             hparams.parse("count=0.5")
         with pytest.raises(ValueError, match="expected int, as 3 is"):
             hparams.set_hparam("count", True)
+        unset = HParams(later=None)
+        unset.add_hparam("later", 3)
+        assert unset.later == 3
         with pytest.raises(ValueError, match="is taken"):
             hparams.add_hparam("rate", 1)
         with pytest.raises(ValueError, match="is taken"):
@@ -264,3 +309,61 @@ def test_layer_norm(installed, axis):
     expected = (x - x.mean(axes, keepdims=True)) / x.std(axes, keepdims=True)
     for y in found:
         np.testing.assert_allclose(y, expected, atol=1e-5)
+
+
+def test_images_are_moved(installed):
+    image = np.arange(12, dtype=np.float32).reshape(3, 4)
+    moved = installed.image.translate(image, [1, -1])
+    np.testing.assert_array_equal(moved, [[0, 4, 5, 6], [0, 8, 9, 10], [0, 0, 0, 0]])
+    square = np.arange(9, dtype=np.uint8).reshape(3, 3)
+    turned = installed.image.rotate(np.stack([square, square])[..., np.newaxis], [0, np.pi / 2])
+    np.testing.assert_array_equal(turned[0, ..., 0], square)
+    np.testing.assert_array_equal(turned[1, ..., 0], np.rot90(square))
+    right, down = [1, 0, -1, 0, 1, 0, 0, 0], [1, 0, 0, 0, 1, -1, 0, 0]
+    both = installed.image.compose_transforms(right, down)
+    np.testing.assert_array_equal(both, [[1, 0, -1, 0, 1, -1, 0, 0]])
+    np.testing.assert_array_equal(
+        installed.image.transform(image, both[0]), [[0, 0, 0, 0], [0, 0, 1, 2], [0, 4, 5, 6]]
+    )
+    with pytest.raises(ValueError, match="rank 2, 3 or 4"):
+        installed.image.translate([1.0], [1, 1])
+
+
+@pytest.mark.parametrize("nesterov", [False, True])
+def test_layer_wise_rates(installed, nesterov):
+    start = {"kernel": [3.0, 4.0], "bias": [1.0, 1.0], "zero": [0.0, 0.0]}
+    gradient = np.array([0.6, 0.8])
+    with tf.Graph().as_default(), v1.Session() as session:
+        variables = {
+            name: v1.get_variable(name, initializer=value) for name, value in start.items()
+        }
+        optimizer = installed.opt.LARSOptimizer(
+            0.5, 0.9, weight_decay=0.1, eeta=0.01, skip_list=["bias"], use_nesterov=nesterov
+        )
+        pairs = [(tf.constant(gradient, tf.float32), each) for each in variables.values()]
+        step = optimizer.apply_gradients(pairs)
+        session.run(v1.global_variables_initializer())
+        for _ in range(2):
+            session.run(step)
+        reached = session.run(variables)
+    for name, value in start.items():
+        weight, velocity = np.array(value), np.zeros(2)
+        for _ in range(2):
+            rate, decay, norm = 0.5, 0.0 if name == "bias" else 0.1, np.linalg.norm(weight)
+            if decay and norm:
+                rate *= 0.01 * norm / (1 + 0.1 * norm)
+            slope = gradient + decay * weight
+            velocity = 0.9 * velocity + slope
+            weight = weight - rate * (slope + 0.9 * velocity if nesterov else velocity)
+        np.testing.assert_allclose(reached[name], weight, rtol=1e-5)
+
+
+def test_gradients_are_clipped_by_their_global_norm(installed):
+    with tf.Graph().as_default(), v1.Session() as session:
+        x = v1.get_variable("x", initializer=[0.0, 0.0])
+        optimizer = v1.train.GradientDescentOptimizer(1.0)
+        clipped = installed.estimator.clip_gradients_by_norm(lambda: optimizer, 1.0)()
+        step = clipped.minimize(tf.reduce_sum(x * [3.0, 4.0]))
+        session.run(v1.global_variables_initializer())
+        session.run(step)
+        np.testing.assert_allclose(session.run(x), [-0.6, -0.8], rtol=1e-6)

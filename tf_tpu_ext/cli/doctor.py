@@ -23,6 +23,7 @@ PACKAGE = pathlib.Path(__file__).resolve().parent.parent
 PROBES = pathlib.Path(__file__).resolve().parent / "probes.py"
 DEFAULT_TIMEOUT_SECONDS = 300.0
 CORES_VARIABLE = "TF_TPU_EXT_CORES"
+HOSTS_VARIABLE = "TF_TPU_EXT_HOSTS"
 
 OK, NOTE, FAILED = "ok", "note", "failed"
 

@@ -9,7 +9,7 @@ import pathlib
 import sys
 from typing import Any
 
-from . import doctor
+from . import doctor, storage
 
 
 def add_parser(commands: Any) -> None:
@@ -22,6 +22,12 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument(
         "--cores", type=int, help=f"number of cores (default: {doctor.CORES_VARIABLE}, else 8)"
+    )
+    parser.add_argument(
+        "--hosts",
+        type=int,
+        help="number of hosts among which a TPUEstimator's input pipelines divide the cores "
+        f"(default: {doctor.HOSTS_VARIABLE}, else 1)",
     )
     parser.add_argument(
         "--legacy",
@@ -52,18 +58,27 @@ def run(options: argparse.Namespace) -> int:
         return _refuse(f"there is no file {options.script}. Expected the path of a Python script.")
     if options.cores is not None:
         os.environ[doctor.CORES_VARIABLE] = str(options.cores)
+    if options.hosts is not None:
+        if options.hosts < 1:
+            return _refuse(f"--hosts is {options.hosts}, expected at least 1.")
+        os.environ[doctor.HOSTS_VARIABLE] = str(options.hosts)
     # A checkout, which runs this file by its path, is not on Python's path.
     if not any(_is_package_folder(entry) for entry in sys.path):
         sys.path.append(str(doctor.PACKAGE.parent))
     try:
-        launcher = importlib.import_module("tf_tpu_ext.launcher")
+        with storage.left_out():
+            launcher = importlib.import_module("tf_tpu_ext.launcher")
     except (ImportError, RuntimeError, ValueError) as error:
         return _refuse(f"{error}\nRun `tf-tpu doctor` for more.")
     try:
-        start = launcher.prepare(options.legacy, options.gs, options.arguments)
-    except (ImportError, ValueError) as error:
+        launcher.prepare(options.legacy, options.gs, options.arguments)
+    except (ImportError, RuntimeError, ValueError) as error:
         return _refuse(str(error))
-    return int(launcher.launch(options.script, start, report=options.report, quiet=options.quiet))
+    return int(
+        launcher.launch(
+            options.script, options.arguments, report=options.report, quiet=options.quiet
+        )
+    )
 
 
 def _is_package_folder(entry: str) -> bool:

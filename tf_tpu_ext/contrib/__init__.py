@@ -20,8 +20,8 @@ import sys
 
 import tensorflow as tf
 
-from tf_tpu_ext import _namespaces
-from tf_tpu_ext.contrib import _modules
+from tf_tpu_ext import _aliases, _namespaces
+from tf_tpu_ext.contrib import _modules, _private_names
 from tf_tpu_ext.towers.context import get_tower_context
 
 __all__ = ["install"]
@@ -42,6 +42,9 @@ def install() -> None:
     """
     if not any(isinstance(finder, _modules.Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _modules.Finder())
+    _private_names.restore()
+    # Where tensorflow.python.layers, on which tf-slim stands, looks for its layers.
+    _aliases.add("tf_keras.legacy_tf_layers", "tf_keras.src.legacy_tf_layers")
     contrib = _modules.import_contrib()
     for module in (tf, *_namespaces.public_modules("v1")):
         module.contrib = contrib

@@ -6,6 +6,7 @@ import difflib
 import importlib
 import importlib.abc
 import importlib.machinery
+import importlib.util
 import sys
 import types
 from collections.abc import Sequence
@@ -34,12 +35,16 @@ class ContribModule(types.ModuleType):
             raise AttributeError(name)
         within = self.__name__[len(ROOT) :].lstrip(".")
         full = f"{within}.{name}".lstrip(".")
-        if full in _names.MODULES:
+        entry = _names.MODULES.get(within, {}).get(name)
+        package = _package_of(within)
+        if isinstance(entry, str):
+            value = _resolve(entry, full)
+        elif package is not None and _has(package, name):
+            value = getattr(importlib.import_module(package), name)
+        elif _is_module(full):
             return importlib.import_module(f"{ROOT}.{full}")
-        entry = _names.MODULES[within].get(name)
-        if entry is None or isinstance(entry, _names.Missing):
+        else:
             raise AttributeError(_missing(full, entry))
-        value = _resolve(entry, full)
         setattr(self, name, value)
         return value
 
@@ -53,9 +58,12 @@ class ContribModule(types.ModuleType):
         }
         found = {
             name
-            for name, entry in _names.MODULES[within].items()
+            for name, entry in _names.MODULES.get(within, {}).items()
             if not isinstance(entry, _names.Missing)
         }
+        package = _package_of(within)
+        if package is not None and _installed(package):
+            found.update(n for n in dir(importlib.import_module(package)) if n[0] != "_")
         return sorted(modules | found)
 
 
@@ -73,10 +81,11 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         if not is_contrib(fullname):
             return None
         within = fullname[len(ROOT) :].lstrip(".")
-        if within not in _names.MODULES:
+        if not _is_module(within):
             parent, _, name = within.rpartition(".")
             entry = _names.MODULES.get(parent, {}).get(name)
-            raise ModuleNotFoundError(_missing(within, entry), name=fullname)
+            # Python hides the sentence of an error that bears the module's name.
+            raise ModuleNotFoundError(_missing(within, entry))
         return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType:
@@ -86,6 +95,36 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def exec_module(self, module: types.ModuleType) -> None:
         """Lists the names that `from ... import *` takes."""
         module.__all__ = [name for name in dir(module) if not name.startswith("_")]  # type: ignore[attr-defined]
+
+
+def _package_of(within: str) -> str | None:
+    """Returns the package in which a module of contrib lives on, installed or not."""
+    for name in sorted(_names.WHOLE_PACKAGES, key=len, reverse=True):
+        if within == name or within.startswith(name + "."):
+            return _names.WHOLE_PACKAGES[name] + within[len(name) :]
+    return _names.PACKAGES.get(within)
+
+
+def _installed(package: str) -> bool:
+    try:
+        return importlib.util.find_spec(package) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def _has(package: str, name: str) -> bool:
+    return _installed(package) and hasattr(importlib.import_module(package), name)
+
+
+def _is_module(within: str) -> bool:
+    if within in _names.MODULES:
+        return True
+    if any(name.startswith(within + ".") for name in _names.WHOLE_PACKAGES):
+        # It has no package of its own but leads to one.
+        package = _package_of(within)
+        return package is not None and _installed(package.partition(".")[0])
+    package = _package_of(within)
+    return package is not None and _installed(package)
 
 
 def import_contrib() -> types.ModuleType:
@@ -110,14 +149,17 @@ def _resolve(entry: str, full: str) -> Any:
 def _missing(full: str, entry: _names.Missing | str | None) -> str:
     if isinstance(entry, _names.Missing):
         return f"tf.contrib.{full} is not supported by tf_tpu_ext. {entry.instead}"
-    top, _, name = full.partition(".")
+    top = full.partition(".")[0]
+    package = _package_of(full) or _package_of(full.rpartition(".")[0])
+    if package is not None and not _installed(package.partition(".")[0]):
+        needed = package.partition(".")[0]
+        return f"tf.contrib.{full} needs the package {needed}. {_names.NEEDS[needed]}"
     known = _names.GONE.get(top)
     if known is not None:
         return f"tf.contrib.{full} is not supported by tf_tpu_ext. {known.instead}"
     within = full.rpartition(".")[0]
     near = difflib.get_close_matches(full.rpartition(".")[2], _names.MODULES.get(within, {}), 1)
     hint = f" Did you mean {near[0]}?" if near else ""
-    del name
     return (
         f"tf.contrib.{full} is not supported by tf_tpu_ext: it has what TPU programs commonly "
         f"import.{hint} Look for its place in TensorFlow 2 at {_GUIDE}."

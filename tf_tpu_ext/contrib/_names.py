@@ -29,11 +29,42 @@ _ESTIMATOR = "tf_tpu_ext.estimator:"
 NEEDS = {
     "tf_tpu_ext": "Install it: pip install 'tf_tpu_ext[estimator]'.",
     "tf_keras": "Install it: pip install 'tf_tpu_ext[keras2]'.",
+    "tf_slim": "Install it: pip install tf-slim.",
+}
+
+# Packages in which a module of contrib lives on: what is not in its table is looked up there.
+PACKAGES = {
+    "framework": "tf_slim",
+    "framework.python.ops": "tf_slim",
+    "framework.python.ops.arg_scope": "tf_slim.ops.arg_scope",
+    "framework.python.ops.variables": "tf_slim.ops.variables",
+    "layers": "tf_slim.layers",
+    "layers.python.layers": "tf_slim.layers",
+    "layers.python.layers.initializers": "tf_slim.layers.initializers",
+    "layers.python.layers.layers": "tf_slim.layers.layers",
+    "layers.python.layers.normalization": "tf_slim.layers.normalization",
+    "layers.python.layers.regularizers": "tf_slim.layers.regularizers",
+    "layers.python.layers.utils": "tf_slim.layers.utils",
+    "losses": "tf_slim.losses",
+    "metrics": "tf_slim.metrics",
+    "training": "tf_slim.training",
+    "training.python.training.evaluation": "tf_slim.training.evaluation",
+    "training.python.training.training": "tf_slim.training.training",
+}
+# Packages that live on with all of their modules; the longest name that fits counts.
+WHOLE_PACKAGES = {
+    "keras": "tf_keras",
+    "slim": "tf_slim",
+    "slim.python.slim": "tf_slim",
 }
 
 _DISTRIBUTE: Table = {
+    "AllReduceCrossDeviceOps": (
+        "tensorflow.python.distribute.cross_device_ops:AllReduceCrossDeviceOps"
+    ),
     "AllReduceCrossTowerOps": "tensorflow:distribute.HierarchicalCopyAllReduce",
     "CollectiveAllReduceStrategy": "tensorflow:distribute.MultiWorkerMirroredStrategy",
+    "CrossDeviceOps": "tensorflow:distribute.CrossDeviceOps",
     "CrossTowerOps": "tensorflow:distribute.CrossDeviceOps",
     "DistributeConfig": Missing("Set TF_CONFIG and use tf.distribute.MultiWorkerMirroredStrategy."),
     "DistributionStrategy": "tensorflow:distribute.Strategy",
@@ -52,6 +83,7 @@ _DISTRIBUTE: Table = {
     "get_cross_tower_context": _TOWERS + "get_cross_tower_context",
     "get_distribution_strategy": "tensorflow:distribute.get_strategy",
     "get_loss_reduction": "tf_tpu_ext.contrib.step_fn:get_loss_reduction",
+    "initialize_tpu_system": "tensorflow:tpu.experimental.initialize_tpu_system",
     "get_tower_context": _TOWERS + "get_tower_context",
     "has_distribution_strategy": "tensorflow:distribute.has_strategy",
     "require_tower_context": _TOWERS + "require_tower_context",
@@ -90,11 +122,13 @@ _TPU_MODULE: Table = {
     "while_loop": "tensorflow.python.tpu.training_loop:while_loop",
     "InputPipelineConfig": _ESTIMATOR + "InputPipelineConfig",
     "RunConfig": _ESTIMATOR + "RunConfig",
+    "StreamingFilesDataset": "tensorflow.python.tpu.datasets:StreamingFilesDataset",
     "TPUConfig": _ESTIMATOR + "TPUConfig",
+    "TPUContext": _ESTIMATOR + "TPUContext",
     "TPUEstimator": _ESTIMATOR + "TPUEstimator",
     "TPUEstimatorSpec": _ESTIMATOR + "TPUEstimatorSpec",
     "export_estimator_savedmodel": _ESTIMATOR + "export_estimator_savedmodel",
-    "AsyncCheckpointSaverHook": Missing("Use tf.train.CheckpointManager, or Keras callbacks."),
+    "AsyncCheckpointSaverHook": _V1 + "train.CheckpointSaverHook",
     "TPUInMemoryEvalHook": Missing("Call model.evaluate between calls of model.fit."),
     "TPUDistributionStrategy": Missing("Use tf_tpu_ext.TPUStrategy."),
     "keras_to_tpu_model": Missing(
@@ -238,6 +272,53 @@ _OPTIMIZER_V2: Table = {
     )
 }
 
+_CELLS = "tf_keras.src.layers.rnn.legacy_cells:"
+_WRAPPERS = "tf_keras.src.layers.rnn.legacy_cell_wrappers:"
+
+_RNN: Table = {
+    **{
+        name: _CELLS + name
+        for name in ("BasicLSTMCell", "BasicRNNCell", "GRUCell", "LSTMCell", "LSTMStateTuple")
+    },
+    "MultiRNNCell": _CELLS + "MultiRNNCell",
+    "RNNCell": _CELLS + "RNNCell",
+    "DeviceWrapper": _WRAPPERS + "DeviceWrapper",
+    "DropoutWrapper": _WRAPPERS + "DropoutWrapper",
+    "ResidualWrapper": _WRAPPERS + "ResidualWrapper",
+    "static_bidirectional_rnn": _V1 + "nn.static_bidirectional_rnn",
+    "static_rnn": _V1 + "nn.static_rnn",
+    "LSTMBlockCell": Missing("Use tf.nn.rnn_cell.LSTMCell."),
+    "LayerNormBasicLSTMCell": Missing("Use tf.nn.rnn_cell.LSTMCell."),
+}
+
+_ESTIMATOR_MODULE: Table = {
+    "InMemoryEvaluatorHook": (
+        "tensorflow_estimator.python.estimator.hooks.hooks:InMemoryEvaluatorHook"
+    ),
+    "clip_gradients_by_norm": "tf_tpu_ext.contrib.opt:clip_gradients_by_norm",
+    **{
+        f"stop_if_{change}_hook": f"{_ESTIMATOR}stop_if_{change}_hook"
+        for change in ("higher", "lower", "no_decrease", "no_increase")
+    },
+}
+
+_LOOKUP: Table = {
+    name: f"tensorflow.python.ops.lookup_ops:{name}"
+    for name in (
+        "IdTableWithHashBuckets",
+        "KeyValueTensorInitializer",
+        "MutableHashTable",
+        "TextFileIdTableInitializer",
+        "TextFileInitializer",
+        "TextFileStringTableInitializer",
+        "index_table_from_file",
+        "index_table_from_tensor",
+        "index_to_string_table_from_file",
+        "index_to_string_table_from_tensor",
+    )
+}
+_LOOKUP["HashTable"] = "tensorflow.python.ops.lookup_ops:StaticHashTableV1"
+
 _OPTIMIZER_MODULES: dict[str, Table] = {
     f"optimizer_v2.{module}": {name: _OPTIMIZER_V2[name]}
     for module, name in {
@@ -267,8 +348,35 @@ MODULES: dict[str, Table] = {
     },
     "distribute.python.tpu_strategy": {"TPUStrategy": _DISTRIBUTE["TPUStrategy"]},
     "distribute.python.values": {"MultiStepContext": _DISTRIBUTE["MultiStepContext"]},
+    "cloud": {
+        name: Missing("Use tf.io.gfile and the clients of your cloud.")
+        for name in ("BigtableClient", "BigQueryReader", "ConfigureGcsHook")
+    },
+    "estimator": _ESTIMATOR_MODULE,
     "framework": _FRAMEWORK,
+    "framework.python": {},
+    "framework.python.ops": {},
+    "framework.python.ops.arg_scope": {},
+    "framework.python.ops.variables": {},
+    "image": {
+        name: f"tf_tpu_ext.contrib.image:{name}"
+        for name in ("compose_transforms", "rotate", "transform", "translate")
+    },
     "layers": _LAYERS,
+    "layers.python": {},
+    **{name: {} for name in PACKAGES if name.startswith("layers.python.")},
+    "lookup": _LOOKUP,
+    "losses": {},
+    "metrics": {},
+    "opt": {
+        "LARSOptimizer": "tf_tpu_ext.contrib.opt:LARSOptimizer",
+        "AdamWOptimizer": Missing("Use tf.keras.optimizers.AdamW."),
+    },
+    "quantize": {
+        f"create_{kind}_graph": Missing("Use the TensorFlow Model Optimization toolkit.")
+        for kind in ("eval", "training")
+    },
+    "rnn": _RNN,
     "optimizer_v2": _OPTIMIZER_V2,
     "stateless": {
         f"stateless_{name}": f"tensorflow:random.stateless_{name}"
@@ -280,7 +388,12 @@ MODULES: dict[str, Table] = {
     "tpu.python.ops": {},
     "tpu.python.ops.tpu_ops": {name: _TPU_OPS + name for name in _OPS_OF_TPUS},
     "tpu.python.tpu": {},
+    "tpu.python.tpu.async_checkpoint": {
+        "AsyncCheckpointSaverHook": _TPU_MODULE["AsyncCheckpointSaverHook"]
+    },
     "tpu.python.tpu.bfloat16": {"bfloat16_scope": _TPU_MODULE["bfloat16_scope"]},
+    "tpu.python.tpu.datasets": {"StreamingFilesDataset": _TPU_MODULE["StreamingFilesDataset"]},
+    "tpu.python.tpu.tpu": _TPU_MODULE,
     "tpu.python.tpu.tpu_config": {
         name: _TPU_MODULE[name] for name in ("InputPipelineConfig", "RunConfig", "TPUConfig")
     },
@@ -289,30 +402,26 @@ MODULES: dict[str, Table] = {
         name: _TPU_MODULE[name] for name in ("TPUEstimator", "TPUEstimatorSpec")
     },
     "tpu.python.tpu.tpu_optimizer": {"CrossShardOptimizer": _TPU_MODULE["CrossShardOptimizer"]},
+    "tpu.tpu": _TPU_MODULE,
     "training": _TRAINING,
+    "training.python": {},
+    "training.python.training": {},
+    "training.python.training.evaluation": {
+        "checkpoints_iterator": _TRAINING["checkpoints_iterator"]
+    },
+    "training.python.training.hparam": {"HParams": _TRAINING["HParams"]},
+    "training.python.training.training": {},
 }
-
-_SLIM = Missing("Install tf-slim: pip install tf-slim; import tf_slim as slim.")
 
 # Whole modules that are not here.
 GONE: dict[str, Missing] = {
-    "cloud": Missing("Use tf.io.gfile and the clients of your cloud."),
     "crf": Missing("Install tensorflow-addons."),
     "eager": Missing("Eager execution, tf.train.Checkpoint and tf.Variable are TensorFlow's own."),
-    "estimator": Missing("Use Keras models."),
     "feature_column": Missing("Use tf.feature_column."),
-    "image": Missing("Use tf.image."),
     "learn": Missing("Use Keras models, or tf.estimator's successors."),
-    "lookup": Missing("Use tf.lookup."),
-    "losses": Missing("Use tf.compat.v1.losses or tf.keras.losses."),
-    "metrics": Missing("Use tf.compat.v1.metrics or tf.keras.metrics."),
     "nn": Missing("Use tf.nn."),
-    "opt": Missing("Use tf.keras.optimizers or tf.compat.v1.train."),
     "predictor": Missing("Use tf.saved_model.load."),
-    "quantize": Missing("Use the TensorFlow Model Optimization toolkit."),
-    "rnn": Missing("Use tf.keras.layers.RNN and its cells."),
     "seq2seq": Missing("Use tf.keras.layers.Attention and its relatives."),
-    "slim": _SLIM,
     "tensorboard": Missing("Use tensorboard.plugins."),
     "tensorrt": Missing("Use tf.experimental.tensorrt."),
 }

@@ -29,9 +29,9 @@ class HParams:
         """Adds a hyperparameter.
 
         Raises:
-            ValueError: There is one of that name, or an attribute.
+            ValueError: There is one of that name that is not None, or an attribute.
         """
-        if name in self._values or hasattr(type(self), name):
+        if self._values.get(name) is not None or hasattr(type(self), name):
             raise ValueError(
                 f"add_hparam got the name {name!r}, which is taken, expected a new one. Use "
                 "set_hparam to change a value."

@@ -25,11 +25,12 @@ from tf_tpu_ext.estimator._install import install, load
 
 load()
 
-from tf_tpu_ext.estimator import _endings, _steps, _training_time  # noqa: E402
+from tf_tpu_ext.estimator import _endings, _hosts, _steps, _training_time  # noqa: E402
 
 _endings.install()
 _training_time.install()
 _steps.install()
+_hosts.install()
 
 from tensorflow_estimator.python.estimator import keras_lib as _keras  # noqa: E402
 from tensorflow_estimator.python.estimator.early_stopping import (  # noqa: E402
@@ -78,6 +79,7 @@ from tensorflow_estimator.python.estimator.training import (  # noqa: E402
 )
 
 model_to_estimator = _keras.model_to_estimator
+set_input_hosts = _hosts.set_input_hosts
 
 __all__ = [
     "BatchConfig",
@@ -107,6 +109,7 @@ __all__ = [
     "install",
     "model_fn_inference_on_tpu",
     "model_to_estimator",
+    "set_input_hosts",
     "stop_if_higher_hook",
     "stop_if_lower_hook",
     "stop_if_no_decrease_hook",

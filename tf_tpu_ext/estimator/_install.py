@@ -11,7 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tf_tpu_ext import _namespaces
+from tf_tpu_ext import _aliases, _namespaces
 
 _SUPPLIED = "tf_tpu_ext.estimator._supplied"
 # What tensorflow-estimator imports, and what takes its place where TensorFlow has none.
@@ -77,6 +77,8 @@ def install() -> None:
         module.estimator = old
     for module in (tf, *_namespaces.public_modules("v2")):
         module.estimator = new
+    # Programs import private modules by the place that they had in TensorFlow.
+    _aliases.add("tensorflow.python.estimator", "tensorflow_estimator.python.estimator")
 
 
 def _supply_modules() -> None:

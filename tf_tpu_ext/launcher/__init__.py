@@ -13,7 +13,7 @@ from tf_tpu_ext.launcher import _report, _storage
 __all__ = ["launch", "prepare"]
 
 
-def prepare(legacy: bool, storage: str | None, arguments: Sequence[str]) -> list[str]:
+def prepare(legacy: bool, storage: str | None, arguments: Sequence[str]) -> None:
     """Makes the process one in which a script finds what it expects of a TPU's machine.
 
     Any TPU name, zone, project or address that it uses is the virtual cores.
@@ -22,25 +22,21 @@ def prepare(legacy: bool, storage: str | None, arguments: Sequence[str]) -> list
         legacy: Whether `tensorflow` has the names and the behavior of TensorFlow 1, `tf.contrib`
             and `tf.estimator`.
         storage: Folder that stands for Google Cloud Storage: `gs://bucket/name` is
-            `storage/bucket/name`. None to refuse such paths.
+            `storage/bucket/name` to TensorFlow. None to refuse such paths.
         arguments: The script's command line.
-
-    Returns:
-        The command line, with paths of Google Cloud Storage replaced.
 
     Raises:
         ImportError: `legacy` needs a package that is not installed.
+        RuntimeError: TensorFlow was loaded with its own access to Google Cloud Storage.
         ValueError: An argument is a path of Google Cloud Storage, and `storage` is None.
     """
-    mapping = _storage.Storage(storage)
-    replaced = [mapping.argument(argument) for argument in arguments]
+    _storage.check_arguments(arguments, storage)
+    _storage.install(storage)
     _tensorflow_patches.take_every_tpu_as_local()
     if legacy:
         from tf_tpu_ext.launcher import _legacy
 
         _legacy.install()
-    mapping.install()
-    return replaced
 
 
 def launch(

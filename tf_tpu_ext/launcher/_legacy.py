@@ -47,6 +47,9 @@ class TensorFlow1(types.ModuleType):
         self._names = names
 
     def __getattr__(self, name: str) -> Any:
+        if name == "compat":
+            # `import tensorflow.compat.v1 as tf` goes this way, to where estimators are.
+            return self._tensorflow.compat
         try:
             return getattr(self._names, name)
         except AttributeError:

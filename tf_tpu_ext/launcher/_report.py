@@ -29,6 +29,8 @@ class Report:
         host_calls: How often programs called clusters, of all replicas.
         bytes_to_host: Bytes of the clusters' arguments.
         bytes_to_device: Bytes of their results.
+        paddable_elements: Elements of inputs that may be padded, padding included.
+        padding_elements: How many of them were padding.
     """
 
     cores: int
@@ -43,11 +45,18 @@ class Report:
     host_calls: int
     bytes_to_host: int
     bytes_to_device: int
+    paddable_elements: int
+    padding_elements: int
 
     @property
     def steps_per_second(self) -> float:
         """Training steps per second; 0 if there were none."""
         return self.training_steps / self.training_seconds if self.training_seconds else 0.0
+
+    @property
+    def padding_waste(self) -> float:
+        """The share of padding in inputs that may be padded, from 0 to 1."""
+        return self.padding_elements / self.paddable_elements if self.paddable_elements else 0.0
 
     def text(self) -> str:
         """Returns the report for people."""
@@ -65,11 +74,17 @@ class Report:
                 f"tf-tpu: {self.clusters} outside compilation clusters, {self.host_calls} calls, "
                 f"{self.bytes_to_host} bytes to the host, {self.bytes_to_device} bytes back"
             )
+        if self.padding_elements:
+            lines.append(f"tf-tpu: padding waste: {100 * self.padding_waste:.1f} %")
         return "\n".join(lines)
 
     def write(self, path: str) -> None:
         """Writes the report as one JSON object."""
-        told = {**dataclasses.asdict(self), "steps_per_second": self.steps_per_second}
+        told = {
+            **dataclasses.asdict(self),
+            "steps_per_second": self.steps_per_second,
+            "padding_waste": self.padding_waste,
+        }
         pathlib.Path(path).write_text(json.dumps(told) + "\n")
 
 
@@ -82,7 +97,8 @@ class Recorder:
     def finish(self) -> Report:
         """Returns the report."""
         stats = tf_tpu_ext.compilation_stats()
-        clusters = tf_tpu_ext.transfer_stats().clusters
+        transfers = tf_tpu_ext.transfer_stats()
+        clusters = transfers.clusters
         # It is there if the script has used estimators.
         training: Any = sys.modules.get("tf_tpu_ext.estimator._training_time")
         return Report(
@@ -98,4 +114,6 @@ class Recorder:
             host_calls=sum(cluster.calls for cluster in clusters),
             bytes_to_host=sum(cluster.bytes_to_host for cluster in clusters),
             bytes_to_device=sum(cluster.bytes_to_device for cluster in clusters),
+            paddable_elements=transfers.paddable_elements,
+            padding_elements=transfers.padding_elements,
         )

@@ -1,0 +1,188 @@
+#include "cc/data/cloud_storage.h"
+
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "absl/synchronization/mutex.h"
+#include "tensorflow/core/platform/env.h"
+#include "xla/tsl/platform/default/posix_file_system.h"
+
+namespace tf_tpu_ext {
+namespace {
+
+using tsl::TransactionToken;
+
+constexpr absl::string_view kScheme = "gs://";
+
+// What the folder is now; the file system lives as long as the process.
+class Folder {
+ public:
+  static Folder& Get() {
+    static auto* const folder = new Folder;
+    return *folder;
+  }
+
+  void Set(const std::string& path) {
+    absl::MutexLock lock(&mutex_);
+    path_ = path;
+  }
+
+  absl::StatusOr<std::string> Local(const std::string& path) {
+    absl::MutexLock lock(&mutex_);
+    return LocalPath(path_, path);
+  }
+
+ private:
+  absl::Mutex mutex_;
+  std::string path_ ABSL_GUARDED_BY(mutex_);
+};
+
+// Local files under other names. As in the cloud, a folder is there once something is put into it.
+class CloudStorage : public tsl::PosixFileSystem {
+ public:
+  TF_USE_FILESYSTEM_METHODS_WITH_NO_TRANSACTION_SUPPORT;
+
+  std::string TranslateName(const std::string& name) const override {
+    return Folder::Get().Local(name).value_or("");
+  }
+
+  absl::Status NewRandomAccessFile(const std::string& name, TransactionToken* token,
+                                   std::unique_ptr<tsl::RandomAccessFile>* result) override {
+    if (absl::Status status = Check(name); !status.ok()) return status;
+    return PosixFileSystem::NewRandomAccessFile(name, token, result);
+  }
+
+  absl::Status NewWritableFile(const std::string& name, TransactionToken* token,
+                               std::unique_ptr<tsl::WritableFile>* result) override {
+    if (absl::Status status = MakeFolderOf(name); !status.ok()) return status;
+    return PosixFileSystem::NewWritableFile(name, token, result);
+  }
+
+  absl::Status NewAppendableFile(const std::string& name, TransactionToken* token,
+                                 std::unique_ptr<tsl::WritableFile>* result) override {
+    if (absl::Status status = MakeFolderOf(name); !status.ok()) return status;
+    return PosixFileSystem::NewAppendableFile(name, token, result);
+  }
+
+  absl::Status NewReadOnlyMemoryRegionFromFile(
+      const std::string& name, TransactionToken* token,
+      std::unique_ptr<tsl::ReadOnlyMemoryRegion>* result) override {
+    if (absl::Status status = Check(name); !status.ok()) return status;
+    return PosixFileSystem::NewReadOnlyMemoryRegionFromFile(name, token, result);
+  }
+
+  absl::Status FileExists(const std::string& name, TransactionToken* token) override {
+    if (absl::Status status = Check(name); !status.ok()) return status;
+    return PosixFileSystem::FileExists(name, token);
+  }
+
+  absl::Status GetChildren(const std::string& name, TransactionToken* token,
+                           std::vector<std::string>* result) override {
+    if (absl::Status status = Check(name); !status.ok()) return status;
+    return PosixFileSystem::GetChildren(name, token, result);
+  }
+
+  absl::Status GetMatchingPaths(const std::string& pattern, TransactionToken* token,
+                                std::vector<std::string>* results) override {
+    if (absl::Status status = Check(pattern); !status.ok()) return status;
+    return PosixFileSystem::GetMatchingPaths(pattern, token, results);
+  }
+
+  absl::Status Stat(const std::string& name, TransactionToken* token,
+                    tsl::FileStatistics* statistics) override {
+    if (absl::Status status = Check(name); !status.ok()) return status;
+    return PosixFileSystem::Stat(name, token, statistics);
+  }
+
+  absl::Status DeleteFile(const std::string& name, TransactionToken* token) override {
+    if (absl::Status status = Check(name); !status.ok()) return status;
+    return PosixFileSystem::DeleteFile(name, token);
+  }
+
+  absl::Status CreateDir(const std::string& name, TransactionToken* token) override {
+    if (absl::Status status = MakeFolderOf(name); !status.ok()) return status;
+    return PosixFileSystem::CreateDir(name, token);
+  }
+
+  absl::Status DeleteDir(const std::string& name, TransactionToken* token) override {
+    if (absl::Status status = Check(name); !status.ok()) return status;
+    return PosixFileSystem::DeleteDir(name, token);
+  }
+
+  absl::Status GetFileSize(const std::string& name, TransactionToken* token,
+                           uint64_t* size) override {
+    if (absl::Status status = Check(name); !status.ok()) return status;
+    return PosixFileSystem::GetFileSize(name, token, size);
+  }
+
+  absl::Status RenameFile(const std::string& source, const std::string& target,
+                          TransactionToken* token) override {
+    if (absl::Status status = Check(source); !status.ok()) return status;
+    if (absl::Status status = MakeFolderOf(target); !status.ok()) return status;
+    return PosixFileSystem::RenameFile(source, target, token);
+  }
+
+  absl::Status CopyFile(const std::string& source, const std::string& target,
+                        TransactionToken* token) override {
+    if (absl::Status status = Check(source); !status.ok()) return status;
+    if (absl::Status status = MakeFolderOf(target); !status.ok()) return status;
+    return PosixFileSystem::CopyFile(source, target, token);
+  }
+
+ private:
+  static absl::Status Check(const std::string& name) {
+    absl::Status status = Folder::Get().Local(name).status();
+    // Some of TensorFlow's Python takes any error for a file that is not there.
+    if (static std::atomic_flag told; !status.ok() && !told.test_and_set()) {
+      LOG(ERROR) << status.message();
+    }
+    return status;
+  }
+
+  static absl::Status MakeFolderOf(const std::string& name) {
+    if (absl::Status status = Check(name); !status.ok()) return status;
+    const std::string local = Folder::Get().Local(name).value_or("");
+    return tensorflow::Env::Default()->RecursivelyCreateDir(
+        local.substr(0, local.find_last_of('/')));
+  }
+};
+
+}  // namespace
+
+absl::StatusOr<std::string> LocalPath(absl::string_view folder, absl::string_view path) {
+  absl::string_view rest = path;
+  if (!absl::ConsumePrefix(&rest, kScheme)) {
+    return absl::InvalidArgumentError(absl::StrCat(path, " does not begin with ", kScheme, "."));
+  }
+  if (folder.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        path,
+        " is in Google Cloud Storage, which tf-tpu run does not reach. Expected a local path. Copy "
+        "the data to FOLDER/<bucket>/<name> and run: tf-tpu run --gs FOLDER ..."));
+  }
+  std::string local(absl::StripSuffix(folder, "/"));
+  for (absl::string_view part : absl::StrSplit(rest, '/')) {
+    if (part.empty() || part == ".") continue;
+    if (part == "..") {
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, " leads out of its bucket. Expected a path without '..'."));
+    }
+    absl::StrAppend(&local, "/", part);
+  }
+  return local;
+}
+
+absl::Status MapCloudStorage(const std::string& folder) {
+  Folder::Get().Set(folder);
+  static const auto* const registered = new absl::Status(
+      tensorflow::Env::Default()->RegisterFileSystem("gs", std::make_unique<CloudStorage>()));
+  return *registered;
+}
+
+}  // namespace tf_tpu_ext

@@ -1,0 +1,24 @@
+// Google Cloud Storage for programs that run without it: a folder in its place, or a refusal.
+#ifndef TF_TPU_EXT_CC_DATA_CLOUD_STORAGE_H_
+#define TF_TPU_EXT_CC_DATA_CLOUD_STORAGE_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace tf_tpu_ext {
+
+// The local path of `gs://bucket/name`: `folder/bucket/name`. An error where the path leads out of
+// its bucket, or the folder is empty: then such paths are refused.
+absl::StatusOr<std::string> LocalPath(absl::string_view folder, absl::string_view path);
+
+// Makes TensorFlow take the files of gs:// from the folder, or refuse them if it is empty. A later
+// call changes the folder. Fails if TensorFlow has a file system of its own for them, which it has
+// unless its libraries were loaded with TF_USE_MODULAR_FILESYSTEM.
+absl::Status MapCloudStorage(const std::string& folder);
+
+}  // namespace tf_tpu_ext
+
+#endif  // TF_TPU_EXT_CC_DATA_CLOUD_STORAGE_H_

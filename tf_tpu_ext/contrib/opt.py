@@ -1,0 +1,120 @@
+"""Optimizers of `tf.contrib.opt` and `tf.contrib.estimator`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+
+class LARSOptimizer(tf.compat.v1.train.MomentumOptimizer):
+    """Momentum with a rate of its own for each variable: layer-wise adaptive rate scaling.
+
+    A variable's rate is `learning_rate * eeta * |w| / (|g| + weight_decay * |w| + epsilon)`, and
+    its gradient `g + weight_decay * w`. Where a norm is zero, and for variables whose names hold an
+    entry of `skip_list`, it is momentum alone, for the latter without decay.
+
+    Args:
+        learning_rate: The rate before it is scaled.
+        momentum: The momentum.
+        weight_decay: The weight of the variable in its gradient.
+        eeta: The factor of the ratio of norms.
+        epsilon: Keeps the ratio finite.
+        name: The name of the ops.
+        skip_list: Parts of names, such as "batch_normalization" and "bias".
+        use_nesterov: Whether to look ahead.
+
+    The method: You, Gitman, Ginsburg, https://arxiv.org/abs/1708.03888.
+    """
+
+    def __init__(
+        self,
+        learning_rate: Any,
+        momentum: float = 0.9,
+        weight_decay: float = 0.0001,
+        eeta: float = 0.001,
+        epsilon: float = 0.0,
+        name: str = "LARSOptimizer",
+        skip_list: Sequence[str] | None = None,
+        use_nesterov: bool = False,
+    ) -> None:
+        """Makes the optimizer."""
+        if momentum < 0:
+            raise ValueError(f"LARSOptimizer got momentum={momentum}, expected at least 0.")
+        super().__init__(learning_rate, momentum, name=name, use_nesterov=use_nesterov)
+        self._weight_decay = weight_decay
+        self._eeta = eeta
+        self._epsilon = epsilon
+        self._skip_list = tuple(skip_list or ())
+
+    def _apply_dense(self, grad: tf.Tensor, var: Any) -> Any:
+        return self._update(grad, var)
+
+    def _resource_apply_dense(self, grad: tf.Tensor, var: Any) -> Any:
+        return self._update(grad, var)
+
+    def _update(self, gradient: tf.Tensor, variable: Any) -> Any:
+        rate = tf.cast(self._learning_rate_tensor, gradient.dtype)
+        momentum = tf.cast(self._momentum_tensor, gradient.dtype)
+        if not any(part in variable.op.name for part in self._skip_list):
+            value = tf.cast(variable, gradient.dtype)
+            rate *= self._ratio(tf.norm(value), tf.norm(gradient))
+            gradient += self._weight_decay * value
+        velocity = self.get_slot(variable, "momentum")
+        new = tf.identity(velocity.assign(momentum * velocity + gradient))
+        change = gradient + momentum * new if self._use_nesterov else new
+        return variable.assign_sub(rate * change)
+
+    def _ratio(self, weight_norm: tf.Tensor, gradient_norm: tf.Tensor) -> tf.Tensor:
+        decay = self._weight_decay * weight_norm
+        ratio = self._eeta * weight_norm / (gradient_norm + decay + self._epsilon)
+        both = tf.logical_and(weight_norm > 0, gradient_norm > 0)
+        return tf.where(both, ratio, tf.ones_like(ratio))
+
+
+class _Clipped(tf.compat.v1.train.Optimizer):
+    """An optimizer whose gradients are clipped first."""
+
+    def __init__(self, optimizer: Any, norm: float) -> None:
+        super().__init__(use_locking=False, name=f"Clipped{optimizer.get_name()}")
+        self._optimizer = optimizer
+        self._norm = norm
+
+    def compute_gradients(self, *args: Any, **kwargs: Any) -> Any:
+        """Those of the optimizer."""
+        return self._optimizer.compute_gradients(*args, **kwargs)
+
+    def apply_gradients(self, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
+        """Applies the gradients after clipping them by their global norm."""
+        gradients, variables = zip(*grads_and_vars, strict=True)
+        clipped, _ = tf.clip_by_global_norm(gradients, self._norm)
+        pairs = list(zip(clipped, variables, strict=True))
+        return self._optimizer.apply_gradients(pairs, *args, **kwargs)
+
+    def get_slot(self, *args: Any, **kwargs: Any) -> Any:
+        """That of the optimizer."""
+        return self._optimizer.get_slot(*args, **kwargs)
+
+    def get_slot_names(self) -> Any:
+        """Those of the optimizer."""
+        return self._optimizer.get_slot_names()
+
+    def variables(self) -> Any:
+        """Those of the optimizer."""
+        return self._optimizer.variables()
+
+
+def clip_gradients_by_norm(optimizer: Any, clip_norm: float) -> Any:
+    """Returns an optimizer that clips gradients by their global norm.
+
+    Args:
+        optimizer: A `tf.compat.v1.train.Optimizer`, or a function that returns one.
+        clip_norm: The largest global norm of the gradients.
+
+    Returns:
+        The optimizer, or a function that returns it.
+    """
+    if callable(optimizer):
+        return lambda: _Clipped(optimizer(), clip_norm)
+    return _Clipped(optimizer, clip_norm)

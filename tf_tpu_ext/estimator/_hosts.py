@@ -1,0 +1,136 @@
+"""Input pipelines of several hosts, on the one that there is.
+
+A slice of a pod has a host for every eight cores, say, and an input_fn runs once on each. How a
+program shares its data among them can be tried here: the cores are divided among as many hosts as
+are asked for, in order, and each input_fn is told which one it is. All run in this process.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import os
+from collections.abc import Callable
+from typing import Any
+
+from tensorflow_estimator.python.estimator.tpu import tpu_context, tpu_estimator
+
+VARIABLE = "TF_TPU_EXT_HOSTS"
+_hosts: int | None = None
+
+
+def set_input_hosts(hosts: int) -> None:
+    """Sets how many hosts the input pipelines of TPUEstimators find from now on.
+
+    Without it, it is the environment variable TF_TPU_EXT_HOSTS, or 1.
+
+    Args:
+        hosts: The number; the cores are divided evenly among them.
+
+    Raises:
+        ValueError: It is less than 1. That it does not divide the number of cores is an error of
+            the estimator's first call.
+
+    Example:
+        >>> import tf_tpu_ext.estimator
+        >>> tf_tpu_ext.estimator.set_input_hosts(1)
+    """
+    global _hosts
+    if hosts < 1:
+        raise ValueError(f"set_input_hosts got {hosts}, expected at least 1 host.")
+    _hosts = hosts
+
+
+def install() -> None:
+    """Changes the contexts of tensorflow-estimator; may be called again."""
+    context = tpu_context._InternalTPUContext
+    if hasattr(context, "_has_input_hosts"):
+        return
+    context._has_input_hosts = True
+    context._get_tpu_system_metadata = _divided(context._get_tpu_system_metadata)
+    context.tpu_ordinal_function = _ordinals_of_host(context.tpu_ordinal_function)
+    context.device_for_replica = _device_for_replica(context.device_for_replica)
+    tpu_estimator.generate_broadcast_enqueue_ops_fn = _broadcast(
+        tpu_estimator.generate_broadcast_enqueue_ops_fn
+    )
+
+
+def _number() -> int:
+    if _hosts is not None:
+        return _hosts
+    text = os.environ.get(VARIABLE) or "1"
+    if not text.isdigit() or int(text) < 1:
+        raise ValueError(f"{VARIABLE} is {text!r}, expected a number of hosts, at least 1.")
+    return int(text)
+
+
+def _divided(stock: Callable[..., Any]) -> Callable[..., Any]:
+    """Divides the cores of the only host."""
+
+    @functools.wraps(stock)
+    def metadata(self: Any) -> Any:
+        told, hosts = stock(self), _number()
+        if hosts == 1 or told.num_hosts != 1:
+            return told
+        if told.num_cores % hosts:
+            raise ValueError(
+                f"The input pipelines are to run on {hosts} hosts, which does not divide the "
+                f"{told.num_cores} cores. Change {VARIABLE}, or the number of cores."
+            )
+        if self.model_parallelism_enabled:
+            raise ValueError(
+                f"TPUConfig.num_cores_per_replica is set, and the input pipelines are to run on "
+                f"{hosts} hosts; expected one of them. Leave {VARIABLE} at 1."
+            )
+        return told._replace(num_hosts=hosts, num_of_cores_per_host=told.num_cores // hosts)
+
+    return metadata
+
+
+def _ordinals_of_host(stock: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(stock)
+    def ordinal_function(self: Any, host_id: int) -> Callable[[int], int]:
+        ordinal: Callable[[int], int] = stock(self, host_id)
+        if self.num_hosts == 1:
+            return ordinal
+        first = host_id * self.num_of_cores_per_host
+        return lambda shard: first + ordinal(shard)
+
+    return ordinal_function
+
+
+def _device_for_replica(stock: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(stock)
+    def device_for_replica(self: Any, replica_id: int) -> tuple[str, int]:
+        if self.num_hosts == 1:
+            device: tuple[str, int] = stock(self, replica_id)
+            return device
+        return self.tpu_host_placement_function(replica_id=replica_id), replica_id
+
+    return device_for_replica
+
+
+class _AllReplicasOnOneHost(tpu_context._InternalTPUContext):
+    """A context for making the ops that feed all replicas from the first host."""
+
+    @property
+    def num_of_replicas_per_host(self) -> int:
+        return int(self.num_replicas)
+
+
+def _broadcast(stock: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(stock)
+    def generate(ctx: Any, input_fn: Callable[[Any], Any], recorder: Any, num_hosts: int) -> Any:
+        if num_hosts == 1 or ctx.num_hosts == 1:
+            return stock(ctx, input_fn, recorder, num_hosts)
+
+        def input_of_all(user_context: Any) -> Any:
+            # The program is told of its hosts.
+            user_context._internal_ctx = ctx
+            return input_fn(user_context)
+
+        feeding = copy.copy(ctx)
+        feeding.__class__ = _AllReplicasOnOneHost
+        return stock(feeding, input_of_all, recorder, 1)
+
+    return generate
