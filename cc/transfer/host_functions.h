@@ -34,9 +34,6 @@ enum class HostFunctionKind {
   kBlocksInParallel,
 };
 
-HostFunctionKind KindOf(const std::string& name,
-                        const tensorflow::FunctionLibraryDefinition& library);
-
 class HostFunctions {
  public:
   using Done = std::function<void(absl::StatusOr<std::vector<tensorflow::Tensor>>)>;
@@ -64,6 +61,7 @@ class HostFunctions {
  private:
   struct Function {
     HostFunctionKind kind = HostFunctionKind::kBlocksInParallel;
+    bool calls_python = false;
     std::string name;
     std::string description;
     // By slot: ops with state of their own, like random ones, have it for each replica.
