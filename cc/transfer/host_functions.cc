@@ -186,6 +186,8 @@ absl::Status HostFunctions::Run(int number, int slot, CancellationManager* cance
   options.runner = runner;
   options.run_all_kernels_inline = true;
   const Function& function = functions_[number];
+  // Never on a thread of the program: it may block.
+  if (function.calls_python) KeepPythonState();
   tsl::profiler::TraceMe trace([&] {
     return tsl::profiler::TraceMeEncode("TPU host call",
                                         {{"cluster", function.description}, {"slot", slot}});
@@ -200,26 +202,7 @@ absl::Status HostFunctions::Run(int number, int slot, CancellationManager* cance
 }
 
 void HostFunctions::Start(int number, int slot, std::shared_ptr<CancellationManager> cancellation,
-                          std::vector<Tensor> inputs, bool caller_returns, Done done) const {
-  if (functions_[number].kind != HostFunctionKind::kBlocksInParallel) {
-    auto run = [this, number, slot, cancellation = std::move(cancellation),
-                inputs = std::move(inputs), done = std::move(done)] {
-      if (functions_[number].calls_python) KeepPythonState();
-      std::vector<Tensor> outputs;
-      const absl::Status status = Run(number, slot, cancellation.get(), inputs, &outputs);
-      if (status.ok()) {
-        done(std::move(outputs));
-      } else {
-        done(status);
-      }
-    };
-    if (caller_returns) {
-      HostThreads::ScheduleAfterCurrent(std::move(run));
-    } else {
-      HostThreads::Schedule(std::move(run));
-    }
-    return;
-  }
+                          std::vector<Tensor> inputs, Done done) const {
   struct Call {
     std::shared_ptr<CancellationManager> cancellation;
     std::vector<Tensor> inputs;
@@ -236,6 +219,7 @@ void HostFunctions::Start(int number, int slot, std::shared_ptr<CancellationMana
   options.runner = functions_[number].calls_python ? python_runner : runner;
   library_->Run(options, functions_[number].handles[slot], call->inputs, &call->outputs,
                 [call, done = std::move(done)](const absl::Status& status) {
+                  call->inputs.clear();
                   if (status.ok()) {
                     done(std::move(call->outputs));
                   } else {

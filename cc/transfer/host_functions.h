@@ -53,10 +53,9 @@ class HostFunctions {
                    absl::Span<const tensorflow::Tensor> inputs,
                    std::vector<tensorflow::Tensor>* outputs) const;
 
-  // Starts any function; `done` is called on some thread. `caller_returns` tells that the calling
-  // thread has nothing else to do.
+  // Starts a function of any kind on threads of the host; `done` is called on one of them.
   void Start(int number, int slot, std::shared_ptr<tensorflow::CancellationManager> cancellation,
-             std::vector<tensorflow::Tensor> inputs, bool caller_returns, Done done) const;
+             std::vector<tensorflow::Tensor> inputs, Done done) const;
 
  private:
   struct Function {
