@@ -8,8 +8,9 @@ cores, JAX's through `jax.pure_callback` under `jax.jit`, in turns in one proces
 
 Prints for each case the median time of one call in microseconds and its spread (the range of the
 middle half), and the ratio to JAX's. `host graph` is ours with `fold_host_calls=False`: what
-clusters cost that the program can't call by itself. `--smoke` is a short run that only shows that
-all works.
+clusters cost that the program can't call by itself. `no result, device's part` is the time that the
+core's thread spends in handing over a call without result, as `transfer_stats` tells it: such calls
+run beside the program. `--smoke` is a short run that only shows that all works.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ import tensorflow as tf
 
 REPLICAS = 8
 LARGE = 1 << 24  # float32 numbers: 64 MB
+DEVICES_PART = "no result, device's part"
 
 
 @dataclasses.dataclass
@@ -167,6 +169,17 @@ def measure(cases: list[Case], rounds: int) -> None:
             case.seconds.append(time.perf_counter() - start)
 
 
+def devices_part() -> float:
+    """Microseconds that the cores' threads have spent in a call without result."""
+    clusters = [
+        cluster
+        for cluster in tf_tpu_ext.transfer_stats().clusters
+        if cluster.calls and not cluster.bytes_to_device
+    ]
+    calls = sum(cluster.calls for cluster in clusters)
+    return sum(cluster.waiting_seconds for cluster in clusters) / calls * 1e6
+
+
 def spread(values: list[float]) -> float:
     return values[len(values) * 3 // 4] - values[len(values) // 4]
 
@@ -207,6 +220,9 @@ def main() -> None:
             line += f" {result['jax']:10.2f} {result['jax_spread']:10.2f} {result['ratio']:10.3f}"
         results.append(result)
         print(line)
+    part = devices_part()
+    results.append({"case": DEVICES_PART, "ours": part})
+    print(f"{DEVICES_PART:24} {part:10.2f}")
     if arguments.json:
         arguments.json.write_text(json.dumps(results, indent=1) + "\n")
     if arguments.plot:

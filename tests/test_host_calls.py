@@ -217,3 +217,40 @@ def test_many_steps_keep_no_memory(run_python):
         env={"TF_TPU_EXT_CORES": "2"},
         timeout=120,
     )
+
+
+def test_python_functions_find_what_they_kept_by_thread(run_python):
+    """A thread that calls Python functions keeps its Python state, and the process still ends."""
+    run_python(
+        """
+import threading
+import tf_tpu_ext
+import tensorflow as tf
+
+kept = threading.local()
+counts = []
+
+def count(number):
+    kept.calls = getattr(kept, "calls", 0) + 1
+    counts.append(kept.calls)
+    return number + 1
+
+def host(number):
+    return tf.ensure_shape(tf.numpy_function(count, [number], tf.int32), [])
+
+@tf.function
+def step():
+    def replica():
+        return tf.while_loop(
+            lambda number: number < 50,
+            lambda number: tf_tpu_ext.outside_compilation(host, number),
+            [tf.constant(0)],
+        )
+    return tf_tpu_ext.rewrite(replica, [])
+
+assert int(step()[0]) == 50
+assert len(counts) == 50
+assert max(counts) > 1, counts
+""",
+        timeout=90,
+    )

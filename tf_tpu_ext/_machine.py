@@ -116,7 +116,8 @@ class Cluster:
         bytes_to_device: Bytes of its results.
         running_seconds: Time that its ops took, summed over calls; 0 in a host graph, where it is
             not measured.
-        waiting_seconds: Time that cores waited for its results.
+        waiting_seconds: Time that cores waited for its results; if it has none and is folded, the
+            time they took to hand it over.
     """
 
     cluster: str

@@ -12,6 +12,10 @@ namespace {
 // As many iterators of one core may die at once while the core's other ops go on.
 constexpr int kMaxThreadsPerCore = 4;
 
+// After work that is not urgent the watching thread expects more for so long: while it looks often,
+// nobody has to wake it.
+constexpr int kQuickRounds = 10;
+
 struct Place {
   const CoreThreads* threads = nullptr;
   int id = -1;
@@ -38,7 +42,7 @@ CoreThreads::~CoreThreads() {
   {
     absl::MutexLock lock(&mutex_);
     const auto finished = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-      return queue_.empty() && working_ == 0;
+      return !HasQueued() && working_ == 0;
     };
     mutex_.Await(absl::Condition(&finished));
     stopping_ = true;
@@ -66,7 +70,15 @@ void CoreThreads::ScheduleAfterCurrent(std::function<void()> work) {
     return;
   }
   absl::MutexLock lock(&mutex_);
-  queue_.push_front(std::move(work));
+  continued_.push_back(std::move(work));
+  WatchProgress();
+}
+
+void CoreThreads::ScheduleSoon(std::function<void()> work) {
+  absl::MutexLock lock(&mutex_);
+  queue_.push_back(std::move(work));
+  if (watching_ && quick_rounds_ == 0) watch_.Signal();
+  quick_rounds_ = kQuickRounds;
   WatchProgress();
 }
 
@@ -105,10 +117,17 @@ void CoreThreads::Work(int id) {
   place = {this, id};
   absl::MutexLock lock(&mutex_);
   while (true) {
-    while (!queue_.empty()) {
-      std::function<void()> work = std::move(queue_.front());
-      queue_.pop_front();
-      ++started_;
+    while (HasQueued()) {
+      std::function<void()> work;
+      if (!continued_.empty()) {
+        work = std::move(continued_.back());
+        continued_.pop_back();
+        ++continued_begun_;
+      } else {
+        work = std::move(queue_.front());
+        queue_.pop_front();
+        ++queue_begun_;
+      }
       mutex_.Unlock();
       work();
       // What the work holds may block when it is deleted, too.
@@ -125,18 +144,33 @@ void CoreThreads::Work(int id) {
 
 void CoreThreads::Watch() {
   absl::MutexLock lock(&mutex_);
+  int64_t queue_begun = 0, continued_begun = 0;
+  absl::Time progressed;
+  const auto note_progress = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    queue_begun = queue_begun_;
+    continued_begun = continued_begun_;
+    progressed = absl::Now();
+  };
+  note_progress();
   while (!stopping_) {
     if (!watching_) {
       watch_.Wait(&mutex_);
+      note_progress();
       continue;
     }
-    const int64_t started = started_;
-    watch_.WaitWithTimeout(&mutex_, options_.patience);
-    if (queue_.empty()) {
-      watching_ = false;
-    } else if (started_ == started) {
+    watch_.WaitWithTimeout(&mutex_, quick_rounds_ > 0 ? options_.delay : options_.patience);
+    if (quick_rounds_ > 0) --quick_rounds_;
+    const bool stuck = (!queue_.empty() && queue_begun == queue_begun_) ||
+                       (!continued_.empty() && continued_begun == continued_begun_);
+    if (!stuck) note_progress();
+    if (!HasQueued()) {
+      watching_ = quick_rounds_ > 0;
+    } else if (working_ < options_.usual_threads && (stuck || quick_rounds_ > 0)) {
+      AddWorker();
+    } else if (stuck && absl::Now() - progressed >= options_.patience) {
       generous_until_ = absl::Now() + options_.generosity;
-      for (size_t left = queue_.size(); left > 0; --left) AddWorker();
+      for (size_t left = queue_.size() + continued_.size(); left > 0; --left) AddWorker();
+      note_progress();
     }
   }
 }

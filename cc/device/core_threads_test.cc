@@ -1,6 +1,7 @@
 #include "cc/device/core_threads.h"
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <set>
 
@@ -135,6 +136,33 @@ TEST(CoreThreadsTest, OthersTakeTheWorkOfAThreadThatDoesNotReturn) {
     done.WaitForNotification();
   });
   done.WaitForNotification();
+}
+
+TEST(CoreThreadsTest, WorkThatIsNotUrgentIsDone) {
+  CoreThreads threads(Threads(2, 8));
+  for (int i = 0; i < 200; ++i) {
+    absl::Notification first, second;
+    threads.ScheduleSoon([&] { first.Notify(); });
+    // Now and then after the watching thread has fallen asleep.
+    if (i % 20 == 0) absl::SleepFor(absl::Milliseconds(15));
+    threads.ScheduleSoon([&] { second.Notify(); });
+    ASSERT_TRUE(first.WaitForNotificationWithTimeout(absl::Seconds(20)));
+    ASSERT_TRUE(second.WaitForNotificationWithTimeout(absl::Seconds(20)));
+  }
+}
+
+TEST(CoreThreadsTest, WorkThatGoesOnForEverLeavesTheQueueItsTurn) {
+  std::atomic<bool> stop{false};
+  CoreThreads threads(Threads(2, 8));
+  const std::function<void()> go_on = [&] {
+    if (!stop) threads.ScheduleAfterCurrent(go_on);
+  };
+  for (int i = 0; i < 2; ++i) threads.Schedule(go_on);
+  absl::SleepFor(absl::Milliseconds(20));
+  absl::Notification done;
+  threads.Schedule([&] { done.Notify(); });
+  EXPECT_TRUE(done.WaitForNotificationWithTimeout(absl::Seconds(20)));
+  stop = true;
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "cc/transfer/host_threads.h"
 #include "cc/transfer/transfer_stats.h"
 
 namespace tf_tpu_ext {
@@ -24,11 +25,16 @@ HostCalls::HostCalls(std::shared_ptr<HostFunctions> functions, int slot,
       fail_(std::move(fail)),
       cancellation_(std::make_shared<tensorflow::CancellationManager>()) {}
 
+HostCalls::~HostCalls() {
+  absl::MutexLock lock(&mutex_);
+  if (watch_ != 0) WaitMonitor::Get().End(watch_);
+}
+
 bool HostCalls::MayRunNow(int function) const {
   const HostFunctionKind kind = functions_->kind(function);
   if (kind != HostFunctionKind::kPure && kind != HostFunctionKind::kComputes) return false;
   absl::MutexLock lock(&mutex_);
-  return calls_.empty() && aborted_.ok();
+  return calls_.empty() && !working_ && aborted_.ok();
 }
 
 absl::Status HostCalls::RunNow(int function, absl::Span<const Tensor> inputs,
@@ -55,60 +61,114 @@ void HostCalls::Start(int function, std::vector<Tensor> inputs, Done done) {
   const bool waits = done != nullptr;
   Call call;
   call.function = function;
+  call.bytes_to_host = TotalBytes(inputs);
   call.inputs = std::move(inputs);
-  call.done = std::move(done);
-  call.asked = absl::Now();
+  if (waits) {
+    call.done = std::move(done);
+    call.asked = absl::Now();
+    call.wait =
+        WaitMonitor::Get().Begin([weak = weak_from_this(), function](absl::Duration waited) {
+          if (std::shared_ptr<HostCalls> calls = weak.lock()) calls->Expired(function, waited);
+        });
+  }
   absl::Status aborted;
-  bool first = false;
+  bool needs_thread = false;
   {
     absl::MutexLock lock(&mutex_);
     aborted = aborted_;
     if (aborted.ok()) {
-      call.wait =
-          WaitMonitor::Get().Begin([weak = weak_from_this(), function](absl::Duration waited) {
-            if (std::shared_ptr<HostCalls> calls = weak.lock()) calls->Expired(function, waited);
-          });
       calls_.push_back(std::move(call));
-      first = calls_.size() == 1;
-      if (first) began_ = absl::Now();
+      needs_thread = !working_ && (waits || !expected_);
+      if (needs_thread && !waits) expected_ = true;
     }
   }
   if (!aborted.ok()) {
-    if (call.done) call.done(aborted);
-  } else if (first) {
-    // The program goes on with this thread unless it waits for the call.
-    StartFirst(/*caller_returns=*/waits);
+    if (!waits) return;
+    WaitMonitor::Get().End(call.wait);
+    call.done(aborted);
+  } else if (needs_thread && waits) {
+    // The program has no use for its thread until the call returns.
+    HostThreads::ScheduleAfterCurrent([self = shared_from_this()] { self->Work(false); });
+  } else if (needs_thread) {
+    HostThreads::ScheduleSoon([self = shared_from_this()] { self->Work(true); });
   }
 }
 
-void HostCalls::StartFirst(bool caller_returns) {
-  int function;
-  std::vector<Tensor> inputs;
+void HostCalls::Work(bool expected) {
   {
     absl::MutexLock lock(&mutex_);
-    if (calls_.empty()) return;
-    function = calls_.front().function;
-    inputs = calls_.front().inputs;
+    if (expected) expected_ = false;
+    if (working_ || !aborted_.ok()) return;
+    working_ = true;
   }
-  functions_->Start(function, slot_, cancellation_, std::move(inputs), caller_returns,
-                    [self = shared_from_this()](absl::StatusOr<std::vector<Tensor>> outputs) {
-                      self->FirstDone(std::move(outputs));
-                    });
+  MakeCalls();
 }
 
-void HostCalls::FirstDone(absl::StatusOr<std::vector<Tensor>> outputs) {
+void HostCalls::MakeCalls() {
+  while (true) {
+    int function = 0;
+    std::vector<Tensor> inputs;
+    std::function<void()> idle;
+    bool ends = false;
+    {
+      absl::MutexLock lock(&mutex_);
+      if (!aborted_.ok()) return;
+      ends = calls_.empty();
+      if (ends) {
+        working_ = false;
+        idle = std::move(idle_);
+        idle_ = nullptr;
+        if (watch_ != 0) WaitMonitor::Get().End(watch_);
+        watch_ = 0;
+      } else {
+        running_ = std::move(calls_.front());
+        calls_.pop_front();
+        began_ = absl::Now();
+        if (!running_.done && watch_ == 0) WatchRunning();
+        function = running_.function;
+        inputs = std::move(running_.inputs);
+      }
+    }
+    if (ends) {
+      if (idle) idle();
+      return;
+    }
+    if (functions_->kind(function) == HostFunctionKind::kBlocksInParallel) {
+      functions_->Start(function, slot_, cancellation_, std::move(inputs),
+                        [self = shared_from_this()](absl::StatusOr<std::vector<Tensor>> outputs) {
+                          if (self->Finish(std::move(outputs))) self->MakeCalls();
+                        });
+      return;
+    }
+    absl::StatusOr<std::vector<Tensor>> outputs{std::vector<Tensor>()};
+    const absl::Status status =
+        functions_->Run(function, slot_, cancellation_.get(), inputs, &*outputs);
+    if (!status.ok()) outputs = status;
+    // The step may end in Finish, and nothing of it is kept then.
+    inputs.clear();
+    if (!Finish(std::move(outputs))) return;
+  }
+}
+
+bool HostCalls::Finish(absl::StatusOr<std::vector<Tensor>> outputs) {
   Call call;
   absl::Time began;
+  bool goes_on = true;
   {
     absl::MutexLock lock(&mutex_);
     // Abort has told the end of it.
-    if (!aborted_.ok()) return;
-    Call& first = calls_.front();
-    call = {first.function, std::move(first.inputs), std::move(first.done), first.asked,
-            first.wait};
+    if (!aborted_.ok()) return false;
+    call = std::move(running_);
+    running_ = Call();
     began = began_;
+    if (call.done && calls_.empty() && !idle_) {
+      // The program goes on with this thread.
+      goes_on = working_ = false;
+      if (watch_ != 0) WaitMonitor::Get().End(watch_);
+      watch_ = 0;
+    }
   }
-  WaitMonitor::Get().End(call.wait);
+  if (call.wait != 0) WaitMonitor::Get().End(call.wait);
   if (outputs.ok()) {
     Count(call, began, *outputs);
   } else {
@@ -119,23 +179,7 @@ void HostCalls::FirstDone(absl::StatusOr<std::vector<Tensor>> outputs) {
   } else if (!outputs.ok()) {
     fail_(outputs.status());
   }
-  std::function<void()> idle;
-  {
-    absl::MutexLock lock(&mutex_);
-    if (!aborted_.ok()) return;
-    calls_.pop_front();
-    if (calls_.empty()) {
-      idle = std::move(idle_);
-      idle_ = nullptr;
-    } else {
-      began_ = absl::Now();
-    }
-  }
-  if (idle) {
-    idle();
-  } else {
-    StartFirst(/*caller_returns=*/true);
-  }
+  return goes_on;
 }
 
 void HostCalls::Count(const Call& call, absl::Time began,
@@ -143,38 +187,75 @@ void HostCalls::Count(const Call& call, absl::Time began,
   const absl::Time now = absl::Now();
   ClusterCounters& counters = functions_->counters(call.function);
   Add(counters.calls, 1);
-  Add(counters.bytes_to_host, TotalBytes(call.inputs));
+  Add(counters.bytes_to_host, call.bytes_to_host);
   Add(counters.bytes_to_device, TotalBytes(outputs));
   Add(counters.running_nanoseconds, absl::ToInt64Nanoseconds(now - began));
   if (call.done) Add(counters.waiting_nanoseconds, absl::ToInt64Nanoseconds(now - call.asked));
 }
 
+void HostCalls::CountSending(int function, absl::Duration time) const {
+  Add(functions_->counters(function).waiting_nanoseconds, absl::ToInt64Nanoseconds(time));
+}
+
 void HostCalls::Expired(int function, absl::Duration waited) {
-  int running;
+  int running = function;
   {
     absl::MutexLock lock(&mutex_);
-    if (calls_.empty() || !aborted_.ok()) return;
-    running = calls_.front().function;
+    if (!aborted_.ok() || (!working_ && calls_.empty())) return;
+    if (working_) running = running_.function;
   }
-  fail_(absl::DeadlineExceededError(absl::StrCat(
+  fail_(TooLong(function, running, waited));
+}
+
+void HostCalls::WatchRunning() {
+  watch_ = WaitMonitor::Get().Begin([weak = weak_from_this()](absl::Duration waited) {
+    if (std::shared_ptr<HostCalls> calls = weak.lock()) calls->Watched(waited);
+  });
+}
+
+void HostCalls::Watched(absl::Duration waited) {
+  int function = 0;
+  {
+    absl::MutexLock lock(&mutex_);
+    watch_ = 0;
+    if (!aborted_.ok() || !working_ || running_.done) return;
+    if (absl::Now() - began_ < waited) {
+      // It was another one that ran when the watch began.
+      WatchRunning();
+      return;
+    }
+    function = running_.function;
+  }
+  fail_(TooLong(function, function, waited));
+}
+
+absl::Status HostCalls::TooLong(int function, int running, absl::Duration waited) const {
+  return absl::DeadlineExceededError(absl::StrCat(
       "The host call of ", functions_->description(function), " waited longer than the limit of ",
       absl::FormatDuration(waited),
       running == function
           ? ": its function on the host has not returned."
           : absl::StrCat(" for ", functions_->description(running), ", which has not returned."),
       " Find out what the function waits for, or raise the limit with "
-      "tf_tpu_ext.configure(wait_limit_seconds=...).")));
+      "tf_tpu_ext.configure(wait_limit_seconds=...)."));
 }
 
 void HostCalls::WhenIdle(std::function<void()> idle) {
+  bool is_idle = false, needs_thread = false;
   {
     absl::MutexLock lock(&mutex_);
-    if (aborted_.ok() && !calls_.empty()) {
+    is_idle = !aborted_.ok() || (!working_ && calls_.empty());
+    if (!is_idle) {
       idle_ = std::move(idle);
-      return;
+      needs_thread = !working_;
     }
   }
-  idle();
+  if (is_idle) {
+    idle();
+  } else if (needs_thread) {
+    // The step waits for the calls now.
+    HostThreads::ScheduleAfterCurrent([self = shared_from_this()] { self->Work(false); });
+  }
 }
 
 void HostCalls::Abort(const absl::Status& status) {
@@ -186,13 +267,16 @@ void HostCalls::Abort(const absl::Status& status) {
     aborted_ = status;
     calls = std::move(calls_);
     calls_.clear();
+    if (working_) calls.push_front(std::move(running_));
+    running_ = Call();
     idle = std::move(idle_);
     idle_ = nullptr;
   }
   cancellation_->StartCancel();
   for (Call& call : calls) {
+    if (!call.done) continue;
     WaitMonitor::Get().End(call.wait);
-    if (call.done) call.done(status);
+    call.done(status);
   }
   if (idle) idle();
 }

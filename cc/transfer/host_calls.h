@@ -27,6 +27,7 @@ class HostCalls : public std::enable_shared_from_this<HostCalls> {
   // `fail` is told when a call fails whose results nobody waits for.
   HostCalls(std::shared_ptr<HostFunctions> functions, int slot,
             std::function<void(const absl::Status&)> fail);
+  ~HostCalls();
 
   // Whether a call may use the calling thread, and the program's memory, until it returns. The
   // program makes one call at a time, so it stays true until the next Start.
@@ -34,8 +35,12 @@ class HostCalls : public std::enable_shared_from_this<HostCalls> {
   absl::Status RunNow(int function, absl::Span<const tensorflow::Tensor> inputs,
                       std::vector<tensorflow::Tensor>* outputs);
 
-  // Makes the call after those before it. `done` may be null: then the program goes on meanwhile.
+  // Makes the call after those before it. `done` may be null: then the program goes on meanwhile,
+  // and the call may begin a little later, together with others.
   void Start(int function, std::vector<tensorflow::Tensor> inputs, Done done);
+
+  // Counts what a call that the program does not wait for has cost it.
+  void CountSending(int function, absl::Duration time) const;
 
   // Calls `idle` once no call is left, on this thread if there is none.
   void WhenIdle(std::function<void()> idle);
@@ -48,14 +53,25 @@ class HostCalls : public std::enable_shared_from_this<HostCalls> {
   struct Call {
     int function = 0;
     std::vector<tensorflow::Tensor> inputs;
+    int64_t bytes_to_host = 0;
+    // What follows is for calls that the program waits for.
     Done done;
     absl::Time asked;
     WaitMonitor::WaitId wait = 0;
   };
 
-  void StartFirst(bool caller_returns);
-  void FirstDone(absl::StatusOr<std::vector<tensorflow::Tensor>> outputs);
+  // Takes this thread to make the calls, unless another one does.
+  void Work(bool expected);
+  // Makes calls until none is left, or the thread has something better to do.
+  void MakeCalls();
+  // Ends the running call. Returns whether this thread should go on to the next one.
+  bool Finish(absl::StatusOr<std::vector<tensorflow::Tensor>> outputs);
+  // A wait of the program has become too long.
   void Expired(int function, absl::Duration waited);
+  // It is time to look after the calls that nobody waits for.
+  void Watched(absl::Duration waited);
+  void WatchRunning() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status TooLong(int function, int running, absl::Duration waited) const;
   // The error with the place of the cluster.
   absl::Status Explained(int function, const absl::Status& status) const;
   void Count(const Call& call, absl::Time began,
@@ -67,9 +83,17 @@ class HostCalls : public std::enable_shared_from_this<HostCalls> {
   const std::shared_ptr<tensorflow::CancellationManager> cancellation_;
 
   mutable absl::Mutex mutex_;
-  // The first one runs.
+  // Calls that have not begun.
   std::deque<Call> calls_ ABSL_GUARDED_BY(mutex_);
+  // Whether a thread is making calls, and which one of them.
+  bool working_ ABSL_GUARDED_BY(mutex_) = false;
+  Call running_ ABSL_GUARDED_BY(mutex_);
   absl::Time began_ ABSL_GUARDED_BY(mutex_);
+  // Whether a thread will come soon to make calls.
+  bool expected_ ABSL_GUARDED_BY(mutex_) = false;
+  // Watches over running calls that nobody waits for: one for all that follow each other, since
+  // the monitor costs more than a short call. 0 if there is none.
+  WaitMonitor::WaitId watch_ ABSL_GUARDED_BY(mutex_) = 0;
   std::function<void()> idle_ ABSL_GUARDED_BY(mutex_);
   absl::Status aborted_ ABSL_GUARDED_BY(mutex_);
 };

@@ -1,11 +1,14 @@
 #include "cc/transfer/host_calls.h"
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
 #include "cc/transfer/host_functions.h"
 #include "gtest/gtest.h"
 #include "tensorflow/core/framework/attr_value.pb.h"
@@ -35,6 +38,20 @@ class WaitOp : public tensorflow::OpKernel {
 };
 REGISTER_KERNEL_BUILDER(Name("TpuExtTest>Wait").Device(tensorflow::DEVICE_CPU), WaitOp);
 
+std::atomic<int> counted{0};
+
+REGISTER_OP("TpuExtTest>Count").Input("x: float").Output("y: float").SetIsStateful();
+
+class CountOp : public tensorflow::OpKernel {
+ public:
+  using OpKernel::OpKernel;
+  void Compute(tensorflow::OpKernelContext* context) override {
+    ++counted;
+    context->set_output(0, context->input(0));
+  }
+};
+REGISTER_KERNEL_BUILDER(Name("TpuExtTest>Count").Device(tensorflow::DEVICE_CPU), CountOp);
+
 // A function from float to float by one op.
 HostFunctionSource Source(const std::string& name, const std::string& op) {
   FunctionDefLibrary library;
@@ -51,21 +68,22 @@ HostFunctionSource Source(const std::string& name, const std::string& op) {
   node->set_op(op);
   node->add_input("x");
   if (op == "CheckNumerics") tensorflow::AddNodeAttr("message", "not a number", node);
-  if (op != "TpuExtTest>Wait") tensorflow::AddNodeAttr("T", tensorflow::DT_FLOAT, node);
+  if (!absl::StartsWith(op, "TpuExtTest>"))
+    tensorflow::AddNodeAttr("T", tensorflow::DT_FLOAT, node);
   (*function->mutable_ret())["result"] = op == "CheckNumerics" ? "the_op:output:0" : "the_op:y:0";
   return {name, library.SerializeAsString(), "train.py:7"};
 }
 
-enum { kSquare, kCheck, kWait };
+enum { kSquare, kCheck, kWait, kCount };
 
 class HostCallsTest : public ::testing::Test {
  protected:
   HostCallsTest() {
     gate = new absl::Notification;
-    auto functions =
-        HostFunctions::Create({Source("square", "Square"), Source("check", "CheckNumerics"),
-                               Source("wait", "TpuExtTest>Wait")},
-                              /*num_slots=*/1);
+    auto functions = HostFunctions::Create(
+        {Source("square", "Square"), Source("check", "CheckNumerics"),
+         Source("wait", "TpuExtTest>Wait"), Source("count", "TpuExtTest>Count")},
+        /*num_slots=*/1);
     EXPECT_TRUE(functions.ok()) << functions.status();
     functions_ = *std::move(functions);
     calls_ = std::make_shared<HostCalls>(functions_, 0,
@@ -150,6 +168,34 @@ TEST_F(HostCallsTest, AbortEndsWaitsAtOnce) {
   bool refused = false;
   calls_->Start(kSquare, {Scalar(2)}, [&](const auto& outputs) { refused = !outputs.ok(); });
   EXPECT_TRUE(refused);
+}
+
+TEST_F(HostCallsTest, CallsWithoutResultAreMadeExactlyOnce) {
+  constexpr int kCalls = 50000;
+  counted = 0;
+  for (int i = 0; i < kCalls; ++i) {
+    // Pauses let the calls run out now and then, just as the next one comes.
+    for (int pause = i % 16; pause > 0; --pause) absl::Now();
+    calls_->Start(kCount, {Scalar(1)}, nullptr);
+  }
+  absl::Notification idle;
+  calls_->WhenIdle([&] { idle.Notify(); });
+  idle.WaitForNotification();
+  EXPECT_EQ(counted, kCalls);
+}
+
+TEST_F(HostCallsTest, AResultComesAfterTheCallsBeforeIt) {
+  counted = 0;
+  for (int i = 0; i < 1000; ++i) {
+    calls_->Start(kCount, {Scalar(1)}, nullptr);
+    absl::Notification done;
+    calls_->Start(kCount, {Scalar(1)}, [&](const auto& outputs) {
+      EXPECT_TRUE(outputs.ok());
+      EXPECT_EQ(counted, 2 * (i + 1));
+      done.Notify();
+    });
+    done.WaitForNotification();
+  }
 }
 
 TEST_F(HostCallsTest, AFailureWithoutResultIsTold) {

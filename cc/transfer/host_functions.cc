@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "cc/transfer/host_threads.h"
+#include "cc/transfer/python_state.h"
 #include "tensorflow/core/common_runtime/device_factory.h"
 #include "tensorflow/core/common_runtime/device_mgr.h"
 #include "tensorflow/core/common_runtime/process_function_library_runtime.h"
@@ -48,10 +49,14 @@ absl::StatusOr<tensorflow::DeviceMgr*> HostDevice() {
   return (*manager)->get();
 }
 
+bool CallsPython(const NodeDef& node) {
+  return node.op() == "PyFunc" || node.op() == "PyFuncStateless" || node.op() == "EagerPyFunc";
+}
+
 // Whether the op may wait for something else than its own work.
 bool MayBlock(const NodeDef& node, const FunctionLibraryDefinition& library) {
   // A Python function can wait for whatever it likes.
-  if (node.op() == "PyFuncStateless") return true;
+  if (CallsPython(node)) return true;
   const tensorflow::OpDef* op = nullptr;
   if (!library.LookUpOpDef(node.op(), &op).ok()) return true;
   if (!op->is_stateful() || absl::StartsWith(node.op(), "Random")) return false;
@@ -65,6 +70,7 @@ bool MayBlock(const NodeDef& node, const FunctionLibraryDefinition& library) {
 struct OpCounts {
   int blocking = 0;
   int stateful = 0;
+  int python = 0;
 };
 
 void CountOps(const std::string& name, const FunctionLibraryDefinition& library,
@@ -73,6 +79,7 @@ void CountOps(const std::string& name, const FunctionLibraryDefinition& library,
   if (function == nullptr || !open->insert(name).second) return;
   for (const NodeDef& node : function->node_def()) {
     if (MayBlock(node, library)) ++counts->blocking;
+    if (CallsPython(node)) ++counts->python;
     const tensorflow::OpDef* op = nullptr;
     if (!library.LookUpOpDef(node.op(), &op).ok() || op->is_stateful()) ++counts->stateful;
     for (const auto& [attribute, value] : node.attr()) {
@@ -85,6 +92,19 @@ void CountOps(const std::string& name, const FunctionLibraryDefinition& library,
   open->erase(name);
 }
 
+OpCounts CountOps(const std::string& name, const FunctionLibraryDefinition& library) {
+  absl::flat_hash_set<std::string> open;
+  OpCounts counts;
+  CountOps(name, library, &open, &counts);
+  return counts;
+}
+
+HostFunctionKind KindOf(const OpCounts& counts) {
+  if (counts.blocking > 1) return HostFunctionKind::kBlocksInParallel;
+  if (counts.blocking == 1) return HostFunctionKind::kBlocks;
+  return counts.stateful > 0 ? HostFunctionKind::kComputes : HostFunctionKind::kPure;
+}
+
 // Several times faster than the usual one for functions of few ops.
 constexpr char kFastExecutor[] = "SINGLE_THREADED_EXECUTOR";
 
@@ -93,16 +113,14 @@ constexpr int64_t kStepId = -1;
 
 void RunInPlace(std::function<void()> work) { work(); }
 
-}  // namespace
-
-HostFunctionKind KindOf(const std::string& name, const FunctionLibraryDefinition& library) {
-  absl::flat_hash_set<std::string> open;
-  OpCounts counts;
-  CountOps(name, library, &open, &counts);
-  if (counts.blocking > 1) return HostFunctionKind::kBlocksInParallel;
-  if (counts.blocking == 1) return HostFunctionKind::kBlocks;
-  return counts.stateful > 0 ? HostFunctionKind::kComputes : HostFunctionKind::kPure;
+void ScheduleWithPython(std::function<void()> work) {
+  HostThreads::Schedule([work = std::move(work)] {
+    KeepPythonState();
+    work();
+  });
 }
+
+}  // namespace
 
 HostFunctions::~HostFunctions() = default;
 
@@ -128,7 +146,9 @@ absl::StatusOr<std::shared_ptr<HostFunctions>> HostFunctions::Create(
   made->library_ = made->runtime_->GetFLR(absl::StrCat(kTask, "/device:CPU:0"));
   for (const HostFunctionSource& source : sources) {
     Function function;
-    function.kind = KindOf(source.name, *made->definitions_);
+    const OpCounts counts = CountOps(source.name, *made->definitions_);
+    function.kind = KindOf(counts);
+    function.calls_python = counts.python > 0;
     function.name = source.name;
     function.description = source.source.empty()
                                ? "outside_compilation"
@@ -166,6 +186,8 @@ absl::Status HostFunctions::Run(int number, int slot, CancellationManager* cance
   options.runner = runner;
   options.run_all_kernels_inline = true;
   const Function& function = functions_[number];
+  // Never on a thread of the program: it may block.
+  if (function.calls_python) KeepPythonState();
   tsl::profiler::TraceMe trace([&] {
     return tsl::profiler::TraceMeEncode("TPU host call",
                                         {{"cluster", function.description}, {"slot", slot}});
@@ -180,39 +202,24 @@ absl::Status HostFunctions::Run(int number, int slot, CancellationManager* cance
 }
 
 void HostFunctions::Start(int number, int slot, std::shared_ptr<CancellationManager> cancellation,
-                          std::vector<Tensor> inputs, bool caller_returns, Done done) const {
-  if (functions_[number].kind != HostFunctionKind::kBlocksInParallel) {
-    auto run = [this, number, slot, cancellation = std::move(cancellation),
-                inputs = std::move(inputs), done = std::move(done)] {
-      std::vector<Tensor> outputs;
-      const absl::Status status = Run(number, slot, cancellation.get(), inputs, &outputs);
-      if (status.ok()) {
-        done(std::move(outputs));
-      } else {
-        done(status);
-      }
-    };
-    if (caller_returns) {
-      HostThreads::ScheduleAfterCurrent(std::move(run));
-    } else {
-      HostThreads::Schedule(std::move(run));
-    }
-    return;
-  }
+                          std::vector<Tensor> inputs, Done done) const {
   struct Call {
     std::shared_ptr<CancellationManager> cancellation;
     std::vector<Tensor> inputs;
     std::vector<Tensor> outputs;
   };
   static auto* const runner = new std::function<void(std::function<void()>)>(HostThreads::Schedule);
+  static auto* const python_runner =
+      new std::function<void(std::function<void()>)>(ScheduleWithPython);
   auto call = std::make_shared<Call>();
   call->cancellation = std::move(cancellation);
   call->inputs = std::move(inputs);
   FunctionLibraryRuntime::Options options(kStepId);
   options.cancellation_manager = call->cancellation.get();
-  options.runner = runner;
+  options.runner = functions_[number].calls_python ? python_runner : runner;
   library_->Run(options, functions_[number].handles[slot], call->inputs, &call->outputs,
                 [call, done = std::move(done)](const absl::Status& status) {
+                  call->inputs.clear();
                   if (status.ok()) {
                     done(std::move(call->outputs));
                   } else {

@@ -34,9 +34,6 @@ enum class HostFunctionKind {
   kBlocksInParallel,
 };
 
-HostFunctionKind KindOf(const std::string& name,
-                        const tensorflow::FunctionLibraryDefinition& library);
-
 class HostFunctions {
  public:
   using Done = std::function<void(absl::StatusOr<std::vector<tensorflow::Tensor>>)>;
@@ -56,14 +53,14 @@ class HostFunctions {
                    absl::Span<const tensorflow::Tensor> inputs,
                    std::vector<tensorflow::Tensor>* outputs) const;
 
-  // Starts any function; `done` is called on some thread. `caller_returns` tells that the calling
-  // thread has nothing else to do.
+  // Starts a function of any kind on threads of the host; `done` is called on one of them.
   void Start(int number, int slot, std::shared_ptr<tensorflow::CancellationManager> cancellation,
-             std::vector<tensorflow::Tensor> inputs, bool caller_returns, Done done) const;
+             std::vector<tensorflow::Tensor> inputs, Done done) const;
 
  private:
   struct Function {
     HostFunctionKind kind = HostFunctionKind::kBlocksInParallel;
+    bool calls_python = false;
     std::string name;
     std::string description;
     // By slot: ops with state of their own, like random ones, have it for each replica.

@@ -29,4 +29,8 @@ void HostThreads::ScheduleAfterCurrent(std::function<void()> work) {
   Threads().ScheduleAfterCurrent(std::move(work));
 }
 
+void HostThreads::ScheduleSoon(std::function<void()> work) {
+  Threads().ScheduleSoon(std::move(work));
+}
+
 }  // namespace tf_tpu_ext

@@ -12,6 +12,8 @@ class HostThreads {
   // The same for a caller that is about to return: if it is one of these threads, it does the work
   // itself, which saves the time to wake another.
   static void ScheduleAfterCurrent(std::function<void()> work);
+  // The same for work that may begin a little later, which saves the caller that time.
+  static void ScheduleSoon(std::function<void()> work);
 };
 
 }  // namespace tf_tpu_ext

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -79,14 +80,15 @@ struct ResultBuffer {
 // before the program goes on, in place where they lie right for that.
 absl::StatusOr<std::vector<Tensor>> ReadOperands(const XLA_FFI_Args& args,
                                                  const std::string& dynamic, bool borrow) {
-  std::vector<const XLA_FFI_Buffer*> buffers;
+  absl::InlinedVector<const XLA_FFI_Buffer*, 8> buffers;
   for (int64_t i = 0; i < args.size; ++i) {
     const auto* buffer = static_cast<const XLA_FFI_Buffer*>(args.args[i]);
     if (buffer->dtype != XLA_FFI_DataType_TOKEN) buffers.push_back(buffer);
   }
-  std::vector<std::string> sizes = absl::StrSplit(dynamic, ',', absl::SkipEmpty());
+  std::vector<std::string> sizes;
+  if (!dynamic.empty()) sizes = absl::StrSplit(dynamic, ',', absl::SkipEmpty());
   const size_t inputs = buffers.size() - sizes.size();
-  std::vector<TensorShape> shapes;
+  absl::InlinedVector<TensorShape, 4> shapes;
   for (size_t i = 0; i < inputs; ++i) shapes.push_back(ShapeOf(*buffers[i]));
   for (size_t i = 0; i < sizes.size(); ++i) {
     const std::pair<std::string, std::string> place = absl::StrSplit(sizes[i], ':');
@@ -100,6 +102,7 @@ absl::StatusOr<std::vector<Tensor>> ReadOperands(const XLA_FFI_Args& args,
     shapes[input].set_dim(dimension, size);
   }
   std::vector<Tensor> tensors;
+  tensors.reserve(inputs);
   for (size_t i = 0; i < inputs; ++i) {
     const DataType type = ToTensorFlowType(buffers[i]->dtype);
     if (borrow && IsAlignedForKernels(buffers[i]->data) && shapes[i] == ShapeOf(*buffers[i])) {
@@ -157,6 +160,7 @@ std::vector<ResultBuffer> ResultsOf(const XLA_FFI_Rets& returned) {
 // Calls a function of the host.
 XLA_FFI_Error* CallFunction(XLA_FFI_CallFrame* frame, HostCalls* calls, int function) {
   const XLA_FFI_Api* api = frame->api;
+  const absl::Time began = absl::Now();
   std::vector<ResultBuffer> results = ResultsOf(frame->rets);
   const bool now = !results.empty() && calls->MayRunNow(function);
   auto inputs = ReadOperands(frame->args, StringAttribute(frame->attrs, kTransferDynamic), now);
@@ -171,6 +175,7 @@ XLA_FFI_Error* CallFunction(XLA_FFI_CallFrame* frame, HostCalls* calls, int func
   }
   if (results.empty()) {
     calls->Start(function, *std::move(inputs), nullptr);
+    calls->CountSending(function, absl::Now() - began);
     return nullptr;
   }
   std::shared_ptr<Completion> completion;

@@ -1,0 +1,49 @@
+#include "cc/transfer/python_state.h"
+
+#include <dlfcn.h>
+
+namespace tf_tpu_ext {
+namespace {
+
+// Python's own functions, looked up in the process: the library doesn't link with a Python.
+struct Python {
+  int (*is_initialized)();
+  int (*ensure)();  // Returns PyGILState_STATE, an enum.
+  void* (*save_thread)();
+};
+
+template <typename Function>
+void Find(const char* name, Function* function) {
+  *function = reinterpret_cast<Function>(dlsym(RTLD_DEFAULT, name));
+}
+
+const Python& GetPython() {
+  static const Python python = [] {
+    Python found;
+    Find("Py_IsInitialized", &found.is_initialized);
+    Find("PyGILState_Ensure", &found.ensure);
+    Find("PyEval_SaveThread", &found.save_thread);
+    return found;
+  }();
+  return python;
+}
+
+thread_local bool has_state = false;
+
+}  // namespace
+
+void KeepPythonState() {
+  if (has_state) return;
+  const Python& python = GetPython();
+  if (python.is_initialized == nullptr || python.ensure == nullptr ||
+      python.save_thread == nullptr || python.is_initialized() == 0) {
+    return;
+  }
+  has_state = true;
+  // Never released: a later PyGILState_Ensure on this thread finds the state and takes the lock of
+  // the interpreter only, which is given back here.
+  python.ensure();
+  python.save_thread();
+}
+
+}  // namespace tf_tpu_ext

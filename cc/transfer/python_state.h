@@ -1,0 +1,14 @@
+#ifndef TF_TPU_EXT_CC_TRANSFER_PYTHON_STATE_H_
+#define TF_TPU_EXT_CC_TRANSFER_PYTHON_STATE_H_
+
+namespace tf_tpu_ext {
+
+// Gives the calling thread a Python thread state that it keeps, unless it has one or the process
+// has no Python. TensorFlow's kernels make one for each call of a Python function and delete it
+// after: its stack is mapped and unmapped, and whatever Python code keeps by thread is made anew.
+// For threads that live as long as the process.
+void KeepPythonState();
+
+}  // namespace tf_tpu_ext
+
+#endif  // TF_TPU_EXT_CC_TRANSFER_PYTHON_STATE_H_
