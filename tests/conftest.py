@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -32,20 +33,22 @@ RunPython = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture(scope="session")
-def run_tests_on() -> Callable[..., None]:
-    """Runs test files in a process with so many cores, of which this process has another number."""
+def run_tests_on_other_cores() -> Callable[..., None]:
+    """Runs test files on one, two and eight cores, leaving out the number of this process."""
 
-    def run(cores: int, files: Iterable[pathlib.Path], *options: str) -> None:
+    def run(present: int, files: Iterable[pathlib.Path], *options: str) -> None:
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options]
-        done = subprocess.run(
-            [*command, *map(str, files)],
-            env={**os.environ, "TF_TPU_EXT_CORES": str(cores)},
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            timeout=280,
-        )
-        assert done.returncode == 0, f"{done.stdout}{done.stderr}"
+        command += map(str, files)
+
+        def run_on(cores: int) -> None:
+            env = {**os.environ, "TF_TPU_EXT_CORES": str(cores)}
+            done = subprocess.run(
+                command, env=env, cwd=ROOT, capture_output=True, text=True, timeout=280
+            )
+            assert done.returncode == 0, f"on {cores} cores:\n{done.stdout}{done.stderr}"
+
+        with ThreadPoolExecutor() as threads:
+            list(threads.map(run_on, {1, 2, 8} - {present}))
 
     return run
 

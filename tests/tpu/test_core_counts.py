@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pathlib
 
-import pytest
-
 FOLDER = pathlib.Path(__file__).parent
 # The files whose programs depend on the number of cores; the others would only repeat themselves.
 FILES = [
@@ -18,8 +16,5 @@ FILES = [
 ]
 
 
-@pytest.mark.parametrize("count", [1, 2, 8])
-def test_with_cores(cores, run_tests_on, count):
-    if count == cores:
-        pytest.skip(f"this process has {cores} cores")
-    run_tests_on(count, [FOLDER / file for file in FILES])
+def test_with_other_numbers_of_cores(cores, run_tests_on_other_cores):
+    run_tests_on_other_cores(cores, [FOLDER / file for file in FILES])
