@@ -203,6 +203,20 @@ class TestCompilation:
         np.testing.assert_array_equal(local(strategy, step(tf.constant(2.0))), [16.0] * CORES)
 
 
+@pytest.mark.parametrize("use", ["a result", "intermediate values"])
+def test_memory_that_is_not_there(use):
+    """More than a process can address: an error, where a null pointer ended the process."""
+
+    def replica(x: tf.Tensor) -> tf.Tensor:
+        square = x[:, tf.newaxis] * x
+        return square if use == "a result" else tf.reduce_sum(tf.sort(square, axis=1), axis=1)
+
+    with pytest.raises(tf.errors.ResourceExhaustedError, match=f"bytes of memory for {use}"):
+        tf_tpu_ext.rewrite(replica, [tf.ones([1 << 23])])
+    # The next step starts clean.
+    assert tf_tpu_ext.rewrite(lambda x: x + 1.0, [1.0])[0].numpy() == 2
+
+
 def test_uninitialized_variable():
     with tf.Graph().as_default(), v1.Session() as session:
         session.run(v1.tpu.initialize_system())

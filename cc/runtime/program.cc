@@ -46,6 +46,15 @@ Tensor AllocateBytes(int64_t bytes) {
   return Tensor(tensorflow::cpu_allocator(), tensorflow::DT_UINT8, TensorShape({bytes}));
 }
 
+// An allocation that fails leaves a tensor without memory.
+absl::Status CheckMemory(const Tensor& tensor, absl::string_view use, const std::string& program) {
+  if (tensor.data() != nullptr || tensor.TotalBytes() == 0) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "Program ", program, " needs ", tensor.TotalBytes(), " bytes of memory for ", use,
+      " on each core, which the host does not have. Use a smaller batch for each core, or fewer "
+      "cores."));
+}
+
 xla::cpu::CpuExecutable& CpuExecutableOf(const CompiledProgram& compiled) {
   return static_cast<xla::cpu::CpuExecutable&>(*compiled.executable);
 }
@@ -153,9 +162,18 @@ class Program::Run {
         if (results_[result].dtype() != buffer.dtype || results_[result].shape() != buffer.shape) {
           results_[result] = Tensor(tensorflow::cpu_allocator(), buffer.dtype, buffer.shape);
         }
+        absl::Status status = CheckMemory(results_[result], "a result", program_->compiled_.name);
+        if (!status.ok()) return status;
         buffers[index] = DeviceAddressBase(results_[result].data(), allocation.size());
       } else {
         if (next_scratch == scratch_.size()) scratch_.push_back(AllocateBytes(allocation.size()));
+        absl::Status status =
+            CheckMemory(scratch_[next_scratch], "intermediate values", program_->compiled_.name);
+        if (!status.ok()) {
+          // What is kept for the next run is whole.
+          scratch_.clear();
+          return status;
+        }
         buffers[index] = DeviceAddressBase(scratch_[next_scratch++].data(), allocation.size());
       }
     }
@@ -178,6 +196,8 @@ class Program::Run {
         !allocation.is_readonly() && !absl::c_linear_search(run_options_.overwritable, argument);
     if (needs_copy || !IsAligned(tensor.data())) {
       Tensor copy(tensorflow::cpu_allocator(), tensor.dtype(), tensor.shape());
+      absl::Status status = CheckMemory(copy, "an argument", program_->compiled_.name);
+      if (!status.ok()) return status;
       if (bytes > 0) std::memcpy(copy.data(), tensor.data(), bytes);
       tensor = std::move(copy);
     }
