@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "cc/ops/op_names.h"
 #include "cc/passes/host_cluster.h"
+#include "cc/passes/host_updates.h"
 #include "tensorflow/core/common_runtime/function_body.h"
 #include "tensorflow/core/common_runtime/function_def_utils.h"
 #include "tensorflow/core/framework/attr_value.pb.h"
@@ -126,7 +127,12 @@ class Folder {
       absl::StatusOr<bool> folded = FoldCluster(body, &cluster, &report);
       if (!folded.ok()) return folded;
       changed = changed || *folded;
-      body->stays = body->stays || !*folded;
+      if (!*folded) {
+        body->stays = true;
+        absl::StatusOr<bool> kept = KeepUpdatesWhole(&cluster, body->graph);
+        if (!kept.ok()) return kept;
+        changed = changed || *kept;
+      }
       reports->push_back(std::move(report));
     }
     if (body->stays && body->function != nullptr && !body->computation.empty()) {
