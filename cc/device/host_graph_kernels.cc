@@ -44,6 +44,13 @@ class NextCoreOp : public OpKernel {
   }
 };
 
+class HostBarrierOp : public OpKernel {
+ public:
+  using OpKernel::OpKernel;
+  void Compute(OpKernelContext*) override {}
+};
+
+REGISTER_KERNEL_BUILDER(Name("TpuExt>HostBarrier").Device(tensorflow::DEVICE_CPU), HostBarrierOp);
 REGISTER_KERNEL_BUILDER(Name("TPUDummyInput").Device(tensorflow::DEVICE_CPU), DummyInputOp);
 REGISTER_KERNEL_BUILDER(Name("TPUDummyInput").Device(kTpuDeviceType), DummyInputOp);
 REGISTER_KERNEL_BUILDER(Name("TPUOrdinalSelector").Device(tensorflow::DEVICE_CPU), NextCoreOp);

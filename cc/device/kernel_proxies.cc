@@ -9,6 +9,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "cc/device/virtual_device.h"
+#include "cc/ops/host_update_ops.h"
 #include "tensorflow/compiler/tf2xla/xla_op_registry.h"
 #include "tensorflow/core/framework/allocator.h"
 #include "tensorflow/core/framework/function.h"
@@ -122,7 +123,7 @@ bool HasHostMemory(const OpKernelConstruction& construction) {
          std::any_of(outputs.begin(), outputs.end(), is_host);
 }
 
-// Makes the kernel that the CPU has for the same node.
+// Makes the kernel that the CPU has for the same node, or for the op that it is a twin of.
 class CpuKernelFactory : public tensorflow::kernel_factory::OpKernelFactory {
  public:
   OpKernel* Create(OpKernelConstruction* construction) override {
@@ -131,9 +132,12 @@ class CpuKernelFactory : public tensorflow::kernel_factory::OpKernelFactory {
     if (library != nullptr && library->GetFunctionLibraryDefinition() != nullptr) {
       registry = library->GetFunctionLibraryDefinition();
     }
+    tensorflow::NodeDef definition = construction->def();
+    if (const std::string original = OriginalOfHostUpdate(definition.op()); !original.empty()) {
+      definition.set_op(original);
+    }
     std::shared_ptr<const NodeProperties> properties;
-    absl::Status status =
-        NodeProperties::CreateFromNodeDef(construction->def(), registry, &properties);
+    absl::Status status = NodeProperties::CreateFromNodeDef(definition, registry, &properties);
     OpKernel* kernel = nullptr;
     if (status.ok()) {
       tensorflow::DeviceBase* device = construction->device();
@@ -231,6 +235,11 @@ void RegisterKernelProxies() {
     }
     if (infrastructure.contains(kernel.op()) && !on_tpu_system.contains(kernel.op())) {
       RegisterProxy(kernel, kTpuSystemDeviceType, nullptr);
+    }
+    if (IsHostUpdate(kernel.op())) {
+      auto twin = std::make_unique<KernelDef>(kernel);
+      twin->set_op(HostUpdateTwin(kernel.op()));
+      Register(std::move(twin));
     }
   }
   if (!on_tpu.contains("_Arg")) RegisterFunctionBoundary("_Arg", "output");

@@ -46,6 +46,10 @@ library: A serialized FunctionDefLibrary with the function and all that it calls
 source: The Python line that made the cluster, if known.
 )doc");
 
+REGISTER_OP("TpuExt>HostBarrier")
+    .SetIsStateful()
+    .Doc("Does nothing: marks the end of what the host does in a loop's or branch's body.");
+
 REGISTER_OP("TpuExt>HostCompute")
     .Input("inputs: Tinputs")
     .Output("outputs: Toutputs")

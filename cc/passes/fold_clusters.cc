@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "cc/ops/op_names.h"
 #include "cc/passes/host_cluster.h"
+#include "cc/passes/host_updates.h"
 #include "tensorflow/core/common_runtime/function_body.h"
 #include "tensorflow/core/common_runtime/function_def_utils.h"
 #include "tensorflow/core/framework/attr_value.pb.h"
@@ -28,6 +29,8 @@ using tensorflow::NameAttrList;
 using tensorflow::Node;
 
 struct Body;
+
+constexpr char kHostBarrierOp[] = "TpuExt>HostBarrier";
 
 // A function attribute of a node, and the body of that function.
 struct Callee {
@@ -49,6 +52,10 @@ struct Body {
   tensorflow::GraphShapeInfo shapes;
   std::vector<Callee> callees;
   std::map<std::string, std::string> replaced;
+  // Whether a cluster of it, or of what it calls, stays in the host graph; and the name of the
+  // barrier that it then gets.
+  bool stays = false;
+  std::string barrier;
 };
 
 std::string StringAttribute(const Node& node, const char* name) {
@@ -106,6 +113,7 @@ class Folder {
     for (Callee& callee : body->callees) {
       absl::StatusOr<bool> folded = Fold(callee.body.get(), reports);
       if (!folded.ok()) return folded;
+      body->stays = body->stays || callee.body->stays;
       if (!*folded) continue;
       absl::Status status = Redefine(callee);
       if (!status.ok()) return status;
@@ -119,7 +127,18 @@ class Folder {
       absl::StatusOr<bool> folded = FoldCluster(body, &cluster, &report);
       if (!folded.ok()) return folded;
       changed = changed || *folded;
+      if (!*folded) {
+        body->stays = true;
+        absl::StatusOr<bool> kept = KeepUpdatesWhole(&cluster, body->graph);
+        if (!kept.ok()) return kept;
+        changed = changed || *kept;
+      }
       reports->push_back(std::move(report));
+    }
+    if (body->stays && body->function != nullptr && !body->computation.empty()) {
+      absl::Status status = AddBarrier(body);
+      if (!status.ok()) return status;
+      changed = true;
     }
     if (changed) tensorflow::FixupSourceAndSinkEdges(body->graph);
     return changed;
@@ -235,6 +254,32 @@ class Folder {
     return true;
   }
 
+  // The bridge loses ops of unknown effects, as a branch with a Python function in it, if transfers
+  // follow them in the same loop or branch of the host graph. An op of unknown effects after them
+  // all keeps them.
+  static absl::Status AddBarrier(Body* body) {
+    tensorflow::NodeDef definition;
+    definition.set_name(body->graph->NewName("outside_compilation_barrier"));
+    definition.set_op(kHostBarrierOp);
+    tensorflow::AddNodeAttr(kOutsideCompilation, "barrier", &definition);
+    std::vector<Node*> before;
+    for (Node* node : body->graph->op_nodes()) {
+      if (node->attrs().Find(kOutsideCompilation) != nullptr) {
+        before.push_back(node);
+        if (const AttrValue* owner = node->attrs().Find(kTpuReplicate); owner != nullptr) {
+          (*definition.mutable_attr())[kTpuReplicate] = *owner;
+        }
+      }
+    }
+    for (const Callee& callee : body->callees) before.push_back(callee.node);
+    absl::Status status;
+    Node* barrier = body->graph->AddNode(definition, &status);
+    if (!status.ok()) return status;
+    for (Node* node : before) body->graph->AddControlEdge(node, barrier);
+    body->barrier = barrier->name();
+    return absl::OkStatus();
+  }
+
   // Gives the callee's new body a name of its own, and lets the node call it.
   absl::Status Redefine(const Callee& callee) {
     const FunctionDef* old = library_->Find(callee.body->name);
@@ -245,6 +290,7 @@ class Folder {
       const auto replaced = callee.body->replaced.find(node);
       kept[replaced == callee.body->replaced.end() ? node : replaced->second] = result;
     }
+    if (!callee.body->barrier.empty()) kept[callee.body->barrier] = callee.body->barrier;
     FunctionDef definition;
     absl::Status status = tensorflow::GraphToFunctionDef(
         *callee.body->graph, name,

@@ -192,3 +192,19 @@ def test_many_iterations(way, times):
 
     for replica, result in enumerate(way.run(computation, scalar)):
         assert result == replica + 1 + times
+
+
+def test_branch_with_a_python_function_before_another_cluster_of_a_loop(way):
+    """In the host graph, nothing of a loop's body depends on such a branch."""
+
+    def log(x):
+        return tf.ensure_shape(tf.numpy_function(lambda x: x + np.float32(1), [x], tf.float32), [])
+
+    def computation(outside, x):
+        def body(number, x):
+            x = tf.cond(x > 3.0, lambda: outside(log, x), lambda: outside(log, x * 2.0))
+            return number + 1, outside(lambda x: x + 0.5, x)
+
+        return tf.while_loop(lambda number, _: number < 3, body, (0, x))[1]
+
+    way.check(computation, scalar)

@@ -13,9 +13,6 @@ import tensorflow as tf
 v1 = tf.compat.v1
 outside = v1.tpu.outside_compilation
 
-# The bridge takes an update apart into a read, a sum and a write.
-updates_are_not_atomic = pytest.mark.xfail(reason="updates of one variable by two replicas race")
-
 
 def local(strategy: Any, value: Any) -> list[float]:
     return [float(x) for x in strategy.experimental_local_results(value)]
@@ -117,7 +114,6 @@ class TestHostVariable:
             got = local(strategy, step(tf.constant(1.0)))
             assert set(got) == {(2.0 + value) * 10.0}
 
-    @updates_are_not_atomic
     def test_written_by_every_replica(self, strategy, mode, host_variable):
         def computation(x):
             def host(y):
@@ -128,6 +124,27 @@ class TestHostVariable:
 
         run(strategy, computation, tf.constant(1.0))
         assert host_variable.numpy() == 3.0 + 2.0 * strategy.num_replicas_in_sync
+
+    def test_updates_of_several_clusters_and_replicas_all_count(
+        self, strategy, mode, host_variable
+    ):
+        rows = tf.Variable([1.0, 1.0])
+
+        def computation(x):
+            def update(y):
+                host_variable.assign_add(y)
+                rows.scatter_sub(tf.IndexedSlices(y, 1))
+
+            outside(update, x * 2.0)
+            y = outside(lambda y: y + 1.0, x)
+            outside(update, y)
+            return outside(lambda y: y * 2.0, y + 1.0)
+
+        for _ in range(5):
+            run(strategy, computation, tf.constant(1.0))
+        total = 5 * 4.0 * strategy.num_replicas_in_sync
+        assert host_variable.numpy() == 3.0 + total
+        assert rows.numpy().tolist() == [1.0, 1.0 - total]
 
     def test_used_in_two_clusters(self, strategy, mode, host_variable):
         def computation(x):
@@ -140,7 +157,6 @@ class TestHostVariable:
 
         assert set(local(strategy, run(strategy, computation, tf.constant(4.0)))) == {17.0}
 
-    @updates_are_not_atomic
     def test_in_a_loop(self, strategy, mode, host_variable):
         def computation(x):
             def host(x):

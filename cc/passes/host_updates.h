@@ -1,0 +1,17 @@
+#ifndef TF_TPU_EXT_CC_PASSES_HOST_UPDATES_H_
+#define TF_TPU_EXT_CC_PASSES_HOST_UPDATES_H_
+
+#include "absl/status/statusor.h"
+#include "cc/passes/host_cluster.h"
+#include "tensorflow/core/graph/graph.h"
+
+namespace tf_tpu_ext {
+
+// Puts ops of our own in the place of the cluster's updates of variables, which the bridge would
+// take apart into a read and a write: the replicas share the variable, and an update must not be
+// lost between the two. Returns whether the graph changed.
+absl::StatusOr<bool> KeepUpdatesWhole(HostCluster* cluster, tensorflow::Graph* graph);
+
+}  // namespace tf_tpu_ext
+
+#endif  // TF_TPU_EXT_CC_PASSES_HOST_UPDATES_H_
