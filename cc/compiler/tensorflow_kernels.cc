@@ -71,7 +71,7 @@ const absl::flat_hash_set<std::string>& Ops() {
   return *ops;
 }
 
-[[maybe_unused]] const bool registered = [] {
+[[maybe_unused]] const bool kRegistered = [] {
   RegisterTwinOps(kKernelPrefix, Ops(), "by a kernel of TensorFlow's where one takes it.");
   return true;
 }();

@@ -135,11 +135,12 @@ class UpdateRun : public std::enable_shared_from_this<UpdateRun> {
     if (!status.ok()) return Finish(std::move(status));
     if (!HaveEqualArguments()) return RunForEachReplica();
     if (!MayOverwriteVariables()) {
-      return RunFor(0, Arguments(0),
-                    [self = shared_from_this()](absl::Status status, std::vector<Tensor> outputs) {
-                      self->updated_.assign(self->replicas_.size(), std::move(outputs));
-                      self->Finish(std::move(status));
-                    });
+      return RunFor(
+          0, Arguments(0),
+          [self = shared_from_this()](absl::Status status, const std::vector<Tensor>& outputs) {
+            self->updated_.assign(self->replicas_.size(), outputs);
+            self->Finish(std::move(status));
+          });
     }
     LockingThread().Schedule([self = shared_from_this()] { self->RunInPlace(); });
   }
@@ -189,9 +190,9 @@ class UpdateRun : public std::enable_shared_from_this<UpdateRun> {
       }
       absl::Notification ended;
       update_->program->Start(replicas_[0].context, arguments, std::move(options),
-                              [&](absl::Status status, std::vector<Tensor> outputs) {
+                              [&](absl::Status status, const std::vector<Tensor>& outputs) {
                                 result = std::move(status);
-                                updated_.assign(replicas_.size(), std::move(outputs));
+                                updated_.assign(replicas_.size(), outputs);
                                 ended.Notify();
                               });
       ended.WaitForNotification();

@@ -111,7 +111,7 @@ constexpr char kFastExecutor[] = "SINGLE_THREADED_EXECUTOR";
 // A call needs no number that others know.
 constexpr int64_t kStepId = -1;
 
-void RunInPlace(std::function<void()> work) { work(); }
+void RunInPlace(const std::function<void()>& work) { work(); }
 
 void ScheduleWithPython(std::function<void()> work) {
   HostThreads::Schedule([work = std::move(work)] {
@@ -192,7 +192,7 @@ absl::Status HostFunctions::Run(int number, int slot, CancellationManager* cance
     return tsl::profiler::TraceMeEncode("TPU host call",
                                         {{"cluster", function.description}, {"slot", slot}});
   });
-  const absl::Status status = library_->RunSync(options, function.handles[slot], inputs, outputs);
+  absl::Status status = library_->RunSync(options, function.handles[slot], inputs, outputs);
   if (status.ok() || function.kind != HostFunctionKind::kPure) return status;
   // Once more on the executor that tells which op failed.
   auto handle = Instantiate(function.name, "to_explain_an_error", "");
