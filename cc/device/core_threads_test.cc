@@ -153,8 +153,9 @@ TEST(CoreThreadsTest, WorkThatIsNotUrgentIsDone) {
 
 TEST(CoreThreadsTest, WorkThatGoesOnForEverLeavesTheQueueItsTurn) {
   std::atomic<bool> stop{false};
+  std::function<void()> go_on;  // The threads may still run it when they are told to end.
   CoreThreads threads(Threads(2, 8));
-  const std::function<void()> go_on = [&] {
+  go_on = [&] {
     if (!stop) threads.ScheduleAfterCurrent(go_on);
   };
   for (int i = 0; i < 2; ++i) threads.Schedule(go_on);
