@@ -110,12 +110,11 @@ class Cluster:
         not_folded_because: Empty if the compiled program calls the cluster by itself; else why it
             runs in a host graph beside the program.
         calls: Calls so far, of all replicas. In a host graph a cluster that stands before or after
-            all that the cores do is no call, since nothing crosses in the middle of it, and
-            clusters with ops of one name are counted together.
+            all that the cores do is no call, since nothing crosses in the middle of it.
         bytes_to_host: Bytes of its arguments.
         bytes_to_device: Bytes of its results.
-        running_seconds: Time that its ops took, summed over calls; 0 in a host graph, where it is
-            not measured.
+        running_seconds: Time that its ops took, summed over calls. In a host graph it ends when
+            the cores have the results, and is 0 without any.
         waiting_seconds: Time that cores waited for its results; if it has none and is folded, the
             time they took to hand it over.
     """

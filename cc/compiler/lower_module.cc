@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <memory>
 #include <unordered_map>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "cc/compiler/cluster_marks.h"
 #include "cc/compiler/dynamic_ops.h"
 #include "cc/compiler/host_transfer_order.h"
 #include "cc/compiler/program_replicas.h"
@@ -162,6 +164,30 @@ absl::Status TakeHostFunctions(FunctionLibraryDefinition* library,
   return absl::OkStatus();
 }
 
+// Lets the transfers of clusters in the host graph tell which cluster they belong to. The bridge
+// may split a cluster: the first part counts its calls.
+absl::Status CountClusters(const std::string& module, FunctionLibraryDefinition* library) {
+  const std::map<std::string, std::string> marks = ClusterMarks(module);
+  if (marks.empty()) return absl::OkStatus();
+  for (const std::string& name : library->ListFunctionNames()) {
+    FunctionDef function = *library->Find(name);
+    absl::flat_hash_set<std::string> counted;
+    for (tensorflow::NodeDef& node : *function.mutable_node_def()) {
+      if (node.op() != kHostComputeOp) continue;
+      auto& attributes = *node.mutable_attr();
+      const auto mark = marks.find(attributes["send_key"].s());
+      if (mark == marks.end()) continue;
+      attributes["counted_as"].set_s(mark->second);
+      attributes["counts_call"].set_b(counted.insert(mark->second).second);
+      // It says that the op comes from a function of the mark's name, and errors would tell so.
+      node.clear_experimental_debug_info();
+    }
+    if (counted.empty()) continue;
+    if (absl::Status status = library->ReplaceFunction(name, function); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
 void InlineAndFold(tensorflow::FunctionLibraryRuntime* runtime, std::unique_ptr<Graph>* graph) {
   tensorflow::OptimizerOptions options;
   options.set_opt_level(tensorflow::OptimizerOptions::L0);
@@ -232,6 +258,8 @@ absl::Status LowerModule(const std::string& module, const Metadata& metadata,
   status = OrderHostTransfers(kEntryFunction, &library, &lowered->has_host_transfers);
   if (!status.ok()) return status;
 
+  status = CountClusters(module, &library);
+  if (!status.ok()) return status;
   status = TakeHostFunctions(&library, &lowered->host_functions);
   if (!status.ok()) return status;
 

@@ -18,6 +18,9 @@ inline constexpr char kHostFunctionLibrary[] = "_host_library";
 inline constexpr char kHostFunctionSource[] = "_host_source";
 // An attribute of a HostCall that is being compiled: which of the program's functions it calls.
 inline constexpr char kHostFunctionNumber[] = "_host_function_number";
+// How the names begin under which clusters of the host graph are counted. The bridge carries them
+// from a cluster's ops to the transfers it makes, as names of functions that the ops came from.
+inline constexpr char kClusterMark[] = "outside_compilation_cluster_";
 
 }  // namespace tf_tpu_ext
 

@@ -59,6 +59,8 @@ REGISTER_OP("TpuExt>HostCompute")
     .Attr("send_key: string")
     .Attr("recv_key: string")
     .Attr("manual_sharding: bool = false")
+    .Attr("counted_as: string = ''")
+    .Attr("counts_call: bool = true")
     .SetIsStateful()
     .SetShapeFn(ShapesFromAttribute)
     .Doc(R"doc(
@@ -74,6 +76,8 @@ shapes: Static shapes of the outputs.
 send_key: Channel of the inputs; empty if there are none.
 recv_key: Channel of the outputs; empty if there are none.
 manual_sharding: Whether, in a replica of several cores, each core calls the host for itself.
+counted_as: Under which name the transfers are counted; that of the op if empty.
+counts_call: Whether it is a call of its own. The bridge may make several of one cluster.
 )doc");
 
 }  // namespace tf_tpu_ext

@@ -16,6 +16,7 @@
 #include "tensorflow/core/framework/attr_value.pb.h"
 #include "tensorflow/core/framework/graph_to_functiondef.h"
 #include "tensorflow/core/graph/algorithm.h"
+#include "tsl/platform/fingerprint.h"
 
 namespace tf_tpu_ext {
 namespace {
@@ -123,15 +124,15 @@ class Folder {
       ClusterReport report;
       report.cluster = cluster.name;
       report.source = SourceOf(cluster);
-      for (const Node* node : cluster.nodes) report.nodes.push_back(node->name());
       absl::StatusOr<bool> folded = FoldCluster(body, &cluster, &report);
       if (!folded.ok()) return folded;
       changed = changed || *folded;
       if (!*folded) {
         body->stays = true;
-        absl::StatusOr<bool> kept = KeepUpdatesWhole(&cluster, body->graph);
-        if (!kept.ok()) return kept;
-        changed = changed || *kept;
+        absl::Status status = KeepUpdatesWhole(&cluster, body->graph);
+        if (!status.ok()) return status;
+        report.counted_as = Mark(cluster, report);
+        changed = true;
       }
       reports->push_back(std::move(report));
     }
@@ -247,11 +248,36 @@ class Folder {
     if (*changed) Examine(body->shapes, *library_, cluster);
     absl::StatusOr<HostFunction> function = MakeHostFunction(*cluster, *library_);
     if (!function.ok()) return function.status();
+    std::vector<std::string> nodes;
+    for (const Node* node : cluster->nodes) nodes.push_back(node->name());
     absl::StatusOr<Node*> call = ReplaceByCall(*cluster, *function, body->graph);
     if (!call.ok()) return call.status();
-    for (const std::string& name : report->nodes) body->replaced[name] = (*call)->name();
-    report->function = function->name;
+    for (const std::string& name : nodes) body->replaced[name] = (*call)->name();
+    report->counted_as = function->name;
     return true;
+  }
+
+  // Lets the ops of a cluster that stays tell which it is, in the way of ops that come from an
+  // inlined function. The mark is the same whenever the same program is traced, since it becomes
+  // part of what is compiled.
+  static std::string Mark(const HostCluster& cluster, const ClusterReport& report) {
+    std::string identity = absl::StrCat(report.cluster, "\n", report.reason, "\n", report.source);
+    for (const Node* node : cluster.nodes) absl::StrAppend(&identity, "\n", node->name());
+    const std::string mark =
+        absl::StrCat(kClusterMark, absl::Hex(tsl::Fingerprint64(identity), absl::kZeroPad16));
+    for (Node* node : cluster.nodes) {
+      const auto& known = node->def().experimental_debug_info();
+      std::vector<std::string> names(known.original_node_names().begin(),
+                                     known.original_node_names().end());
+      std::vector<std::string> functions(known.original_func_names().begin(),
+                                         known.original_func_names().end());
+      functions.resize(names.size());
+      names.push_back(node->name());
+      functions.push_back(mark);
+      node->set_original_node_names(names);
+      node->set_original_func_names(functions);
+    }
+    return mark;
   }
 
   // The bridge loses ops of unknown effects, as a branch with a Python function in it, if transfers

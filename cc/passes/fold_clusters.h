@@ -15,15 +15,14 @@ namespace tf_tpu_ext {
 
 // What becomes of one cluster.
 struct ClusterReport {
-  // The function that the program calls; empty for a cluster that stays in the host graph.
-  std::string function;
   std::string cluster;
+  // The function that the program calls; for a cluster that stays in the host graph the mark that
+  // its ops and transfers bear.
+  std::string counted_as;
   // Why it stays there.
   std::string reason;
   // The Python line that made it, if known.
   std::string source;
-  // Its ops.
-  std::vector<std::string> nodes;
 };
 
 struct FoldedGraph {

@@ -132,7 +132,7 @@ TEST_F(FoldClustersTest, PutsOneCallInThePlaceOfACluster) {
   tensorflow::FunctionDefLibrary functions;
   ASSERT_TRUE(functions.ParseFromString(call->attrs().Find(kHostFunctionLibrary)->s()));
   ASSERT_EQ(functions.function_size(), 1);
-  EXPECT_EQ(functions.function(0).signature().name(), folded.clusters[0].function);
+  EXPECT_EQ(functions.function(0).signature().name(), folded.clusters[0].counted_as);
   EXPECT_EQ(functions.function(0).signature().input_arg_size(), 1);
   for (const NodeDef& node : functions.function(0).node_def()) {
     EXPECT_EQ(node.attr().count(kOutsideCompilation), 0);

@@ -41,8 +41,7 @@ absl::StatusOr<FoldedGraph> FoldForBridge(Graph* graph, FunctionLibraryDefinitio
     record.cluster = std::move(report.cluster);
     record.not_folded_because = std::move(report.reason);
     record.source = std::move(report.source);
-    record.counted_as = std::move(report.nodes);
-    if (!report.function.empty()) record.counted_as = {std::move(report.function)};
+    record.counted_as = std::move(report.counted_as);
     RecordCluster(std::move(record));
   }
   return folded;

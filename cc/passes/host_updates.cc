@@ -34,8 +34,7 @@ absl::StatusOr<Node*> Replace(Node* node, Graph* graph) {
 
 }  // namespace
 
-absl::StatusOr<bool> KeepUpdatesWhole(HostCluster* cluster, Graph* graph) {
-  bool changed = false;
+absl::Status KeepUpdatesWhole(HostCluster* cluster, Graph* graph) {
   for (Node*& node : cluster->nodes) {
     if (!IsHostUpdate(node->type_string())) continue;
     absl::StatusOr<Node*> replacement = Replace(node, graph);
@@ -43,9 +42,8 @@ absl::StatusOr<bool> KeepUpdatesWhole(HostCluster* cluster, Graph* graph) {
     cluster->members.erase(node);
     cluster->members.insert(*replacement);
     node = *replacement;
-    changed = true;
   }
-  return changed;
+  return absl::OkStatus();
 }
 
 }  // namespace tf_tpu_ext

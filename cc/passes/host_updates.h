@@ -9,8 +9,8 @@ namespace tf_tpu_ext {
 
 // Puts ops of our own in the place of the cluster's updates of variables, which the bridge would
 // take apart into a read and a write: the replicas share the variable, and an update must not be
-// lost between the two. Returns whether the graph changed.
-absl::StatusOr<bool> KeepUpdatesWhole(HostCluster* cluster, tensorflow::Graph* graph);
+// lost between the two.
+absl::Status KeepUpdatesWhole(HostCluster* cluster, tensorflow::Graph* graph);
 
 }  // namespace tf_tpu_ext
 

@@ -2,8 +2,11 @@
 #ifndef TF_TPU_EXT_CC_TRANSFER_CHANNELS_H_
 #define TF_TPU_EXT_CC_TRANSFER_CHANNELS_H_
 
+#include <atomic>
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -13,7 +16,18 @@
 
 namespace tf_tpu_ext {
 
-using TensorChannels = ChannelTable<std::vector<tensorflow::Tensor>>;
+struct TensorMessage {
+  // Not explicit: most messages are no more than their tensors.
+  TensorMessage(std::vector<tensorflow::Tensor> tensors = {},  // NOLINT
+                std::shared_ptr<std::atomic<int64_t>> taken = nullptr)
+      : tensors(std::move(tensors)), taken(std::move(taken)) {}
+
+  std::vector<tensorflow::Tensor> tensors;
+  // If not null, gets the time, in nanoseconds since 1970, at which the host took the message.
+  std::shared_ptr<std::atomic<int64_t>> taken;
+};
+
+using TensorChannels = ChannelTable<TensorMessage>;
 
 TensorChannels& GetChannels();
 

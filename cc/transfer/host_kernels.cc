@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "cc/compiler/program_cache.h"
 #include "cc/device/machine.h"
 #include "cc/device/virtual_device.h"
@@ -37,13 +38,16 @@ class ChannelOp : public AsyncOpKernel {
       EndCancelled(context, done);
       return;
     }
-    const auto id = GetChannels().Receive(key, [this, context, wait,
-                                                done](absl::StatusOr<std::vector<Tensor>> message) {
-      wait->Done();
-      const absl::Status status = message.ok() ? SetOutputs(context, *message) : message.status();
-      if (!status.ok()) context->SetStatus(status);
-      done();
-    });
+    const auto id = GetChannels().Receive(
+        key, [this, context, wait, done](absl::StatusOr<TensorMessage> message) {
+          wait->Done();
+          if (message.ok() && message->taken != nullptr)
+            message->taken->store(absl::GetCurrentTimeNanos());
+          const absl::Status status =
+              message.ok() ? SetOutputs(context, message->tensors) : message.status();
+          if (!status.ok()) context->SetStatus(status);
+          done();
+        });
     wait->Began(id);
   }
 

@@ -193,24 +193,37 @@ XLA_FFI_Error* CallFunction(XLA_FFI_CallFrame* frame, HostCalls* calls, int func
 // Counts a transfer of a cluster that runs in the host graph. Infeed and outfeed are none.
 class TransferCount {
  public:
-  TransferCount(const std::string& op, const std::string& channel) : began_(absl::Now()) {
-    if (channel != kInfeedName && channel != kOutfeedName) counters_ = CountersOf(op);
+  TransferCount(const XLA_FFI_Attrs& attributes, const std::string& op, const std::string& channel)
+      : began_(absl::Now()) {
+    if (channel == kInfeedName || channel == kOutfeedName) return;
+    const std::string counted_as = StringAttribute(attributes, kTransferCountedAs);
+    counters_ = CountersOf(counted_as.empty() ? op : counted_as);
+    counts_call_ = IntegerAttribute(attributes, kTransferCountsCall) == 1;
   }
+  // Where the host tells when it takes the arguments.
+  const std::shared_ptr<std::atomic<int64_t>>& taken() const { return taken_; }
   void ToHost(const std::vector<Tensor>& tensors) {
     if (counters_ == nullptr) return;
-    counters_->calls.fetch_add(1, std::memory_order_relaxed);
+    if (counts_call_) counters_->calls.fetch_add(1, std::memory_order_relaxed);
     counters_->bytes_to_host.fetch_add(TotalBytes(tensors), std::memory_order_relaxed);
   }
   void ToDevice(const std::vector<Tensor>& tensors) {
     if (counters_ == nullptr) return;
     counters_->bytes_to_device.fetch_add(TotalBytes(tensors), std::memory_order_relaxed);
-    counters_->waiting_nanoseconds.fetch_add(absl::ToInt64Nanoseconds(absl::Now() - began_),
+    const absl::Time now = absl::Now();
+    counters_->waiting_nanoseconds.fetch_add(absl::ToInt64Nanoseconds(now - began_),
                                              std::memory_order_relaxed);
+    if (const int64_t taken = taken_->load(); taken > 0) {
+      counters_->running_nanoseconds.fetch_add(absl::ToUnixNanos(now) - taken,
+                                               std::memory_order_relaxed);
+    }
   }
 
  private:
   const absl::Time began_;
+  std::shared_ptr<std::atomic<int64_t>> taken_ = std::make_shared<std::atomic<int64_t>>(0);
   std::shared_ptr<ClusterCounters> counters_;
+  bool counts_call_ = false;
 };
 
 XLA_FFI_Error* Execute(XLA_FFI_CallFrame* frame) {
@@ -240,7 +253,7 @@ XLA_FFI_Error* Execute(XLA_FFI_CallFrame* frame) {
     operands = *std::move(read);
   }
 
-  TransferCount count(op, receive.empty() ? send : receive);
+  TransferCount count(frame->attrs, op, receive.empty() ? send : receive);
   count.ToHost(operands);
   std::shared_ptr<Completion> completion;
   if (XLA_FFI_Error* error = Completion::Create(frame, &completion)) return error;
@@ -260,16 +273,17 @@ XLA_FFI_Error* Execute(XLA_FFI_CallFrame* frame) {
   }
   // A cluster without inputs starts by itself on the host.
   if (!operands.empty()) {
-    GetChannels().Send(KeyOf(send, **core), std::move(operands), TensorChannels::kUnbounded,
-                       [](const absl::Status&) {});
+    GetChannels().Send(KeyOf(send, **core), {std::move(operands), count.taken()},
+                       TensorChannels::kUnbounded, [](const absl::Status&) {});
   }
   wait->Began(GetChannels().Receive(
       key,
       [completion, wait, results = std::move(results), op,
-       count](absl::StatusOr<std::vector<Tensor>> tensors) mutable {
+       count](absl::StatusOr<TensorMessage> message) mutable {
         wait->Done();
-        if (tensors.ok()) count.ToDevice(*tensors);
-        completion->Complete(tensors.ok() ? WriteResults(results, *tensors, op) : tensors.status());
+        if (message.ok()) count.ToDevice(message->tensors);
+        completion->Complete(message.ok() ? WriteResults(results, message->tensors, op)
+                                          : message.status());
       },
       (*core)->launch_id));
   return nullptr;

@@ -12,8 +12,11 @@ inline constexpr char kTransferSend[] = "send";
 inline constexpr char kTransferReceive[] = "receive";
 inline constexpr char kTransferDynamic[] = "dynamic";
 inline constexpr char kTransferOp[] = "op";
-// An integer attribute: the number of the program's host function that is called, instead of
-// channels.
+// And the name under which its cluster is counted; empty if that is the op's.
+inline constexpr char kTransferCountedAs[] = "counted_as";
+// Integer attributes: whether it counts as a call of the cluster; and the number of the program's
+// host function that is called, instead of channels.
+inline constexpr char kTransferCountsCall[] = "counts_call";
 inline constexpr char kTransferFunction[] = "function";
 
 }  // namespace tf_tpu_ext

@@ -18,7 +18,7 @@ constexpr size_t kMaxRecords = 10'000;
 
 absl::Mutex mutex(absl::kConstInit);
 
-using Identity = std::tuple<std::string, std::vector<std::string>, std::string, std::string>;
+using Identity = std::tuple<std::string, std::string, std::string, std::string>;
 
 Identity IdentityOf(const ClusterRecord& record) {
   return {record.cluster, record.counted_as, record.not_folded_because, record.source};
@@ -53,12 +53,8 @@ std::shared_ptr<ClusterCounters> CountersOf(const std::string& name) {
 std::shared_ptr<ClusterCounters> FindCounters(const ClusterRecord& record) {
   absl::MutexLock lock(&mutex);
   const Registry& registry = GetRegistry();
-  for (const std::string& name : record.counted_as) {
-    if (auto found = registry.counters.find(name); found != registry.counters.end()) {
-      return found->second;
-    }
-  }
-  return nullptr;
+  const auto found = registry.counters.find(record.counted_as);
+  return found == registry.counters.end() ? nullptr : found->second;
 }
 
 void RecordCluster(ClusterRecord record) {
@@ -69,7 +65,7 @@ void RecordCluster(ClusterRecord record) {
   if (registry.records.size() <= kMaxRecords) return;
   const ClusterRecord& oldest = registry.records.front();
   registry.known.erase(IdentityOf(oldest));
-  for (const std::string& name : oldest.counted_as) registry.counters.erase(name);
+  registry.counters.erase(oldest.counted_as);
   registry.records.pop_front();
 }
 

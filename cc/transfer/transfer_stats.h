@@ -26,9 +26,9 @@ int64_t TotalBytes(absl::Span<const tensorflow::Tensor> tensors);
 // One cluster of one traced program.
 struct ClusterRecord {
   std::string cluster;
-  // Where it is counted: the name of its function, or names of its ops, one of which the transfers
-  // of a cluster in the host graph bear.
-  std::vector<std::string> counted_as;
+  // Under which name it is counted: that of its function, or the mark that the transfers of a
+  // cluster in the host graph bear.
+  std::string counted_as;
   // Empty if the cluster is called directly, else why it is not.
   std::string not_folded_because;
   // The Python line that made it, if known.

@@ -52,6 +52,8 @@ class TransferOp : public XlaOpKernel {
       OP_REQUIRES_OK(construction, construction->GetAttr("Toutputs", &types_));
       OP_REQUIRES_OK(construction, construction->GetAttr("shapes", &shapes_));
       OP_REQUIRES_OK(construction, construction->GetAttr("manual_sharding", &every_partition_));
+      OP_REQUIRES_OK(construction, construction->GetAttr("counted_as", &counted_as_));
+      OP_REQUIRES_OK(construction, construction->GetAttr("counts_call", &counts_call_));
     } else if (op == "XlaSendToHost") {
       OP_REQUIRES_OK(construction, construction->GetAttr("key", &send_));
     } else if (op == "XlaRecvFromHost") {
@@ -112,8 +114,10 @@ class TransferOp : public XlaOpKernel {
     const std::string config = absl::StrCat(
         "{", kTransferSend, " = ", Quoted(send_), ", ", kTransferReceive, " = ", Quoted(receive_),
         ", ", kTransferDynamic, " = ", Quoted(absl::StrJoin(dynamic, ",")), ", ", kTransferOp,
-        " = ", Quoted(name()),
-        function_ < 0 ? "" : absl::StrCat(", ", kTransferFunction, " = ", function_, " : i64"),
+        " = ", Quoted(name()), ", ",
+        function_ < 0 ? absl::StrCat(kTransferCountedAs, " = ", Quoted(counted_as_), ", ",
+                                     kTransferCountsCall, " = ", counts_call_ ? 1 : 0, " : i64")
+                      : absl::StrCat(kTransferFunction, " = ", function_, " : i64"),
         "}");
     // The SPMD partitioner wants to know of every leaf of an effect's result where it happens.
     xla::OpSharding leaves;
@@ -200,6 +204,9 @@ class TransferOp : public XlaOpKernel {
   std::vector<PartialTensorShape> shapes_;
   // Under SPMD, whether each core of the replica calls the host with its own shard.
   bool every_partition_ = false;
+  // Under which name its cluster is counted, if that is not the op's.
+  std::string counted_as_;
+  bool counts_call_ = true;
   std::vector<std::string> token_inputs_;
   std::string token_owner_;
 };

@@ -13,7 +13,7 @@ def test_random_programs():
     run = subprocess.run(
         [
             *(sys.executable, str(TOOL)),
-            *("--examples", "80", "--cores", "2", "--seed", "7"),
+            *("--examples", "200", "--cores", "2", "--seed", "7"),
         ],
         capture_output=True,
         text=True,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -61,10 +63,8 @@ def test_a_cluster_that_stays_says_why(before):
     counter = tf.Variable(0.0)
 
     def host(x):
-        # In a host graph a cluster is counted by the names of its ops.
-        with tf.name_scope("a_cluster_that_stays"):
-            counter.assign_add(x)
-            return x * 2.0
+        counter.assign_add(x)
+        return x * 2.0
 
     @tf.function
     def step(x):
@@ -78,7 +78,54 @@ def test_a_cluster_that_stays_says_why(before):
     assert cluster.calls == 1
     assert cluster.bytes_to_host == 4
     assert cluster.bytes_to_device == 4
-    assert cluster.waiting_seconds > 0
+    assert 0 < cluster.running_seconds <= cluster.waiting_seconds
+
+
+def test_time_in_a_host_graph_is_that_of_the_host(before):
+    counter = tf.Variable(0.0)
+
+    def slow(x):
+        counter.assign_add(x)
+        result = tf.numpy_function(lambda a: (time.sleep(0.2), a)[1], [x], tf.float32)
+        return tf.ensure_shape(result, [])
+
+    def computation(x):
+        return outside(slow, x + 1.0) + 1.0
+
+    step = tf.function(lambda x: tf_tpu_ext.rewrite(computation, [x]), autograph=False)
+    assert float(step(tf.constant(2.0))[0]) == 4.0
+    (cluster,) = new_clusters(before)
+    assert not cluster.folded
+    assert 0.2 <= cluster.running_seconds <= cluster.waiting_seconds < 5.0
+
+
+def test_clusters_of_two_programs_are_counted_apart(before):
+    """Their ops have the same names."""
+    counter = tf.Variable(0.0)
+
+    def make_step(rounds):
+        def host(x):
+            counter.assign_add(x)
+            return x * 2.0
+
+        def double(x):
+            return outside(host, x + 1.0) - 2.0
+
+        def keep_doubling(x):
+            return tf.while_loop(
+                lambda i, _: i < rounds, lambda i, x: (i + 1, outside(host, x)), (0, x)
+            )[1]
+
+        computation = double if rounds == 1 else keep_doubling
+        return tf.function(lambda x: tf_tpu_ext.rewrite(computation, [x]), autograph=False)
+
+    assert float(make_step(1)(tf.constant(1.0))[0]) == 2.0
+    assert float(make_step(3)(tf.constant(1.0))[0]) == 8.0
+    assert float(make_step(5)(tf.constant(1.0))[0]) == 32.0
+    once, in_loop = new_clusters(before)
+    assert once.calls == 1
+    # One line of Python made these two.
+    assert in_loop.calls == 3 + 5
 
 
 def test_effects_of_all_clusters_keep_one_order(before):
