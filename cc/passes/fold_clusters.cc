@@ -129,7 +129,7 @@ class Folder {
       changed = changed || *folded;
       if (!*folded) {
         body->stays = true;
-        absl::Status status = KeepUpdatesWhole(&cluster, body->graph);
+        absl::Status status = KeepUpdatesWhole(&cluster, body->graph, library_);
         if (!status.ok()) return status;
         report.counted_as = Mark(cluster, report);
         changed = true;

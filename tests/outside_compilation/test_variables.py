@@ -168,6 +168,40 @@ class TestHostVariable:
         assert set(local(strategy, run(strategy, computation, tf.constant(1.0)))) == {128.0}
         assert host_variable.numpy() == 3.0 + 7 * strategy.num_replicas_in_sync
 
+    @pytest.mark.parametrize("where", ["branch", "loop", "function", "function of a function"])
+    def test_updates_below_a_cluster_all_count(self, strategy, mode, host_variable, where):
+        """Replicas update the variable side by side, many times."""
+        rounds = 40
+
+        @tf.function
+        def add():
+            host_variable.assign_add(1.0)
+
+        @tf.function
+        def call_add():
+            add()
+
+        def host(x):
+            if where == "branch":
+                tf.cond(x > 0.0, lambda: (host_variable.assign_add(1.0), 0)[1], lambda: 0)
+            elif where == "loop":
+                tf.while_loop(
+                    lambda i: i < 1, lambda i: (host_variable.assign_add(1.0), i + 1)[1], [0]
+                )
+            elif where == "function":
+                add()
+            else:
+                call_add()
+            return x * 1.0
+
+        def computation(x):
+            return tf.while_loop(
+                lambda i, _: i < rounds, lambda i, x: (i + 1, outside(host, x + 1.0)), (0, x)
+            )[1]
+
+        run(strategy, computation, tf.constant(1.0))
+        assert host_variable.numpy() == 3.0 + rounds * strategy.num_replicas_in_sync
+
     @pytest.mark.parametrize("order", ["cluster_first", "cores_first"])
     @pytest.mark.parametrize("nested", [False, True])
     def test_used_on_both_sides_is_refused(self, strategy, mode, host_variable, order, nested):
