@@ -1,5 +1,9 @@
 #include "cc/compiler/xla_build.h"
 
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
 #include <algorithm>
 #include <utility>
 
@@ -317,6 +321,14 @@ int64_t CountKernelCalls(const xla::XlaComputation& computation) {
   return calls;
 }
 
+// What the compiler needed would stay with the allocator, on top of what the program needs when it
+// runs. Takes 4 to 20 ms.
+void ReturnFreedMemory() {
+#ifdef __GLIBC__
+  malloc_trim(0);
+#endif
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<int>> AssignCores(const Metadata& metadata) {
@@ -420,6 +432,7 @@ absl::StatusOr<std::shared_ptr<Program>> BuildProgram(const LoweredModule& lower
   compiled.executable = *std::move(executable);
   record->restored = compiler.restored_all();
   record->tensorflow_kernels = CountKernelCalls(*lowered.result.computation);
+  ReturnFreedMemory();
   return Program::Create(std::move(compiled));
 }
 
