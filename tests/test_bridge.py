@@ -8,6 +8,14 @@ import tensorflow as tf
 
 import tf_tpu_ext
 
+
+@pytest.fixture(scope="module")
+def strategy() -> tf.distribute.TPUStrategy:
+    resolver = tf.distribute.cluster_resolver.TPUClusterResolver()
+    tf.tpu.experimental.initialize_tpu_system(resolver)
+    return tf.distribute.TPUStrategy(resolver)
+
+
 SWITCHED_OFF = """
 import numpy as np
 import tf_tpu_ext
@@ -145,3 +153,50 @@ class TestTensorsOfSeveralComputations:
             ]
             session.run(tf_tpu_ext.initialize_system())
             assert session.run(sums) == [[[56.0]] * 8] * 2
+
+
+class TestFunctionsThatNeedNotBeCompiled:
+    """Inside a TPU computation `jit_compile=False` has no effect: all of it is compiled."""
+
+    @staticmethod
+    @tf.function(jit_compile=False)
+    def double(x):
+        return tf.function(tf.add, jit_compile=False)(x, x)
+
+    def test_in_a_step(self, strategy):
+        @tf.function
+        def step(x):
+            return strategy.run(self.double, (x,))
+
+        result = step(tf.constant([1.0, 2.0]))
+        for value in strategy.experimental_local_results(result):
+            np.testing.assert_array_equal(value, [2.0, 4.0])
+
+    def test_in_a_loop_of_the_host(self, strategy):
+        with strategy.scope():
+            total = tf.Variable(1.0, aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA)
+
+        @tf.function
+        def steps():
+            for _ in tf.range(3):
+                strategy.run(lambda: total.assign(self.double(total)))
+
+        steps()
+        assert total.numpy() == 8.0
+
+    def test_in_a_session(self):
+        with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+            [doubled] = tf.compat.v1.tpu.rewrite(self.double, [4.0])
+            session.run(tf_tpu_ext.initialize_system())
+            assert session.run(doubled) == 8.0
+
+    def test_in_outside_compilation(self, strategy):
+        @tf.function
+        def step(x):
+            def replica(x):
+                return tf.compat.v1.tpu.outside_compilation(self.double, x) + 1.0
+
+            return strategy.run(replica, (x,))
+
+        for value in strategy.experimental_local_results(step(tf.constant([1.0, 2.0]))):
+            np.testing.assert_array_equal(value, [3.0, 5.0])

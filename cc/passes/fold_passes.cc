@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cc/device/machine.h"
+#include "cc/passes/compile_marks.h"
 #include "cc/passes/fold_clusters.h"
 #include "cc/transfer/transfer_stats.h"
 #include "tensorflow/compiler/mlir/mlir_graph_optimization_pass.h"
@@ -33,6 +34,7 @@ constexpr int kPhaseBeforeBridge = -1;
 
 absl::StatusOr<FoldedGraph> FoldForBridge(Graph* graph, FunctionLibraryDefinition* library) {
   if (!tensorflow::IsSupportedByReplicatedBridge(*graph, library)) return FoldedGraph();
+  if (absl::Status status = DropCompileMarks(graph, library); !status.ok()) return status;
   absl::StatusOr<FoldedGraph> folded =
       FoldClusters(graph, library, GetMachineOptions().fold_clusters);
   if (!folded.ok()) return folded;
