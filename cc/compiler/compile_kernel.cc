@@ -60,7 +60,7 @@ class CompileMlirOp : public OpKernel {
       OP_REQUIRES_OK(construction, construction->GetAttr(kLaunchMember, &launch_member_));
     }
     const auto fingerprint = tensorflow::Fingerprint128(absl::StrCat(module_, metadata));
-    takes_infeed_ = TakesInfeed(module_);
+    takes_ = QueuesOf(module_);
     key_prefix_ = absl::StrCat(fingerprint.low64, ":", fingerprint.high64, ":", module_.size());
   }
 
@@ -91,7 +91,7 @@ class CompileMlirOp : public OpKernel {
       key.launch_id = NextLaunchId();
     }
     if (program.ok()) key.program_id = (*program)->compiled().id;
-    if (takes_infeed_) WatchInfeed(context, program.status(), key.launch_id);
+    if (takes_.any()) WatchQueues(context, program.status(), key.launch_id);
     for (int i = 0; i < num_computations_; ++i) {
       Tensor* output = nullptr;
       OP_REQUIRES_OK(context,
@@ -107,24 +107,24 @@ class CompileMlirOp : public OpKernel {
  private:
   bool ForOneReplica() const { return !launch_group_.empty(); }
 
-  // Sees to it that infeed for a program that never starts does not reach the next one.
-  void WatchInfeed(OpKernelContext* context, const absl::Status& compiled,
+  // Sees to it that what is queued for a program that never starts does not reach the next one.
+  void WatchQueues(OpKernelContext* context, const absl::Status& compiled,
                    int64_t launch_id) const {
     absl::StatusOr<std::vector<int>> cores = AssignCores(metadata_);
     if (!cores.ok()) return;
     if (cores->empty()) cores->push_back(0);
     const int64_t step_id = context->step_id();
     if (!compiled.ok()) {
-      DropInfeed(*cores, step_id, compiled);
+      DropQueued(takes_, *cores, step_id, compiled);
       return;
     }
     tensorflow::CancellationManager* cancellation = context->cancellation_manager();
     if (cancellation == nullptr) return;
     LaunchTable::Get().Expect(launch_id);
     // Called when the step fails, and at its end if it does not.
-    auto end = [launch_id, step_id, cores = *std::move(cores)] {
+    auto end = [launch_id, step_id, takes = takes_, cores = *std::move(cores)] {
       if (LaunchTable::Get().StopExpecting(launch_id)) return;
-      DropInfeed(cores, step_id,
+      DropQueued(takes, cores, step_id,
                  absl::CancelledError("The step ended before its TPU program started."));
     };
     if (!cancellation->RegisterCallback(cancellation->get_cancellation_token(), end)) end();
@@ -183,7 +183,7 @@ class CompileMlirOp : public OpKernel {
   std::string launch_group_;
   int launch_member_ = 0;
   int num_computations_ = 0;
-  bool takes_infeed_ = false;
+  TakenQueues takes_;
   std::string key_prefix_;
 };
 

@@ -28,6 +28,9 @@ constexpr char kTokenInputs[] = "_xla_token_input_nodes";
 constexpr char kTokenArgument[] = "_xla_token_arg_node";
 constexpr char kTokenOwner[] = "_xla_original_oc_node_name";
 
+constexpr char kReceiveActivationsOp[] = "XlaRecvTPUEmbeddingActivations";
+constexpr char kSendGradientsOp[] = "XlaSendTPUEmbeddingGradients";
+
 bool IsBridgeHostCompute(const NodeDef& node) {
   return node.op() == "_XlaHostComputeMlir" || node.op() == "XlaHostCompute";
 }
@@ -35,7 +38,8 @@ bool IsBridgeHostCompute(const NodeDef& node) {
 bool TalksToHost(const NodeDef& node) {
   static const auto* const ops = new absl::flat_hash_set<std::string>(
       {kHostCallOp, kHostComputeOp, "XlaSendToHost", "XlaRecvFromHost", "InfeedDequeue",
-       "InfeedDequeueTuple", "OutfeedEnqueue", "OutfeedEnqueueTuple"});
+       "InfeedDequeueTuple", "OutfeedEnqueue", "OutfeedEnqueueTuple", kReceiveActivationsOp,
+       kSendGradientsOp});
   return ops->contains(node.op());
 }
 
@@ -77,6 +81,18 @@ void RenameHostCompute(NodeDef* node) {
 std::string InputNode(const std::string& input) {
   return std::string(
       absl::StripPrefix(static_cast<std::string>(*absl::StrSplit(input, ':').begin()), "^"));
+}
+
+// Gradients of embeddings need not depend on the activations, but answer them: they come after.
+void OrderEmbeddingOps(FunctionDef* function) {
+  std::string receive;
+  for (const NodeDef& node : function->node_def()) {
+    if (node.op() == kReceiveActivationsOp) receive = node.name();
+  }
+  if (receive.empty()) return;
+  for (NodeDef& node : *function->mutable_node_def()) {
+    if (node.op() == kSendGradientsOp) node.add_input(absl::StrCat("^", receive));
+  }
 }
 
 // The functions that a node calls.
@@ -145,6 +161,7 @@ class Orderer {
       any = any || ordered[i];
     }
     if (!any) return false;
+    OrderEmbeddingOps(&function);
     Chain(ordered, &function);
     if (absl::Status status = library_->ReplaceFunction(name, function); !status.ok()) {
       return status;

@@ -238,8 +238,12 @@ Partitioning PartitioningOf(const Metadata& metadata) {
   return metadata.use_spmd_for_xla_partitioning() ? Partitioning::kSpmd : Partitioning::kMerged;
 }
 
-bool TakesInfeed(const std::string& module) {
-  return absl::StrContains(module, "\"tf.InfeedDequeue");
+TakenQueues QueuesOf(const std::string& module) {
+  TakenQueues queues;
+  queues.infeed = absl::StrContains(module, "\"tf.InfeedDequeue");
+  queues.embedding = absl::StrContains(module, "TPUEmbeddingActivations\"") ||
+                     absl::StrContains(module, "\"tf.XlaSendTPUEmbeddingGradients");
+  return queues;
 }
 
 absl::Status LowerModule(const std::string& module, const Metadata& metadata,
@@ -248,10 +252,16 @@ absl::Status LowerModule(const std::string& module, const Metadata& metadata,
                                     tensorflow::FunctionDefLibrary());
   absl::Status status = ExportFunctions(module, &library);
   if (!status.ok()) return status;
-  lowered->takes_infeed = TakesInfeed(module);
+  lowered->takes = QueuesOf(module);
   lowered->updated_arguments = UpdatedArguments(module);
   const Partitioning partitioning = PartitioningOf(metadata);
   if (partitioning == Partitioning::kMerged) {
+    if (lowered->takes.embedding) {
+      return absl::UnimplementedError(
+          "A TPU computation whose ops are placed on the cores of a replica one by one can't use "
+          "TPU embeddings. Give the replica one core, or use XLAOptions("
+          "use_spmd_for_xla_partitioning=True) without tpu.core().");
+    }
     status = RemovePlacement(&library);
     if (!status.ok()) return status;
   }

@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "cc/transfer/host_function_source.h"
+#include "cc/transfer/taken_queues.h"
 #include "tensorflow/compiler/tf2xla/xla_helpers.h"
 #include "tensorflow/core/framework/tensor_shape.h"
 #include "tensorflow/core/protobuf/tpu/compile_metadata.pb.h"
@@ -36,12 +37,12 @@ struct LoweredModule {
   std::vector<HostFunctionSource> host_functions;
   // Variables that it gives new values: numbers of an argument and of an output.
   std::vector<std::pair<int, int>> updated_arguments;
-  // Whether it takes elements from its cores' infeeds.
-  bool takes_infeed = false;
+  // What it takes from queues of its cores.
+  TakenQueues takes;
 };
 
-// Whether the program of a mlir_module attribute takes infeed, known before it is lowered.
-bool TakesInfeed(const std::string& module);
+// What the program of a mlir_module attribute takes from queues, known before it is lowered.
+TakenQueues QueuesOf(const std::string& module);
 
 // Lowers `module`, the mlir_module attribute of a _TPUCompileMlir op, for arguments of the given
 // shapes.

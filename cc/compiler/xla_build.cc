@@ -364,7 +364,7 @@ absl::StatusOr<std::shared_ptr<Program>> BuildProgram(const LoweredModule& lower
   auto cores = AssignCores(metadata);
   if (!cores.ok()) return cores.status();
   compiled.cores = *std::move(cores);
-  compiled.takes_infeed = lowered.takes_infeed;
+  compiled.takes = lowered.takes;
   if (!lowered.host_functions.empty()) {
     auto functions = HostFunctions::Create(lowered.host_functions,
                                            compiled.num_replicas * compiled.num_cores_per_replica);

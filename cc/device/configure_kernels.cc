@@ -17,7 +17,7 @@ class ConfigureDistributedTpuOp : public OpKernel {
   using OpKernel::OpKernel;
 
   void Compute(OpKernelContext* context) override {
-    DropAllFeeds(GetMachineOptions().cores);
+    DropAllQueued();
     Tensor* output = nullptr;
     OP_REQUIRES_OK(context, context->allocate_output(0, {}, &output));
     output->scalar<tensorflow::tstring>()() =
@@ -29,7 +29,7 @@ class ConfigureDistributedTpuOp : public OpKernel {
 class ShutdownDistributedTpuOp : public OpKernel {
  public:
   using OpKernel::OpKernel;
-  void Compute(OpKernelContext* context) override {}
+  void Compute(OpKernelContext* context) override { DropAllQueued(); }
 };
 
 REGISTER_KERNEL_BUILDER(

@@ -105,6 +105,10 @@ std::string WhyNotAlone(const NodeDef& node, const FunctionLibraryDefinition& li
   if (connected->contains(node.op()) || absl::StartsWith(node.op(), "Collective")) {
     return CannotFold("an op that needs the graph around it", node);
   }
+  // The bridge puts these before the program, which waits for them, and tells them their core.
+  if (absl::StrContains(node.op(), "EnqueueTPUEmbedding")) {
+    return CannotFold("it queues an embedding batch", node);
+  }
   std::vector<std::string> callees;
   if (library.Contains(node.op())) callees.push_back(node.op());
   for (const auto& [name, value] : node.attr()) {

@@ -79,6 +79,34 @@ XLA_FFI_Error* MakeError(const XLA_FFI_Api* api, const absl::Status& status) {
   return api->XLA_FFI_Error_Create(&args);
 }
 
+XLA_FFI_Error* Completion::Create(XLA_FFI_CallFrame* frame,
+                                  std::shared_ptr<Completion>* completion) {
+  XLA_FFI_Future_Create_Args args;
+  std::memset(&args, 0, sizeof(args));
+  args.struct_size = XLA_FFI_Future_Create_Args_STRUCT_SIZE;
+  if (XLA_FFI_Error* error = frame->api->XLA_FFI_Future_Create(&args)) return error;
+  frame->future = args.future;
+  completion->reset(new Completion(frame->api, args.future));
+  return nullptr;
+}
+
+void Completion::Complete(const absl::Status& status) {
+  if (status.ok()) {
+    XLA_FFI_Future_SetAvailable_Args args;
+    std::memset(&args, 0, sizeof(args));
+    args.struct_size = XLA_FFI_Future_SetAvailable_Args_STRUCT_SIZE;
+    args.future = future_;
+    api_->XLA_FFI_Future_SetAvailable(&args);
+  } else {
+    XLA_FFI_Future_SetError_Args args;
+    std::memset(&args, 0, sizeof(args));
+    args.struct_size = XLA_FFI_Future_SetError_Args_STRUCT_SIZE;
+    args.future = future_;
+    args.error = MakeError(api_, status);
+    api_->XLA_FFI_Future_SetError(&args);
+  }
+}
+
 std::string StringAttribute(const XLA_FFI_Attrs& attributes, absl::string_view name) {
   for (int64_t i = 0; i < attributes.size; ++i) {
     if (absl::string_view(attributes.names[i]->ptr, attributes.names[i]->len) != name) continue;

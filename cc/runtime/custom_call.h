@@ -4,6 +4,7 @@
 #define TF_TPU_EXT_CC_RUNTIME_CUSTOM_CALL_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "absl/status/status.h"
@@ -26,6 +27,21 @@ bool RegisterCustomCall(const char* target, CustomCallHandler handler);
 bool AnswersMetadata(XLA_FFI_CallFrame* frame);
 
 XLA_FFI_Error* MakeError(const XLA_FFI_Api* api, const absl::Status& status);
+
+// A promise to XLA that a call will complete later.
+class Completion {
+ public:
+  static XLA_FFI_Error* Create(XLA_FFI_CallFrame* frame, std::shared_ptr<Completion>* completion);
+
+  // Must be called exactly once.
+  void Complete(const absl::Status& status);
+
+ private:
+  Completion(const XLA_FFI_Api* api, XLA_FFI_Future* future) : api_(api), future_(future) {}
+
+  const XLA_FFI_Api* const api_;
+  XLA_FFI_Future* const future_;
+};
 
 // Empty if there is none of that name.
 std::string StringAttribute(const XLA_FFI_Attrs& attributes, absl::string_view name);

@@ -47,8 +47,9 @@ class ExecuteOp : public AsyncOpKernel {
     // The other cores of the step get the cause, not a cancellation.
     LaunchTable::Get().Reject(key->launch_id, status);
     const auto program = ProgramCache::Get().Find(key->program_id);
-    if (program.ok() && (*program)->compiled().takes_infeed) {
-      DropInfeed((*program)->compiled().cores, context->step_id(), status);
+    if (program.ok() && (*program)->compiled().takes.any()) {
+      const CompiledProgram& compiled = (*program)->compiled();
+      DropQueued(compiled.takes, compiled.cores, context->step_id(), status);
     }
     context->SetStatus(status);
     done();

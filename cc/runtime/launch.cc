@@ -305,7 +305,7 @@ void Launch::Finish() {
   WaitMonitor::Get().End(wait);
   GetCollectiveTable().Finish(run_id_);
   FinishTransfers(launch_id_);
-  if (!status.ok() && program_->compiled().takes_infeed) DropInfeedOfCores(status);
+  if (!status.ok() && program_->compiled().takes.any()) DropQueuedForCores(status);
   for (int slot = 0; slot < program_->num_slots(); ++slot) {
     if (arrivals_[slot] == nullptr) continue;
     Program::Done done = std::move(arrivals_[slot]->done);
@@ -315,7 +315,7 @@ void Launch::Finish() {
   }
 }
 
-void Launch::DropInfeedOfCores(const absl::Status& status) const {
+void Launch::DropQueuedForCores(const absl::Status& status) const {
   std::vector<int> cores = program_->compiled().cores;
   std::set<int64_t> steps;
   for (const std::unique_ptr<CoreArrival>& arrival : arrivals_) {
@@ -323,7 +323,7 @@ void Launch::DropInfeedOfCores(const absl::Status& status) const {
     steps.insert(arrival->step_id);
     if (program_->compiled().cores.empty()) cores.push_back(arrival->core);
   }
-  for (int64_t step : steps) DropInfeed(cores, step, status);
+  for (int64_t step : steps) DropQueued(program_->compiled().takes, cores, step, status);
 }
 
 absl::Status LaunchTable::Arrive(

@@ -81,7 +81,7 @@ class Launch : public std::enable_shared_from_this<Launch> {
   void OneRunLess();
   void StartUpdate();
   void Finish();
-  void DropInfeedOfCores(const absl::Status& status) const;
+  void DropQueuedForCores(const absl::Status& status) const;
   void WaitExpired(absl::Duration waited);
 
   // Of the core that came first: tells the cores of the launch.

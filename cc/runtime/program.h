@@ -16,6 +16,7 @@
 #include "absl/time/time.h"
 #include "cc/runtime/core_context.h"
 #include "cc/runtime/padding_stats.h"
+#include "cc/transfer/taken_queues.h"
 #include "tensorflow/core/framework/tensor.h"
 #include "tensorflow/core/framework/types.h"
 
@@ -60,8 +61,8 @@ struct CompiledProgram {
   std::vector<Output> outputs;
   // What it calls on the host by itself; null if there is nothing.
   std::shared_ptr<HostFunctions> host_functions;
-  // Whether the program dequeues elements of its cores' infeeds.
-  bool takes_infeed = false;
+  // What the program takes from queues of its cores.
+  TakenQueues takes;
   // Empty unless the replica's cores share one executable run (placement without SPMD).
   std::vector<CoreSlice> core_slices;
   // Inputs that the host has padded.

@@ -6,6 +6,8 @@
 
 #include "absl/base/const_init.h"
 #include "absl/synchronization/mutex.h"
+#include "cc/device/machine.h"
+#include "cc/embedding/current_embedding.h"
 
 namespace tf_tpu_ext {
 namespace {
@@ -14,6 +16,11 @@ namespace {
 constexpr size_t kRememberedLaunches = 4096;
 
 absl::Mutex mutex(absl::kConstInit);
+
+void DrainAllCores(const char* name) {
+  const int cores = GetMachineOptions().cores;
+  for (int core = 0; core < cores; ++core) GetChannels().Drain({kNoLaunch, name, core});
+}
 
 }  // namespace
 
@@ -24,6 +31,7 @@ TensorChannels& GetChannels() {
 
 void AbortTransfers(int64_t launch_id, const absl::Status& status) {
   GetChannels().Abort(launch_id, status);
+  if (auto engine = CurrentEmbedding()) engine->Abort(launch_id, status);
 }
 
 int64_t OwnerOfStep(int64_t step_id) {
@@ -31,19 +39,27 @@ int64_t OwnerOfStep(int64_t step_id) {
   return -1 - (step_id & std::numeric_limits<int64_t>::max());
 }
 
-void DropInfeed(absl::Span<const int> cores, int64_t step_id, const absl::Status& status) {
+void DropSentBy(int64_t step_id, const absl::Status& status) {
   const int64_t owner = OwnerOfStep(step_id);
   GetChannels().Abort(owner, status);
   FinishTransfers(owner);
-  for (int core : cores) GetChannels().Drain({kNoLaunch, kInfeedName, core});
 }
 
-void DropAllFeeds(int num_cores) {
-  for (int core = 0; core < num_cores; ++core) {
-    for (const char* name : {kInfeedName, kOutfeedName}) {
-      GetChannels().Drain({kNoLaunch, name, core});
-    }
+void DropQueued(const TakenQueues& queues, absl::Span<const int> cores, int64_t step_id,
+                const absl::Status& status) {
+  DropSentBy(step_id, status);
+  if (queues.infeed) {
+    for (int core : cores) GetChannels().Drain({kNoLaunch, kInfeedName, core});
   }
+  if (queues.embedding) {
+    DrainAllCores(kEmbeddingName);
+    if (auto engine = CurrentEmbedding()) engine->Reset(status);
+  }
+}
+
+void DropAllQueued() {
+  for (const char* name : {kInfeedName, kOutfeedName, kEmbeddingName}) DrainAllCores(name);
+  DropEmbedding();
 }
 
 void FinishTransfers(int64_t launch_id) {

@@ -6,14 +6,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "cc/compiler/program_cache.h"
-#include "cc/device/machine.h"
 #include "cc/device/virtual_device.h"
-#include "cc/runtime/after_cancellation.h"
 #include "cc/runtime/program.h"
 #include "cc/runtime/program_key.h"
-#include "cc/transfer/channel_wait.h"
+#include "cc/transfer/channel_op.h"
 #include "cc/transfer/channels.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "xla/tsl/platform/status.h"
@@ -21,88 +18,9 @@
 namespace tf_tpu_ext {
 namespace {
 
-using tensorflow::AsyncOpKernel;
 using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
-
-class ChannelOp : public AsyncOpKernel {
- public:
-  using AsyncOpKernel::AsyncOpKernel;
-
- protected:
-  // Makes the op's outputs of the channel's next message.
-  void Receive(OpKernelContext* context, const ChannelKey& key, const DoneCallback& done) {
-    auto wait = std::make_shared<ChannelWait>(context->cancellation_manager(), key, name());
-    if (!wait->Watch()) {
-      EndCancelled(context, done);
-      return;
-    }
-    const auto id = GetChannels().Receive(
-        key, [this, context, wait, done](absl::StatusOr<TensorMessage> message) {
-          wait->Done();
-          if (message.ok() && message->taken != nullptr)
-            message->taken->store(absl::GetCurrentTimeNanos());
-          const absl::Status status =
-              message.ok() ? SetOutputs(context, message->tensors) : message.status();
-          if (!status.ok()) context->SetStatus(status);
-          done();
-        });
-    wait->Began(id);
-  }
-
-  void Send(OpKernelContext* context, const ChannelKey& key, int capacity,
-            std::vector<Tensor> message, const DoneCallback& done) {
-    if (capacity == TensorChannels::kUnbounded) {
-      GetChannels().Send(key, std::move(message), capacity,
-                         [context, done](const absl::Status& status) {
-                           if (!status.ok()) context->SetStatus(status);
-                           done();
-                         });
-      return;
-    }
-    auto wait = std::make_shared<ChannelWait>(context->cancellation_manager(), key, name());
-    if (!wait->Watch()) {
-      EndCancelled(context, done);
-      return;
-    }
-    const auto id = GetChannels().Send(
-        key, std::move(message), capacity,
-        [context, wait, done](const absl::Status& status) {
-          wait->Done();
-          if (!status.ok()) context->SetStatus(status);
-          done();
-        },
-        OwnerOfStep(context->step_id()));
-    wait->Began(id);
-  }
-
- private:
-  void EndCancelled(OpKernelContext* context, const DoneCallback& done) {
-    AfterCancellation([this, context, done] {
-      context->SetStatus(Cancelled(absl::StrCat("Op ", name(), " was cancelled.")));
-      done();
-    });
-  }
-
-  absl::Status SetOutputs(OpKernelContext* context, const std::vector<Tensor>& message) const {
-    if (static_cast<int>(message.size()) != context->num_outputs()) {
-      return absl::InvalidArgumentError(absl::StrCat("Op ", name(), " gets ", message.size(),
-                                                     " tensors; it has ", context->num_outputs(),
-                                                     " outputs."));
-    }
-    for (int i = 0; i < context->num_outputs(); ++i) {
-      if (message[i].dtype() != context->expected_output_dtype(i)) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("Output ", i, " of op ", name(), " gets ",
-                         tensorflow::DataTypeString(message[i].dtype()), "; it is declared as ",
-                         tensorflow::DataTypeString(context->expected_output_dtype(i)), "."));
-      }
-      context->set_output(i, message[i]);
-    }
-    return absl::OkStatus();
-  }
-};
 
 // Transfers of outside compilation: keyed by the program key of the step.
 class HostTransferOp : public ChannelOp {
@@ -162,39 +80,6 @@ class SendFromHostOp : public HostTransferOp {
     for (int i = 0; i < NumPayloads(context); ++i) message.push_back(context->input(i));
     Send(context, key, TensorChannels::kUnbounded, std::move(message), done);
   }
-};
-
-// Infeed and outfeed: keyed by the core, which an attribute, an input or the op's device names.
-class FeedOp : public ChannelOp {
- public:
-  explicit FeedOp(OpKernelConstruction* construction) : ChannelOp(construction) {
-    ordinal_is_input_ = !construction->GetAttr("device_ordinal", &ordinal_).ok();
-  }
-
- protected:
-  absl::Status KeyOf(OpKernelContext* context, const char* name, ChannelKey* key) const {
-    int64_t core = ordinal_is_input_ ? context->input(context->num_inputs() - 1).scalar<int32_t>()()
-                                     : ordinal_;
-    if (core < 0) {
-      if (context->device()->device_type() != kTpuDeviceType) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            "Op ", this->name(), " is on ", context->device()->name(), " and has device_ordinal=",
-            core, ". Place it on a TPU device, or give the core's number."));
-      }
-      core = context->device()->parsed_name().id;
-    }
-    if (const int cores = GetMachineOptions().cores; core >= cores) {
-      return absl::InvalidArgumentError(absl::StrCat("Op ", this->name(), " names core ", core,
-                                                     "; this virtual TPU has cores 0 to ",
-                                                     cores - 1, "."));
-    }
-    *key = {kNoLaunch, name, static_cast<int>(core)};
-    return absl::OkStatus();
-  }
-
- private:
-  int64_t ordinal_ = -1;
-  bool ordinal_is_input_ = false;
 };
 
 class InfeedEnqueueOp : public FeedOp {

@@ -32,44 +32,6 @@ using tensorflow::DataType;
 using tensorflow::Tensor;
 using tensorflow::TensorShape;
 
-// A promise to XLA that the call will complete.
-class Completion {
- public:
-  static XLA_FFI_Error* Create(XLA_FFI_CallFrame* frame, std::shared_ptr<Completion>* completion) {
-    XLA_FFI_Future_Create_Args args;
-    std::memset(&args, 0, sizeof(args));
-    args.struct_size = XLA_FFI_Future_Create_Args_STRUCT_SIZE;
-    if (XLA_FFI_Error* error = frame->api->XLA_FFI_Future_Create(&args)) return error;
-    frame->future = args.future;
-    completion->reset(new Completion(frame->api, args.future));
-    return nullptr;
-  }
-
-  // Must be called exactly once.
-  void Complete(const absl::Status& status) {
-    if (status.ok()) {
-      XLA_FFI_Future_SetAvailable_Args args;
-      std::memset(&args, 0, sizeof(args));
-      args.struct_size = XLA_FFI_Future_SetAvailable_Args_STRUCT_SIZE;
-      args.future = future_;
-      api_->XLA_FFI_Future_SetAvailable(&args);
-    } else {
-      XLA_FFI_Future_SetError_Args args;
-      std::memset(&args, 0, sizeof(args));
-      args.struct_size = XLA_FFI_Future_SetError_Args_STRUCT_SIZE;
-      args.future = future_;
-      args.error = MakeError(api_, status);
-      api_->XLA_FFI_Future_SetError(&args);
-    }
-  }
-
- private:
-  Completion(const XLA_FFI_Api* api, XLA_FFI_Future* future) : api_(api), future_(future) {}
-
-  const XLA_FFI_Api* const api_;
-  XLA_FFI_Future* const future_;
-};
-
 struct ResultBuffer {
   void* data;
   DataType type;

@@ -1,19 +1,19 @@
 // XLA kernels of the ops that talk to the host from inside a program: one custom call each.
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "cc/ops/op_names.h"
 #include "cc/transfer/channels.h"
+#include "cc/transfer/effect_xla_kernel.h"
 #include "cc/transfer/transfer_call.h"
 #include "tensorflow/compiler/tf2xla/shape_util.h"
-#include "tensorflow/compiler/tf2xla/xla_compiler.h"
 #include "tensorflow/compiler/tf2xla/xla_op_kernel.h"
 #include "tensorflow/compiler/tf2xla/xla_op_registry.h"
 #include "xla/hlo/builder/sharding_builder.h"
 #include "xla/hlo/builder/xla_builder.h"
-#include "xla/layout_util.h"
 #include "xla/shape_util.h"
 
 namespace tf_tpu_ext {
@@ -23,24 +23,11 @@ using tensorflow::DataType;
 using tensorflow::OpKernelConstruction;
 using tensorflow::PartialTensorShape;
 using tensorflow::TensorShape;
-using tensorflow::XlaOpKernel;
 using tensorflow::XlaOpKernelContext;
 
-constexpr char kTokenInputs[] = "_xla_token_input_nodes";
-constexpr char kTokenOwner[] = "_xla_original_oc_node_name";
-
-std::string Quoted(absl::string_view text) {
-  std::string quoted = "\"";
-  for (char c : text) {
-    if (c == '"' || c == '\\') quoted.push_back('\\');
-    quoted.push_back(c);
-  }
-  return quoted + "\"";
-}
-
-class TransferOp : public XlaOpKernel {
+class TransferOp : public EffectXlaKernel {
  public:
-  explicit TransferOp(OpKernelConstruction* construction) : XlaOpKernel(construction) {
+  explicit TransferOp(OpKernelConstruction* construction) : EffectXlaKernel(construction) {
     const std::string op = type_string();
     if (op == kHostCallOp) {
       OP_REQUIRES_OK(construction, construction->GetAttr(kHostFunctionNumber, &function_));
@@ -71,29 +58,12 @@ class TransferOp : public XlaOpKernel {
     }
     // An effect without results has no use for the answer's channel.
     if (types_.empty()) receive_.clear();
-    if (!construction->GetAttr(kTokenInputs, &token_inputs_).ok()) token_inputs_.clear();
-    if (!construction->GetAttr(kTokenOwner, &token_owner_).ok()) token_owner_ = name();
   }
 
   void Compile(XlaOpKernelContext* context) override {
-    xla::XlaBuilder* builder = context->builder();
-    const xla::OpSharding sharding = PartitionOf(*builder);
     std::vector<xla::XlaOp> operands;
     std::vector<std::string> dynamic;
     OP_REQUIRES_OK(context, AddInputs(context, &operands, &dynamic));
-    xla::XlaOp token;
-    {
-      xla::XlaScopedShardingAssignment scope(builder, sharding);
-      OP_REQUIRES_OK(context, InputToken(context, &token));
-    }
-    operands.push_back(token);
-
-    std::vector<xla::Shape> operand_shapes;
-    for (xla::XlaOp operand : operands) {
-      auto shape = builder->GetShape(operand);
-      OP_REQUIRES_OK(context, shape.status());
-      operand_shapes.push_back(WithRowMajorLayout(*shape));
-    }
     std::vector<xla::Shape> results;
     for (size_t i = 0; i < types_.size(); ++i) {
       TensorShape shape;
@@ -107,9 +77,8 @@ class TransferOp : public XlaOpKernel {
                                                 "tf.ensure_shape.")));
       xla::Shape result;
       OP_REQUIRES_OK(context, tensorflow::TensorShapeToXLAShape(types_[i], shape, &result));
-      results.push_back(WithRowMajorLayout(result));
+      results.push_back(std::move(result));
     }
-    results.push_back(xla::ShapeUtil::MakeTokenShape());
 
     const std::string config = absl::StrCat(
         "{", kTransferSend, " = ", Quoted(send_), ", ", kTransferReceive, " = ", Quoted(receive_),
@@ -119,24 +88,10 @@ class TransferOp : public XlaOpKernel {
                                      kTransferCountsCall, " = ", counts_call_ ? 1 : 0, " : i64")
                       : absl::StrCat(kTransferFunction, " = ", function_, " : i64"),
         "}");
-    // The SPMD partitioner wants to know of every leaf of an effect's result where it happens.
-    xla::OpSharding leaves;
-    leaves.set_type(xla::OpSharding::TUPLE);
-    for (size_t i = 0; i < results.size(); ++i) *leaves.add_tuple_shardings() = sharding;
-    xla::XlaOp call;
-    {
-      xla::XlaScopedShardingAssignment scope(builder, leaves);
-      call = xla::CustomCallWithLayout(
-          builder, kTransferTarget, operands, xla::ShapeUtil::MakeTupleShape(results),
-          operand_shapes, config, /*has_side_effect=*/true, /*output_operand_aliasing=*/{},
-          /*literal=*/nullptr, xla::CustomCallSchedule::SCHEDULE_NONE,
-          xla::CustomCallApiVersion::API_VERSION_TYPED_FFI);
-    }
-    for (size_t i = 0; i < types_.size(); ++i) {
-      context->SetOutput(i, xla::GetTupleElement(call, i));
-    }
-    OP_REQUIRES_OK(context, context->compiler()->SetNodeToken(
-                                token_owner_, xla::GetTupleElement(call, types_.size())));
+    std::vector<xla::XlaOp> received;
+    OP_REQUIRES_OK(context, Call(context, kTransferTarget, config, PartitionOf(*context->builder()),
+                                 std::move(operands), std::move(results), &received));
+    for (size_t i = 0; i < types_.size(); ++i) context->SetOutput(i, received[i]);
   }
 
  private:
@@ -151,14 +106,7 @@ class TransferOp : public XlaOpKernel {
   // on the first one if it names none, or on every core for itself.
   xla::OpSharding PartitionOf(const xla::XlaBuilder& builder) const {
     if (every_partition_) return xla::sharding_builder::Manual();
-    const auto& current = builder.sharding();
-    const bool placed = current.has_value() && current->type() == xla::OpSharding::MAXIMAL;
-    return xla::sharding_builder::AssignDevice(placed ? current->tile_assignment_devices(0) : 0);
-  }
-
-  static xla::Shape WithRowMajorLayout(xla::Shape shape) {
-    if (shape.IsArray()) xla::LayoutUtil::SetToDefaultLayout(&shape);
-    return shape;
+    return OneCore(builder);
   }
 
   // Inputs of dynamic size go in padded, with the true sizes of their dynamic dimensions behind all
@@ -182,21 +130,6 @@ class TransferOp : public XlaOpKernel {
     return absl::OkStatus();
   }
 
-  absl::Status InputToken(XlaOpKernelContext* context, xla::XlaOp* token) const {
-    std::vector<xla::XlaOp> tokens;
-    for (const std::string& owner : token_inputs_) {
-      auto given = context->compiler()->GetNodeToken(owner);
-      if (!given.ok()) return given.status();
-      tokens.push_back(*given);
-    }
-    if (tokens.empty()) {
-      *token = xla::CreateToken(context->builder());
-    } else {
-      *token = tokens.size() == 1 ? tokens[0] : xla::AfterAll(context->builder(), tokens);
-    }
-    return absl::OkStatus();
-  }
-
   std::string send_;
   std::string receive_;
   int64_t function_ = -1;
@@ -207,8 +140,6 @@ class TransferOp : public XlaOpKernel {
   // Under which name its cluster is counted, if that is not the op's.
   std::string counted_as_;
   bool counts_call_ = true;
-  std::vector<std::string> token_inputs_;
-  std::string token_owner_;
 };
 
 REGISTER_XLA_OP(Name(kHostCallOp), TransferOp);

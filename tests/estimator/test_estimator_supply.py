@@ -1,4 +1,4 @@
-"""What lies under tensorflow-estimator: supplied modules, names, and refusals."""
+"""What lies under tensorflow-estimator: supplied modules and names."""
 
 from __future__ import annotations
 
@@ -64,24 +64,6 @@ def test_what_tensorflow_has_is_not_replaced(monkeypatch):
     before = importlib.import_module("tensorflow.python.tpu.tpu_feed")
     _install.load()
     assert importlib.import_module("tensorflow.python.tpu.tpu_feed") is before
-
-
-def test_embedding_hardware_is_refused(make_estimator, input_fn):
-    column = v1.tpu.experimental.embedding_column(
-        tf.feature_column.categorical_column_with_identity("ids", 10), 4
-    )
-    spec = te.EmbeddingConfigSpec(
-        feature_columns=[column],
-        optimization_parameters=v1.tpu.experimental.AdagradParameters(0.1),
-    )
-    config = make_estimator().config
-    with pytest.raises(NotImplementedError, match=r"'tbl_ids.*use_tpu=False"):
-        te.TPUEstimator(
-            lambda features, labels, mode, params: None,
-            config=config,
-            train_batch_size=32,
-            embedding_config_spec=spec,
-        ).train(input_fn, steps=1)
 
 
 @pytest.mark.parametrize(

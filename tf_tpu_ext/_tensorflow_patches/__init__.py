@@ -12,7 +12,13 @@ import warnings
 from collections.abc import Callable
 
 from tf_tpu_ext import _native
-from tf_tpu_ext._tensorflow_patches import _clusters, _libraries, _ops, _resolver
+from tf_tpu_ext._tensorflow_patches import (
+    _clusters,
+    _embedding,
+    _libraries,
+    _ops,
+    _resolver,
+)
 from tf_tpu_ext._tensorflow_patches._attributes import UnavailableError, Undo
 from tf_tpu_ext._tensorflow_patches._resolver import take_every_tpu_as_local
 
@@ -201,6 +207,16 @@ PATCHES = (
         reason="stock TensorFlow cuts it up on the host and sends every core its part; XLA takes "
         "no such parts on CPU.",
         install=_ops.install_partitioned_infeed,
+    ),
+    Patch(
+        name="embedding_packing",
+        target="tensorflow.python.tpu.tpu_embedding_v2_utils._Optimizer"
+        "._set_optimization_parameters",
+        change="The optimizers of `tf.tpu.experimental.embedding` write their "
+        "`low_dimensional_packing_status` into the configuration as the number that it stands for.",
+        reason="stock TensorFlow writes a bool, which newer versions of protobuf refuse for an "
+        "enum: no TPUEmbedding can be built with them.",
+        install=_embedding.install_embedding_packing,
     ),
     Patch(
         name="tensorflow_io",

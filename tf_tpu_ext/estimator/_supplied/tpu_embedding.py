@@ -1,261 +1,373 @@
-"""Stands in for `tensorflow.python.tpu.tpu_embedding`: descriptions of embedding tables.
+"""Stands in for `tensorflow.python.tpu.tpu_embedding`: embedding tables in the TPU's memory.
 
-Programs describe tables and optimizers with these classes also where the tables are ordinary
-variables, as on CPU. `TPUEmbedding` itself drives hardware that virtual cores do not have.
+`TPUEmbedding` makes the ops of TensorFlow 1 for them: TPUEstimator uses it for the feature columns
+of an `embedding_config_spec`.
 """
 
 from __future__ import annotations
 
 import collections
-import dataclasses
-from collections.abc import Callable, Mapping
-from typing import Any, NoReturn
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-TRAINING = "training"
-INFERENCE = "inference"
+import tensorflow as tf
+from tensorflow.core.protobuf.tpu import tpu_embedding_configuration_pb2
+from tensorflow.python.tpu.ops import tpu_ops
 
-AdagradSlotVariableNames = collections.namedtuple("AdagradSlotVariableNames", ["accumulator"])
-AdamSlotVariableNames = collections.namedtuple("AdamSlotVariableNames", ["m", "v"])
-FtrlSlotVariableNames = collections.namedtuple("FtrlSlotVariableNames", ["accumulator", "linear"])
-MomentumSlotVariableNames = collections.namedtuple("MomentumSlotVariableNames", ["momenta"])
-RMSPropSlotVariableNames = collections.namedtuple("RMSPropSlotVariableNames", ["ms", "mom"])
-ProximalAdagradSlotVariableNames = collections.namedtuple(
-    "ProximalAdagradSlotVariableNames", ["accumulator"]
+from tf_tpu_ext import _machine
+from tf_tpu_ext.estimator._supplied.embedding_configs import (
+    AdagradParameters,
+    AdagradSlotVariableNames,
+    AdamParameters,
+    AdamSlotVariableNames,
+    EnqueueData,
+    FeatureConfig,
+    FtrlParameters,
+    FtrlSlotVariableNames,
+    MomentumParameters,
+    MomentumSlotVariableNames,
+    ProximalAdagradParameters,
+    ProximalAdagradSlotVariableNames,
+    RMSPropParameters,
+    RMSPropSlotVariableNames,
+    StochasticGradientDescentParameters,
+    TableConfig,
+)
+from tf_tpu_ext.estimator._supplied.embedding_optimizers import (
+    EngineOptimizer,
+    describe,
+    engine_optimizer,
+)
+
+__all__ = [
+    "INFERENCE",
+    "TRAINING",
+    "AdagradParameters",
+    "AdagradSlotVariableNames",
+    "AdamParameters",
+    "AdamSlotVariableNames",
+    "EnqueueData",
+    "FeatureConfig",
+    "FtrlParameters",
+    "FtrlSlotVariableNames",
+    "MomentumParameters",
+    "MomentumSlotVariableNames",
+    "ProximalAdagradParameters",
+    "ProximalAdagradSlotVariableNames",
+    "RMSPropParameters",
+    "RMSPropSlotVariableNames",
+    "StochasticGradientDescentParameters",
+    "TPUEmbedding",
+    "TableConfig",
+    "VariablesAndOps",
+]
+
+_Configuration = tpu_embedding_configuration_pb2.TPUEmbeddingConfiguration
+
+TRAINING = _Configuration.TRAINING
+INFERENCE = _Configuration.INFERENCE
+
+VariablesAndOps = collections.namedtuple(
+    "VariablesAndOps",
+    ["embedding_variables_by_table", "slot_variables_by_table", "load_ops", "retrieve_ops"],
 )
 
 
-def _check_positive(owner: object, **values: float | None) -> None:
-    for name, value in values.items():
-        if value is not None and value <= 0:
-            raise ValueError(
-                f"`{name}` of {type(owner).__name__} must be positive. Received: {name}={value!r}"
-            )
-
-
-def _check_not_negative(owner: object, **values: float) -> None:
-    for name, value in values.items():
-        if value < 0:
-            raise ValueError(
-                f"`{name}` of {type(owner).__name__} must not be negative. "
-                f"Received: {name}={value!r}"
-            )
-
-
-@dataclasses.dataclass(frozen=True)
-class TableConfig:
-    """An embedding table: `vocabulary_size` rows of `dimension` numbers."""
-
-    vocabulary_size: int
-    dimension: int
-    initializer: Any = None
-    combiner: str | None = "mean"
-    hot_id_replication: bool = False
-    learning_rate: float | None = None
-    learning_rate_fn: Callable[..., Any] | None = None
-    optimization_parameters: Any = None
-
-    def __post_init__(self) -> None:
-        for name in ("vocabulary_size", "dimension"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or value < 1:
-                raise ValueError(
-                    f"`{name}` of a table must be a positive int. Received: {name}={value!r}"
-                )
-        if self.initializer is not None and not callable(self.initializer):
-            raise ValueError(
-                "`initializer` of a table must be callable or None. "
-                f"Received: initializer={self.initializer!r}"
-            )
-        if self.combiner not in ("mean", "sum", "sqrtn", None):
-            raise ValueError(
-                "`combiner` of a table must be 'mean', 'sum', 'sqrtn' or None. "
-                f"Received: combiner={self.combiner!r}"
-            )
-        if self.learning_rate is not None and self.learning_rate_fn is not None:
-            raise ValueError(
-                "A table takes a `learning_rate` or a `learning_rate_fn`. Received: both."
-            )
-
-
-@dataclasses.dataclass(frozen=True)
-class FeatureConfig:
-    """A feature and the table that it looks up; a sequence if `max_sequence_length` is not 0."""
-
-    table_id: str
-    max_sequence_length: int = 0
-    weight_key: str | None = None
-
-
-@dataclasses.dataclass(frozen=True)
-class EnqueueData:
-    """The ids of one feature of one core's batch; rows and weights where it is sparse."""
-
-    embedding_indices: Any
-    sample_indices: Any = None
-    aggregation_weights: Any = None
-
-    @staticmethod
-    def from_sparse_tensor(sp_tensor: Any, weights: Any = None) -> EnqueueData:
-        """Takes apart a SparseTensor of ids, and one of weights with the same indices."""
-        return EnqueueData(
-            sp_tensor.values,
-            sp_tensor.indices,
-            None if weights is None else weights.values,
-        )
-
-
-@dataclasses.dataclass(frozen=True)
-class _Parameters:
-    """What the optimizers of tables have in common."""
-
-    learning_rate: float
-    use_gradient_accumulation: bool = dataclasses.field(default=True, kw_only=True)
-    clip_weight_min: float | None = dataclasses.field(default=None, kw_only=True)
-    clip_weight_max: float | None = dataclasses.field(default=None, kw_only=True)
-    weight_decay_factor: float | None = dataclasses.field(default=None, kw_only=True)
-    multiply_weight_decay_factor_by_learning_rate: bool | None = dataclasses.field(
-        default=None, kw_only=True
-    )
-    clip_gradient_min: float | None = dataclasses.field(default=None, kw_only=True)
-    clip_gradient_max: float | None = dataclasses.field(default=None, kw_only=True)
-
-    def __post_init__(self) -> None:
-        clips = self.clip_gradient_min is not None or self.clip_gradient_max is not None
-        if clips and not self.use_gradient_accumulation:
-            raise ValueError(
-                f"{type(self).__name__} clips accumulated gradients only. Received: "
-                f"clip_gradient_min={self.clip_gradient_min!r}, "
-                f"clip_gradient_max={self.clip_gradient_max!r}, use_gradient_accumulation=False. "
-                "Set use_gradient_accumulation=True."
-            )
-
-
-@dataclasses.dataclass(frozen=True)
-class StochasticGradientDescentParameters(_Parameters):
-    """Plain gradient descent."""
-
-
-@dataclasses.dataclass(frozen=True)
-class AdagradParameters(_Parameters):
-    """Adagrad."""
-
-    initial_accumulator: float = 0.1
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _check_positive(self, initial_accumulator=self.initial_accumulator)
-
-
-@dataclasses.dataclass(frozen=True)
-class ProximalAdagradParameters(_Parameters):
-    """Adagrad with L1 and L2 regularization."""
-
-    initial_accumulator: float = 0.1
-    l1_regularization_strength: float = 0.0
-    l2_regularization_strength: float = 0.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _check_positive(self, initial_accumulator=self.initial_accumulator)
-        _check_not_negative(
-            self,
-            l1_regularization_strength=self.l1_regularization_strength,
-            l2_regularization_strength=self.l2_regularization_strength,
-        )
-
-
-@dataclasses.dataclass(frozen=True)
-class AdamParameters(_Parameters):
-    """Adam; `lazy_adam` leaves rows that no id names as they are."""
-
-    beta1: float = 0.9
-    beta2: float = 0.999
-    epsilon: float = 1e-08
-    lazy_adam: bool = True
-    sum_inside_sqrt: bool = True
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _check_positive(self, epsilon=self.epsilon)
-        for name in ("beta1", "beta2"):
-            value = getattr(self, name)
-            if not 0 <= value < 1:
-                raise ValueError(
-                    f"`{name}` of AdamParameters must be in [0, 1). Received: {name}={value!r}"
-                )
-        if not self.lazy_adam and not self.use_gradient_accumulation:
-            raise ValueError(
-                "AdamParameters without lazy_adam needs accumulated gradients. Received: "
-                "lazy_adam=False, use_gradient_accumulation=False. Set one of them to True."
-            )
-
-
-@dataclasses.dataclass(frozen=True)
-class FtrlParameters(_Parameters):
-    """Follow the regularized leader."""
-
-    learning_rate_power: float = -0.5
-    initial_accumulator_value: float = 0.1
-    l1_regularization_strength: float = 0.0
-    l2_regularization_strength: float = 0.0
-    multiply_linear_by_learning_rate: bool = dataclasses.field(default=False, kw_only=True)
-    beta: float = dataclasses.field(default=0.0, kw_only=True)
-    allow_zero_accumulator: bool = dataclasses.field(default=False, kw_only=True)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.learning_rate_power > 0:
-            raise ValueError(
-                "`learning_rate_power` of FtrlParameters must not be positive. "
-                f"Received: learning_rate_power={self.learning_rate_power!r}"
-            )
-        _check_not_negative(
-            self,
-            initial_accumulator_value=self.initial_accumulator_value,
-            l1_regularization_strength=self.l1_regularization_strength,
-            l2_regularization_strength=self.l2_regularization_strength,
-        )
-
-
-@dataclasses.dataclass(frozen=True)
-class MomentumParameters(_Parameters):
-    """Gradient descent with momentum."""
-
-    momentum: float
-    use_nesterov: bool = False
-
-
-@dataclasses.dataclass(frozen=True)
-class RMSPropParameters(_Parameters):
-    """RMSProp."""
-
-    rho: float
-    momentum: float
-    epsilon: float
-
-
 class TPUEmbedding:
-    """Would drive the embedding hardware of a TPU; here its construction is an error."""
+    """The ops of one configuration of embedding tables, for a graph.
+
+    Args:
+        table_to_config_dict: A `TableConfig` by the table's name.
+        feature_to_config_dict: A `FeatureConfig` by the feature's name.
+        batch_size: Samples of a step, of all cores.
+        mode: `TRAINING` or `INFERENCE`.
+        master, cluster_def, profile_data_directory, master_job_name, device_config: Not needed for
+            the cores of this process.
+        optimization_parameters: The optimizer of all tables without their own; for training only.
+        pipeline_execution_with_tensor_core: Whether a step misses the update of the one before it.
+        partition_strategy: `"div"` or `"mod"`: which rows belong to which host.
+
+    Raises:
+        ValueError: The arguments contradict each other.
+    """
 
     def __init__(
         self,
         table_to_config_dict: Mapping[str, TableConfig],
         feature_to_config_dict: Mapping[str, FeatureConfig],
-        *args: Any,
-        **kwargs: Any,
+        batch_size: int,
+        mode: int,
+        master: str | None = None,
+        optimization_parameters: Any = None,
+        cluster_def: Any = None,
+        pipeline_execution_with_tensor_core: bool = False,
+        partition_strategy: str = "div",
+        profile_data_directory: str | None = None,
+        device_config: Any = None,
+        master_job_name: str | None = None,
     ) -> None:
-        del args, kwargs
-        raise NotImplementedError(
-            "The embedding hardware of TPUs is not there on virtual cores. Received an "
-            f"`embedding_config_spec` with the tables {sorted(table_to_config_dict)} for the "
-            f"features {sorted(feature_to_config_dict)}. Construct the TPUEstimator with "
-            "use_tpu=False, where the same feature columns are ordinary variables, or look the "
-            "ids up in the model_fn with tf.nn.embedding_lookup, on the cores or inside "
-            "tf.compat.v1.tpu.outside_compilation."
+        del master, cluster_def, profile_data_directory, device_config, master_job_name
+        if mode not in (TRAINING, INFERENCE):
+            raise ValueError(f"`mode` must be TRAINING or INFERENCE. Received: mode={mode!r}")
+        if partition_strategy not in ("div", "mod"):
+            raise ValueError(
+                "`partition_strategy` must be 'div' or 'mod'. "
+                f"Received: partition_strategy={partition_strategy!r}"
+            )
+        self._cores = _machine.machine().cores
+        if batch_size % self._cores:
+            raise ValueError(
+                "`batch_size` must be divisible by the number of cores. Received: "
+                f"batch_size={batch_size}, with {self._cores} cores"
+            )
+        self._batch_size = batch_size // self._cores
+        self._mode = mode
+        self._pipelined = pipeline_execution_with_tensor_core
+        self._partition_strategy = partition_strategy
+        # The order of tables and features in the configuration.
+        self._table_to_config_dict = dict(sorted(table_to_config_dict.items()))
+        self._feature_to_config_dict = dict(sorted(feature_to_config_dict.items()))
+        used = {config.table_id for config in self._feature_to_config_dict.values()}
+        if used != set(self._table_to_config_dict):
+            raise ValueError(
+                "The features must look up all tables and no others. Received: tables "
+                f"{list(self._table_to_config_dict)}, features of {sorted(used)}"
+            )
+        self._optimization_parameters = optimization_parameters
+        # By table; to look up only, any will do.
+        self._parameters: dict[str, Any] = {}
+        for name, table in self._table_to_config_dict.items():
+            own = table.optimization_parameters or optimization_parameters
+            if mode == INFERENCE:
+                own = StochasticGradientDescentParameters(1.0)
+            elif own is None:
+                raise ValueError(
+                    f"Table {name!r} has no optimizer. Give `optimization_parameters` for training."
+                )
+            engine_optimizer(own)
+            self._parameters[name] = own
+        rates = (table.learning_rate_fn for table in self._table_to_config_dict.values())
+        # Each function is one dynamic learning rate, which tables may share.
+        self._learning_rates: list[Callable[..., Any]] = list(
+            dict.fromkeys(rate for rate in rates if rate is not None)
+        )
+        self._config = self._make_config()
+        # Cores that a graph has enqueue ops for.
+        self._enqueued: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+
+    @property
+    def config_proto(self) -> Any:
+        """A `TPUEmbeddingConfiguration` for `tpu.initialize_system`."""
+        copy = _Configuration()
+        copy.CopyFrom(self._config)
+        return copy
+
+    @property
+    def table_to_config_dict(self) -> dict[str, TableConfig]:
+        """The tables."""
+        return dict(self._table_to_config_dict)
+
+    @property
+    def feature_to_config_dict(self) -> dict[str, FeatureConfig]:
+        """The features."""
+        return dict(self._feature_to_config_dict)
+
+    @property
+    def optimization_parameters(self) -> Any:
+        """The optimizer of tables without their own."""
+        return self._optimization_parameters
+
+    @property
+    def batch_size_per_core(self) -> int:
+        """Samples of one core's step."""
+        return self._batch_size
+
+    @property
+    def num_cores(self) -> int:
+        """The cores that take part."""
+        return self._cores
+
+    @property
+    def mode(self) -> int:
+        """`TRAINING` or `INFERENCE`."""
+        return self._mode
+
+    def _make_config(self) -> Any:
+        config = _Configuration(
+            mode=self._mode,
+            num_hosts=1,
+            num_tensor_cores=self._cores,
+            pipeline_execution_with_tensor_core=self._pipelined,
+            sharding_strategy=(
+                _Configuration.MOD
+                if self._partition_strategy == "mod"
+                else _Configuration.DIV_DEFAULT
+            ),
+        )
+        numbers = {}
+        for number, (name, table) in enumerate(self._table_to_config_dict.items()):
+            numbers[name] = number
+            described = config.table_descriptor.add(
+                name=name, vocabulary_size=table.vocabulary_size, dimension=table.dimension
+            ).optimization_parameters
+            parameters = self._parameters[name]
+            if table.learning_rate_fn is not None:
+                tag = self._learning_rates.index(table.learning_rate_fn)
+                described.learning_rate.dynamic.tag = tag
+            else:
+                own = table.learning_rate
+                described.learning_rate.constant = parameters.learning_rate if own is None else own
+            describe(parameters, described)
+        for name, feature in self._feature_to_config_dict.items():
+            shape = [self._batch_size]
+            if feature.max_sequence_length > 0:
+                shape.append(feature.max_sequence_length)
+            config.feature_descriptor.add(
+                name=name, table_id=numbers[feature.table_id], input_shape=shape
+            )
+        return config
+
+    def generate_enqueue_ops(
+        self, enqueue_datas_list: Sequence[Mapping[str, EnqueueData]], **unused: Any
+    ) -> list[Any]:
+        """Makes an op for each dict of the list, which queues a batch for the next core.
+
+        Args:
+            enqueue_datas_list: The features of each core, `EnqueueData` by name.
+            **unused: What other TPUs need to know.
+
+        Returns:
+            The ops.
+        """
+        del unused
+        graph = tf.compat.v1.get_default_graph()
+        ops = []
+        for features in enqueue_datas_list:
+            if set(features) != set(self._feature_to_config_dict):
+                raise ValueError(
+                    f"Expected the features {list(self._feature_to_config_dict)}. "
+                    f"Received: {sorted(features)}"
+                )
+            core = self._enqueued.get(graph, 0)
+            self._enqueued[graph] = (core + 1) % self._cores
+            ops.append(self._enqueue(features, core))
+        return ops
+
+    def _enqueue(self, features: Mapping[str, EnqueueData], core: int) -> Any:
+        rows, ids, weights = [], [], []
+        for name, feature in self._feature_to_config_dict.items():
+            data = features[name]
+            with tf.compat.v1.device(data.embedding_indices.device):
+                if data.sample_indices is None:
+                    rows.append(tf.zeros([0], tf.int32))
+                else:
+                    indices = tf.cast(data.sample_indices, tf.int32)
+                    if feature.max_sequence_length > 0:
+                        # The position is a row of its own.
+                        indices = tf.pad(indices, [[0, 0], [0, 1]])
+                    rows.append(indices)
+                ids.append(tf.cast(tf.reshape(data.embedding_indices, [-1]), tf.int64))
+                given = data.aggregation_weights
+                weights.append(tf.zeros([0]) if given is None else tf.cast(given, tf.float32))
+        combiners = [table.combiner or "sum" for table in self._table_to_config_dict.values()]
+        return tpu_ops.enqueue_tpu_embedding_arbitrary_tensor_batch(
+            rows, ids, weights, device_ordinal=core, combiners=combiners
         )
 
+    def get_activations(self) -> dict[str, Any]:
+        """Takes the activations of the core's next batch, in a TPU computation.
 
-def no_hardware(*args: Any, **kwargs: Any) -> NoReturn:
-    """Stands for functions that only a `TPUEmbedding` can be given to."""
-    del args, kwargs
-    raise NotImplementedError("The embedding hardware of TPUs is not there on virtual cores.")
+        Returns:
+            By feature a float32 tensor of shape `[batch_size_per_core, dimension]`; for a sequence
+            `[batch_size_per_core, max_sequence_length, dimension]`.
+        """
+        activations = tpu_ops.recv_tpu_embedding_activations(
+            num_outputs=len(self._feature_to_config_dict), config=self._config.SerializeToString()
+        )
+        return dict(zip(self._feature_to_config_dict, activations, strict=True))
+
+    def generate_send_gradients_op(
+        self, feature_to_gradient_dict: Mapping[str, Any], step: Any = None
+    ) -> Any:
+        """Sends the gradients of the activations, by feature; learning rates may need `step`."""
+        if self._mode != TRAINING:
+            raise RuntimeError("Gradients of embeddings need mode=TRAINING. Received: INFERENCE")
+        rates = [
+            tf.cast(rate() if step is None else rate(step), tf.float32)
+            for rate in self._learning_rates
+        ]
+        return tpu_ops.send_tpu_embedding_gradients(
+            inputs=[feature_to_gradient_dict[name] for name in self._feature_to_config_dict],
+            learning_rates=rates,
+            config=self._config.SerializeToString(),
+        )
+
+    def create_variables_and_ops(
+        self,
+        embedding_variable_name_by_table: Mapping[str, str] | None = None,
+        slot_variable_names_by_table: Mapping[str, Sequence[str]] | None = None,
+    ) -> VariablesAndOps:
+        """Creates variables on the host for the tables and their slots.
+
+        They hold what is saved: `load_ops` of the result makes the ops that load them into the TPU,
+        and `retrieve_ops` those that bring them up to date.
+        """
+        variables: dict[str, Any] = {}
+        slots: dict[str, list[Any]] = {}
+        for name, table in self._table_to_config_dict.items():
+            variable = (embedding_variable_name_by_table or {}).get(name, name)
+            variables[name] = self._create(variable, table, table.initializer)
+            slots[name] = []
+            if self._mode != TRAINING:
+                continue
+            own = engine_optimizer(self._parameters[name]).slots
+            given = (slot_variable_names_by_table or {}).get(name)
+            names = list(given) if given else [f"{variable}/{suffix}" for suffix, _ in own]
+            for slot, (_, start) in zip(names, own, strict=True):
+                start_at = tf.compat.v1.constant_initializer(start)
+                slots[name].append(self._create(slot, table, start_at))
+
+        def ops(make: Callable[[str, EngineOptimizer, list[Any]], Any]) -> Callable[[], list[Any]]:
+            def make_all() -> list[Any]:
+                with tf.compat.v1.device("/device:CPU:0"):
+                    return [
+                        make(
+                            name, engine_optimizer(self._parameters[name]), [variable, *slots[name]]
+                        )
+                        for name, variable in variables.items()
+                    ]
+
+            return make_all
+
+        def load(name: str, optimizer: EngineOptimizer, states: list[Any]) -> Any:
+            return optimizer.load(*states, num_shards=1, shard_id=0, table_name=name)
+
+        def retrieve(name: str, optimizer: EngineOptimizer, states: list[Any]) -> Any:
+            values = optimizer.retrieve(num_shards=1, shard_id=0, table_name=name)
+            # An op of one result gives it without a tuple.
+            values = [values] if len(states) == 1 else list(values)
+            return tf.group(
+                *(
+                    tf.compat.v1.assign(state, value)
+                    for state, value in zip(states, values, strict=True)
+                )
+            )
+
+        return VariablesAndOps(variables, slots, ops(load), ops(retrieve))
+
+    @staticmethod
+    def _create(name: str, table: TableConfig, initializer: Any) -> Any:
+        with tf.compat.v1.device("/device:CPU:0"):
+            # The parts of a variable have the host's number in their names, also of a single host.
+            [variable] = tf.compat.v1.get_variable(
+                name,
+                shape=[table.vocabulary_size, table.dimension],
+                dtype=tf.float32,
+                initializer=initializer,
+                trainable=False,
+                collections=[tf.compat.v1.GraphKeys.GLOBAL_VARIABLES],
+                partitioner=tf.compat.v1.fixed_size_partitioner(1),
+                use_resource=True,
+            )
+            return variable

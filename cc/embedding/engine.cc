@@ -1,0 +1,415 @@
+#include "cc/embedding/engine.h"
+
+#include <algorithm>
+#include <cmath>
+#include <tuple>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/inlined_vector.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace tf_tpu_ext {
+namespace {
+
+using tensorflow::tpu::SimulatedQuantization;
+using tensorflow::tpu::TPUEmbeddingConfiguration;
+
+absl::Status CheckQuantization(const std::string& table, const SimulatedQuantization& options) {
+  if (!options.enabled()) return absl::OkStatus();
+  const auto& limits = options.clipping_limits();
+  if (options.num_buckets() < 2 || !limits.has_lower() || !limits.has_upper() ||
+      limits.lower().value() >= limits.upper().value()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("The simulated quantization of embedding table '", table,
+                     "' needs at least two buckets, and a lower and a higher limit; got ",
+                     options.ShortDebugString(), "."));
+  }
+  return absl::OkStatus();
+}
+
+float Quantize(const SimulatedQuantization& options, float value) {
+  const float lower = options.clipping_limits().lower().value();
+  const float upper = options.clipping_limits().upper().value();
+  const float quantum = (upper - lower) / (options.num_buckets() - 1);
+  const float clipped = std::min(std::max(value, lower), upper);
+  return std::floor((clipped - lower) / quantum + 0.5f) * quantum + lower;
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<EmbeddingEngine>> EmbeddingEngine::Create(
+    const TPUEmbeddingConfiguration& config, Schedule schedule) {
+  absl::StatusOr<EmbeddingLayout> layout = EmbeddingLayout::Create(config);
+  if (!layout.ok()) return layout.status();
+  std::shared_ptr<EmbeddingEngine> engine(
+      new EmbeddingEngine(*std::move(layout), std::move(schedule)));
+  for (const auto& described : config.table_descriptor()) {
+    const auto& parameters = described.optimization_parameters();
+    absl::StatusOr<RowOptimizer> optimizer = RowOptimizer::Create(parameters);
+    if (!optimizer.ok()) return optimizer.status();
+    absl::Status status = CheckQuantization(described.name(), parameters.simulated_quantization());
+    if (!status.ok()) return status;
+    Table table{*std::move(optimizer), {}, parameters.simulated_quantization()};
+    const size_t size = described.vocabulary_size() * described.dimension();
+    table.states.resize(1 + table.optimizer.slots().size());
+    for (std::vector<float>& state : table.states) state.assign(size, 0.0f);
+    engine->tables_.push_back(std::move(table));
+  }
+  return engine;
+}
+
+absl::Status EmbeddingEngine::Load(int table, absl::Span<const int64_t> rows,
+                                   absl::Span<const absl::Span<const float>> states) {
+  const int dim = layout_.tables[table].dim;
+  absl::MutexLock lock(&tables_mutex_);
+  std::vector<std::vector<float>>& kept = tables_[table].states;
+  if (states.size() != kept.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("Embedding table '", layout_.tables[table].name, "' is loaded with ",
+                     states.size() - 1, " slots; its optimizer has ", kept.size() - 1, " (",
+                     absl::StrJoin(tables_[table].optimizer.slots(), ", "),
+                     "). Load it by the op of the optimizer that it was configured with."));
+  }
+  for (absl::Span<const float> state : states) {
+    if (state.size() == rows.size() * dim) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("Embedding table '", layout_.tables[table].name, "' is loaded with ",
+                     state.size(), " values; it has ", rows.size(), " rows of ", dim, "."));
+  }
+  for (size_t s = 0; s < kept.size(); ++s) {
+    for (size_t r = 0; r < rows.size(); ++r) {
+      std::copy_n(states[s].begin() + r * dim, dim, kept[s].begin() + rows[r] * dim);
+    }
+  }
+  return absl::OkStatus();
+}
+
+void EmbeddingEngine::Retrieve(int table, absl::Span<const int64_t> rows,
+                               absl::Span<float* const> states) {
+  std::vector<Waiter> freed;
+  {
+    absl::MutexLock lock(&mutex_);
+    MakeUpdates(/*flush=*/true, &freed);
+  }
+  ScheduleAll(std::move(freed));
+  const int dim = layout_.tables[table].dim;
+  absl::ReaderMutexLock lock(&tables_mutex_);
+  const std::vector<std::vector<float>>& kept = tables_[table].states;
+  for (size_t s = 0; s < states.size() && s < kept.size(); ++s) {
+    for (size_t r = 0; r < rows.size(); ++r) {
+      std::copy_n(kept[s].begin() + rows[r] * dim, dim, states[s] + r * dim);
+    }
+  }
+}
+
+EmbeddingEngine::WaitId EmbeddingEngine::Receive(int core, int64_t owner,
+                                                 std::shared_ptr<const EmbeddingBatch> batch,
+                                                 std::vector<float*> outputs, Done done) {
+  std::vector<Waiter> freed;
+  absl::Status refused;
+  int64_t step = 0;
+  bool now = false;
+  WaitId id;
+  {
+    absl::MutexLock lock(&mutex_);
+    id = next_id_++;
+    Core& state = CoreOf(core);
+    if (state.owes != nullptr) {
+      refused = absl::FailedPreconditionError(absl::StrCat(
+          "Core ", core,
+          " takes its next embedding batch, but never sent the gradients of the "
+          "training batch before. Enqueue with training=False (mode_override 'inference') for a "
+          "program that applies no gradients."));
+    } else {
+      const bool overlaps = layout_.pipelined && batch->training;
+      const int64_t needed = state.training_steps - (overlaps && state.training_steps > 0 ? 1 : 0);
+      if (batch->training) {
+        step = ++state.training_steps;
+        state.owes = batch;
+      }
+      if (!overlaps) MakeUpdates(/*flush=*/true, &freed);
+      now = updates_ >= needed;
+      if (!now) {
+        auto run = [self = shared_from_this(), batch = std::move(batch),
+                    outputs = std::move(outputs), step, done] {
+          self->LookUp(*batch, outputs);
+          self->FinishLookup(step);
+          done(absl::OkStatus());
+        };
+        waiters_.push_back({id, core, owner, needed, std::move(run), std::move(done)});
+      }
+    }
+  }
+  ScheduleAll(std::move(freed));
+  if (!refused.ok()) {
+    done(refused);
+  } else if (now) {
+    LookUp(*batch, outputs);
+    FinishLookup(step);
+    done(absl::OkStatus());
+  }
+  return id;
+}
+
+// One that comes for the first time has missed nothing.
+EmbeddingEngine::Core& EmbeddingEngine::CoreOf(int core) {
+  return cores_.emplace(core, Core{updates_, nullptr}).first->second;
+}
+
+void EmbeddingEngine::LookUp(const EmbeddingBatch& batch,
+                             const std::vector<float*>& outputs) const {
+  absl::ReaderMutexLock lock(&tables_mutex_);
+  for (size_t o = 0; o < outputs.size(); ++o) {
+    const EmbeddingLayout::Output& described = layout_.outputs[o];
+    const int dim = layout_.tables[described.table].dim;
+    const Table& table = tables_[described.table];
+    const SimulatedQuantization& quantization = table.quantization;
+    std::fill_n(outputs[o], described.rows * dim, 0.0f);
+    const EmbeddingBatch::Lookups& lookups = batch.outputs[o];
+    for (size_t k = 0; k < lookups.ids.size(); ++k) {
+      const float* from = table.states[0].data() + lookups.ids[k] * dim;
+      float* to = outputs[o] + lookups.rows[k] * dim;
+      const float gain = lookups.gains[k];
+      if (quantization.enabled()) {
+        for (int i = 0; i < dim; ++i) to[i] += gain * Quantize(quantization, from[i]);
+      } else {
+        for (int i = 0; i < dim; ++i) to[i] += gain * from[i];
+      }
+    }
+  }
+}
+
+void EmbeddingEngine::FinishLookup(int64_t training_step) {
+  if (!layout_.pipelined || training_step < 2) return;
+  std::vector<Waiter> freed;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (training_step - 1 > updates_) {
+      ++steps_[training_step - 1].passed_by;
+      MakeUpdates(/*flush=*/false, &freed);
+    }
+  }
+  ScheduleAll(std::move(freed));
+}
+
+absl::Status EmbeddingEngine::Send(int core, absl::Span<const float* const> gradients,
+                                   std::vector<float> dynamic_inputs) {
+  for (const Table& table : tables_) {
+    const int needed = table.optimizer.num_dynamic_inputs();
+    if (needed <= static_cast<int>(dynamic_inputs.size())) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("Core ", core, " sends embedding gradients with ", dynamic_inputs.size(),
+                     " learning rates; the configuration's tags need ", needed, "."));
+  }
+  std::shared_ptr<const EmbeddingBatch> batch;
+  int64_t step;
+  {
+    absl::MutexLock lock(&mutex_);
+    Core& state = CoreOf(core);
+    batch = std::move(state.owes);
+    state.owes = nullptr;
+    step = state.training_steps;
+  }
+  if (batch == nullptr) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "Core ", core,
+        " sends embedding gradients, but took no training batch before. Enqueue "
+        "with training=True (mode_override 'train') for a program that applies gradients, and take "
+        "the activations in the same program."));
+  }
+  CoreGradients given;
+  given.dynamic_inputs = std::move(dynamic_inputs);
+  for (size_t table = 0; table < tables_.size(); ++table) {
+    given.tables.push_back(GradientsOf(static_cast<int>(table), *batch, gradients));
+  }
+  std::vector<Waiter> freed;
+  {
+    absl::MutexLock lock(&mutex_);
+    // A reset meanwhile has forgotten the step.
+    if (CoreOf(core).training_steps == step) {
+      steps_[step].gradients[core] = std::move(given);
+      MakeUpdates(/*flush=*/false, &freed);
+    }
+  }
+  ScheduleAll(std::move(freed));
+  return absl::OkStatus();
+}
+
+EmbeddingEngine::TableGradients EmbeddingEngine::GradientsOf(
+    int table, const EmbeddingBatch& batch, absl::Span<const float* const> gradients) const {
+  const int dim = layout_.tables[table].dim;
+  TableGradients sums;
+  absl::flat_hash_map<int64_t, size_t> places;
+  for (size_t o = 0; o < batch.outputs.size(); ++o) {
+    if (layout_.outputs[o].table != table) continue;
+    const EmbeddingBatch::Lookups& lookups = batch.outputs[o];
+    for (size_t k = 0; k < lookups.ids.size(); ++k) {
+      const auto [found, fresh] = places.emplace(lookups.ids[k], sums.ids.size());
+      const size_t place = found->second;
+      if (fresh) {
+        sums.ids.push_back(lookups.ids[k]);
+        sums.values.resize(sums.values.size() + dim, 0.0f);
+      }
+      const float* from = gradients[o] + lookups.rows[k] * dim;
+      float* to = sums.values.data() + place * dim;
+      for (int i = 0; i < dim; ++i) to[i] += lookups.gains[k] * from[i];
+    }
+  }
+  return sums;
+}
+
+void EmbeddingEngine::MakeUpdates(bool flush, std::vector<Waiter>* freed) {
+  while (true) {
+    auto next = steps_.find(updates_ + 1);
+    if (next == steps_.end()) break;
+    const size_t cores = layout_.num_cores;
+    if (next->second.gradients.size() < cores) break;
+    if (layout_.pipelined && !flush && next->second.passed_by < static_cast<int>(cores)) break;
+    Update(next->second);
+    steps_.erase(next);
+    ++updates_;
+  }
+  for (auto it = waiters_.begin(); it != waiters_.end();) {
+    if (it->needed_updates > updates_) {
+      ++it;
+      continue;
+    }
+    freed->push_back(std::move(*it));
+    it = waiters_.erase(it);
+  }
+}
+
+void EmbeddingEngine::Update(const TrainingStep& step) {
+  absl::MutexLock lock(&tables_mutex_);
+  for (size_t table = 0; table < tables_.size(); ++table) {
+    UpdateTable(static_cast<int>(table), step);
+  }
+}
+
+void EmbeddingEngine::UpdateRow(int number, const TrainingStep& step, int64_t row,
+                                const float* gradient) {
+  Table& table = tables_[number];
+  const int dim = layout_.tables[number].dim;
+  // Cores that share a tag have the same rates.
+  const std::vector<float>& dynamic_inputs = step.gradients.begin()->second.dynamic_inputs;
+  absl::InlinedVector<float*, 4> slots;
+  for (size_t s = 1; s < table.states.size(); ++s) {
+    slots.push_back(table.states[s].data() + row * dim);
+  }
+  table.optimizer.Apply(absl::MakeConstSpan(gradient, dim), dynamic_inputs,
+                        table.states[0].data() + row * dim, slots);
+}
+
+void EmbeddingEngine::UpdateCoreByCore(int number, const TrainingStep& step) {
+  const int dim = layout_.tables[number].dim;
+  const int64_t cores = static_cast<int64_t>(step.gradients.size());
+  // The core that keeps a row on a real TPU comes first; rows are dealt out to the cores in turn.
+  std::vector<std::tuple<int64_t, int64_t, const float*>> updates;
+  int64_t place = 0;
+  for (const auto& [core, given] : step.gradients) {
+    const TableGradients& gradients = given.tables[number];
+    for (size_t k = 0; k < gradients.ids.size(); ++k) {
+      const int64_t id = gradients.ids[k];
+      updates.emplace_back(id, (place + cores - id % cores) % cores,
+                           gradients.values.data() + k * dim);
+    }
+    ++place;
+  }
+  std::sort(updates.begin(), updates.end());
+  for (const auto& [row, turn, gradient] : updates) UpdateRow(number, step, row, gradient);
+}
+
+void EmbeddingEngine::UpdateTable(int number, const TrainingStep& step) {
+  const RowOptimizer& optimizer = tables_[number].optimizer;
+  if (!optimizer.accumulates()) {
+    UpdateCoreByCore(number, step);
+    return;
+  }
+  const int dim = layout_.tables[number].dim;
+  // In the order of the cores, so that sums do not depend on who came first.
+  TableGradients sums;
+  absl::flat_hash_map<int64_t, size_t> places;
+  for (const auto& [core, given] : step.gradients) {
+    const TableGradients& gradients = given.tables[number];
+    for (size_t k = 0; k < gradients.ids.size(); ++k) {
+      const auto [place, fresh] = places.emplace(gradients.ids[k], sums.ids.size());
+      if (fresh) {
+        sums.ids.push_back(gradients.ids[k]);
+        sums.values.resize(sums.values.size() + dim, 0.0f);
+      }
+      float* to = sums.values.data() + place->second * dim;
+      const float* from = gradients.values.data() + k * dim;
+      for (int i = 0; i < dim; ++i) to[i] += from[i];
+    }
+  }
+  for (size_t k = 0; k < sums.ids.size(); ++k) {
+    UpdateRow(number, step, sums.ids[k], sums.values.data() + k * dim);
+  }
+  if (!optimizer.updates_all_rows()) return;
+  const std::vector<float> zeros(dim, 0.0f);
+  for (int64_t row = 0; row < layout_.tables[number].rows; ++row) {
+    if (!places.contains(row)) UpdateRow(number, step, row, zeros.data());
+  }
+}
+
+void EmbeddingEngine::ScheduleAll(std::vector<Waiter> freed) const {
+  for (Waiter& waiter : freed) schedule_(std::move(waiter.run));
+}
+
+bool EmbeddingEngine::Cancel(WaitId id, const absl::Status& status) {
+  Done done;
+  {
+    absl::MutexLock lock(&mutex_);
+    auto found = std::find_if(waiters_.begin(), waiters_.end(),
+                              [id](const Waiter& waiter) { return waiter.id == id; });
+    if (found == waiters_.end()) return false;
+    done = std::move(found->done);
+    waiters_.erase(found);
+  }
+  done(status);
+  return true;
+}
+
+void EmbeddingEngine::Abort(int64_t owner, const absl::Status& status) {
+  std::vector<Done> ended;
+  {
+    absl::MutexLock lock(&mutex_);
+    for (auto it = waiters_.begin(); it != waiters_.end();) {
+      if (it->owner != owner) {
+        ++it;
+        continue;
+      }
+      ended.push_back(std::move(it->done));
+      it = waiters_.erase(it);
+    }
+  }
+  for (Done& done : ended) done(status);
+}
+
+void EmbeddingEngine::Reset(const absl::Status& status) {
+  std::vector<Waiter> ended, freed;
+  {
+    absl::MutexLock lock(&mutex_);
+    MakeUpdates(/*flush=*/true, &freed);
+    ended.swap(waiters_);
+    steps_.clear();
+    for (auto& [core, state] : cores_) state = {updates_, nullptr};
+  }
+  ScheduleAll(std::move(freed));
+  for (Waiter& waiter : ended) waiter.done(status);
+}
+
+std::string EmbeddingEngine::DescribeWait(int core) const {
+  absl::MutexLock lock(&mutex_);
+  std::vector<int> here;
+  if (auto step = steps_.find(updates_ + 1); step != steps_.end()) {
+    for (const auto& [sender, gradients] : step->second.gradients) here.push_back(sender);
+  }
+  return absl::StrCat("core ", core, " waits for the update of training step ", updates_ + 1,
+                      ", which has the gradients of cores [", absl::StrJoin(here, ", "),
+                      "] and needs those of ", layout_.num_cores, " cores");
+}
+
+}  // namespace tf_tpu_ext

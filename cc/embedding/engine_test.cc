@@ -1,0 +1,210 @@
+#include "cc/embedding/engine.h"
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "google/protobuf/text_format.h"
+#include "gtest/gtest.h"
+
+namespace tf_tpu_ext {
+namespace {
+
+// One table of four rows of one value, looked up by one id for each of two cores.
+std::string Config(const std::string& more = "", const std::string& optimizer = "") {
+  return "mode: TRAINING num_tensor_cores: 2 " + more +
+         " table_descriptor { name: 'video' vocabulary_size: 4 dimension: 1"
+         " optimization_parameters { stochastic_gradient_descent {} learning_rate { constant: 1 "
+         "} " +
+         optimizer + " } } feature_descriptor { table_id: 0 input_shape: 1 }";
+}
+
+class EngineTest : public testing::Test {
+ protected:
+  void Make(const std::string& text) {
+    tensorflow::tpu::TPUEmbeddingConfiguration config;
+    ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &config)) << text;
+    auto engine = EmbeddingEngine::Create(config, [](std::function<void()> work) { work(); });
+    ASSERT_TRUE(engine.ok()) << engine.status();
+    engine_ = *std::move(engine);
+    const std::vector<float> rows = {0, 10, 20, 30};
+    ASSERT_TRUE(engine_->Load(0, {0, 1, 2, 3}, {absl::MakeConstSpan(rows)}).ok());
+  }
+
+  struct Lookup {
+    float value = -1;
+    std::optional<absl::Status> status;
+    EmbeddingEngine::WaitId id = 0;
+  };
+
+  std::shared_ptr<Lookup> Receive(int core, int64_t id, bool training = true) {
+    auto batch = std::make_shared<EmbeddingBatch>();
+    batch->training = training;
+    batch->outputs = {{{0}, {id}, {1.0f}}};
+    auto lookup = std::make_shared<Lookup>();
+    lookup->id = engine_->Receive(core, /*owner=*/7, batch, {&lookup->value},
+                                  [lookup](absl::Status status) { lookup->status = status; });
+    return lookup;
+  }
+
+  absl::Status Send(int core, float gradient) { return engine_->Send(core, {&gradient}, {}); }
+
+  std::vector<float> Table() {
+    std::vector<float> values(4);
+    engine_->Retrieve(0, {0, 1, 2, 3}, {values.data()});
+    return values;
+  }
+
+  std::shared_ptr<EmbeddingEngine> engine_;
+};
+
+using Floats = std::vector<float>;
+
+TEST_F(EngineTest, UpdatesWithTheGradientsOfAllCores) {
+  Make(Config());
+  EXPECT_EQ(Receive(0, 1)->value, 10);
+  EXPECT_EQ(Receive(1, 1)->value, 10);
+  EXPECT_TRUE(Send(1, 2).ok());
+  EXPECT_EQ(Table(), Floats({0, 10, 20, 30}));
+  EXPECT_TRUE(Send(0, 3).ok());
+  EXPECT_EQ(Table(), Floats({0, 5, 20, 30}));
+  EXPECT_EQ(Receive(0, 1, /*training=*/false)->value, 5);
+}
+
+TEST_F(EngineTest, AnEarlyCoreWaitsForTheUpdate) {
+  Make(Config());
+  Receive(0, 1);
+  Receive(1, 2);
+  EXPECT_TRUE(Send(0, 1).ok());
+  auto next = Receive(0, 2);
+  auto other = Receive(3, 2, /*training=*/false);
+  EXPECT_FALSE(next->status.has_value());
+  EXPECT_EQ(other->value, 20);
+  EXPECT_NE(engine_->DescribeWait(0).find("training step 1, which has the gradients of cores [0]"),
+            std::string::npos);
+  EXPECT_TRUE(Send(1, 1).ok());
+  ASSERT_TRUE(next->status.has_value());
+  EXPECT_TRUE(next->status->ok());
+  EXPECT_EQ(next->value, 19);
+}
+
+TEST_F(EngineTest, InferenceAfterTrainingSeesTheUpdate) {
+  Make(Config());
+  Receive(0, 1);
+  Receive(1, 1);
+  EXPECT_TRUE(Send(0, 1).ok());
+  auto next = Receive(0, 1, /*training=*/false);
+  EXPECT_FALSE(next->status.has_value());
+  EXPECT_TRUE(Send(1, 1).ok());
+  EXPECT_EQ(next->value, 8);
+}
+
+TEST_F(EngineTest, GradientsAndTrainingBatchesAnswerEachOther) {
+  Make(Config());
+  EXPECT_EQ(Send(0, 1).code(), absl::StatusCode::kFailedPrecondition);
+  Receive(0, 1, /*training=*/false);
+  EXPECT_EQ(Send(0, 1).code(), absl::StatusCode::kFailedPrecondition);
+  Receive(0, 1);
+  auto next = Receive(0, 1);
+  ASSERT_TRUE(next->status.has_value());
+  EXPECT_EQ(next->status->code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_NE(next->status->message().find("training=False"), std::string::npos);
+}
+
+TEST_F(EngineTest, WaitsEndByCancelAbortAndReset) {
+  Make(Config());
+  const auto wait = [this] {
+    Receive(0, 1);
+    Receive(1, 1);
+    EXPECT_TRUE(Send(0, 1).ok());
+    auto next = Receive(0, 1);
+    EXPECT_FALSE(next->status.has_value());
+    return next;
+  };
+  auto cancelled = wait();
+  EXPECT_TRUE(engine_->Cancel(cancelled->id, absl::CancelledError("a")));
+  EXPECT_FALSE(engine_->Cancel(cancelled->id, absl::CancelledError("b")));
+  EXPECT_EQ(cancelled->status->message(), "a");
+  engine_->Reset(absl::InternalError("c"));
+  auto aborted = wait();
+  engine_->Abort(8, absl::InternalError("d"));
+  EXPECT_FALSE(aborted->status.has_value());
+  engine_->Abort(7, absl::InternalError("e"));
+  EXPECT_EQ(aborted->status->message(), "e");
+  engine_->Reset(absl::InternalError("f"));
+  auto reset = wait();
+  engine_->Reset(absl::InternalError("g"));
+  EXPECT_EQ(reset->status->message(), "g");
+  EXPECT_EQ(Table(), Floats({0, 10, 20, 30}));
+}
+
+TEST_F(EngineTest, ACleanStepFollowsAReset) {
+  Make(Config());
+  Receive(0, 1);
+  EXPECT_TRUE(Send(0, 1).ok());
+  engine_->Reset(absl::InternalError("failed"));
+  EXPECT_EQ(Receive(0, 1)->value, 10);
+  EXPECT_EQ(Receive(1, 1)->value, 10);
+  EXPECT_TRUE(Send(0, 1).ok());
+  EXPECT_TRUE(Send(1, 1).ok());
+  EXPECT_EQ(Table()[1], 8);
+}
+
+TEST_F(EngineTest, PipelinedStepsMissTheLastUpdate) {
+  Make(Config("pipeline_execution_with_tensor_core: true"));
+  const auto train = [this] {
+    auto first = Receive(0, 1), second = Receive(1, 1);
+    EXPECT_TRUE(Send(0, 1).ok());
+    EXPECT_TRUE(Send(1, 1).ok());
+    EXPECT_EQ(first->value, second->value);
+    return first->value;
+  };
+  EXPECT_EQ(train(), 10);
+  EXPECT_EQ(train(), 10);
+  EXPECT_EQ(train(), 8);
+  EXPECT_EQ(Table()[1], 4);
+  EXPECT_EQ(train(), 4);
+  EXPECT_EQ(Receive(0, 1, /*training=*/false)->value, 2);
+}
+
+TEST_F(EngineTest, WithoutAccumulationEveryCoreMakesAnUpdate) {
+  Make(Config("",
+              "gradient_accumulation_status: DISABLED"
+              " clipping_limits { lower { value: 9 } upper { value: 11 } }"));
+  Receive(0, 1);
+  Receive(1, 1);
+  EXPECT_TRUE(Send(0, 5).ok());
+  EXPECT_TRUE(Send(1, -1).ok());
+  // Row 1 is of core 1, whose update comes first: 10 + 1, and then less 5.
+  EXPECT_EQ(Table()[1], 9);
+}
+
+TEST_F(EngineTest, QuantizesWhatIsLookedUp) {
+  Make(Config("",
+              "simulated_quantization { enabled: true num_buckets: 3 clipping_limits {"
+              " lower { value: 0 } upper { value: 24 } } }"));
+  EXPECT_EQ(Receive(0, 1, false)->value, 12);
+  EXPECT_EQ(Receive(0, 3, false)->value, 24);
+  EXPECT_EQ(Table()[1], 10);
+}
+
+TEST_F(EngineTest, RefusesMissingLearningRates) {
+  Make(
+      "mode: TRAINING num_tensor_cores: 2 table_descriptor { name: 'video' vocabulary_size: 4"
+      " dimension: 1 optimization_parameters { stochastic_gradient_descent {}"
+      " learning_rate { dynamic { tag: 0 } } } }"
+      " feature_descriptor { table_id: 0 input_shape: 1 }");
+  Receive(0, 1);
+  EXPECT_EQ(Send(0, 1).code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(EngineTest, RefusesToLoadOtherSlots) {
+  Make(Config());
+  const std::vector<float> rows = {0, 1};
+  EXPECT_EQ(engine_->Load(0, {0, 1}, {rows, rows}).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(engine_->Load(0, {0}, {rows}).code(), absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace tf_tpu_ext

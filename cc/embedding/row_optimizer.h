@@ -1,0 +1,53 @@
+// The update of one row of an embedding table, by the optimizers of TPU embedding.
+#ifndef TF_TPU_EXT_CC_EMBEDDING_ROW_OPTIMIZER_H_
+#define TF_TPU_EXT_CC_EMBEDDING_ROW_OPTIMIZER_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "tensorflow/core/protobuf/tpu/optimization_parameters.pb.h"
+
+namespace tf_tpu_ext {
+
+class RowOptimizer {
+ public:
+  // Unimplemented for an algorithm that is not supported; the message names those that are.
+  static absl::StatusOr<RowOptimizer> Create(
+      const tensorflow::tpu::OptimizationParameters& parameters);
+
+  // What the algorithm keeps for each parameter beside its value: its slots' names, in the order of
+  // the ops that load and retrieve them.
+  const std::vector<std::string>& slots() const { return slots_; }
+
+  // Whether the gradients of a row are added up over all cores before the one update. If not, those
+  // of each core are an update.
+  bool accumulates() const { return accumulates_; }
+
+  // Whether rows that the step did not look up are updated too, with a gradient of zero.
+  bool updates_all_rows() const { return updates_all_rows_; }
+
+  // The number of dynamic inputs (learning rates) that Apply needs at least.
+  int num_dynamic_inputs() const;
+
+  // Updates a row's parameters and slots in place.
+  void Apply(absl::Span<const float> gradient, absl::Span<const float> dynamic_inputs,
+             float* parameters, absl::Span<float* const> slots) const;
+
+ private:
+  explicit RowOptimizer(const tensorflow::tpu::OptimizationParameters& parameters)
+      : parameters_(parameters) {}
+
+  void ApplyAlgorithm(absl::Span<const float> gradient, float learning_rate, float* parameters,
+                      absl::Span<float* const> slots) const;
+
+  tensorflow::tpu::OptimizationParameters parameters_;
+  std::vector<std::string> slots_;
+  bool accumulates_ = true;
+  bool updates_all_rows_ = false;
+};
+
+}  // namespace tf_tpu_ext
+
+#endif  // TF_TPU_EXT_CC_EMBEDDING_ROW_OPTIMIZER_H_

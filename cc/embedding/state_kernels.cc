@@ -1,0 +1,242 @@
+// Kernels of the ops that load the embedding tables and their slots, and retrieve them: an op for
+// each optimizer and table, and one for all tables.
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "cc/embedding/current_embedding.h"
+#include "tensorflow/core/framework/op.h"
+#include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/tpu/tpu_embedding_optimization_parameters_utils.h"
+
+namespace tf_tpu_ext {
+namespace {
+
+using tensorflow::OpKernel;
+using tensorflow::OpKernelConstruction;
+using tensorflow::OpKernelContext;
+using tensorflow::Tensor;
+using tensorflow::TensorShape;
+
+constexpr char kDebugSuffix[] = "GradAccumDebug";
+
+// An op of one host's shard of the tables.
+class ShardOp : public OpKernel {
+ public:
+  explicit ShardOp(OpKernelConstruction* construction) : OpKernel(construction) {
+    OP_REQUIRES_OK(construction, construction->GetAttr("num_shards", &num_shards_));
+    OP_REQUIRES_OK(construction, construction->GetAttr("shard_id", &shard_));
+    OP_REQUIRES_OK(construction, construction->GetAttr("config", &config_));
+  }
+
+ protected:
+  absl::StatusOr<std::shared_ptr<EmbeddingEngine>> Engine() const {
+    auto engine = RequireEmbedding(name());
+    if (!engine.ok() || IsEmbeddingConfigured(config_)) return engine;
+    return absl::FailedPreconditionError(
+        absl::StrCat("The config of op ", name(),
+                     " is not the one that the TPU is configured with. Initialize the TPU system "
+                     "again before another configuration."));
+  }
+
+  absl::StatusOr<std::vector<int64_t>> Rows(const EmbeddingEngine& engine, int table) const {
+    return engine.layout().RowsOfShard(table, shard_, num_shards_);
+  }
+
+  // Loads the table from the tensors: its parameters, then its slots.
+  absl::Status Load(EmbeddingEngine* engine, int table, absl::Span<const Tensor> tensors) const {
+    auto rows = Rows(*engine, table);
+    if (!rows.ok()) return rows.status();
+    const EmbeddingLayout::Table& described = engine->layout().tables[table];
+    const TensorShape expected({static_cast<int64_t>(rows->size()), described.dim});
+    std::vector<absl::Span<const float>> states;
+    for (const Tensor& tensor : tensors) {
+      if (tensor.shape() != expected) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            "Op ", name(), " loads embedding table '", described.name, "' with a tensor of shape ",
+            tensor.shape().DebugString(), "; shard ", shard_, " of ", num_shards_,
+            " has the shape ", expected.DebugString(), "."));
+      }
+      const auto values = tensor.flat<float>();
+      states.emplace_back(values.data(), values.size());
+    }
+    return engine->Load(table, *rows, states);
+  }
+
+  int64_t num_shards_ = 1;
+  int64_t shard_ = 0;
+  std::string config_;
+};
+
+// An op of one table.
+class TableOp : public ShardOp {
+ public:
+  explicit TableOp(OpKernelConstruction* construction) : ShardOp(construction) {
+    OP_REQUIRES_OK(construction, construction->GetAttr("table_id", &table_id_));
+    OP_REQUIRES_OK(construction, construction->GetAttr("table_name", &table_name_));
+    // The ops for debugging have the accumulator of gradients in addition, which is always empty.
+    has_accumulator_ = absl::EndsWith(type_string(), kDebugSuffix);
+  }
+
+ protected:
+  absl::StatusOr<int> Table(const EmbeddingEngine& engine) const {
+    return engine.layout().FindTable(table_name_, table_id_);
+  }
+
+  bool has_accumulator_ = false;
+
+ private:
+  int64_t table_id_ = -1;
+  std::string table_name_;
+};
+
+class LoadOp : public TableOp {
+ public:
+  using TableOp::TableOp;
+  void Compute(OpKernelContext* context) override {
+    auto engine = Engine();
+    OP_REQUIRES_OK(context, engine.status());
+    auto table = Table(**engine);
+    OP_REQUIRES_OK(context, table.status());
+    std::vector<Tensor> tensors;
+    for (int i = 0; i < context->num_inputs() - (has_accumulator_ ? 1 : 0); ++i) {
+      tensors.push_back(context->input(i));
+    }
+    OP_REQUIRES_OK(context, Load(engine->get(), *table, tensors));
+  }
+};
+
+class RetrieveOp : public TableOp {
+ public:
+  using TableOp::TableOp;
+  void Compute(OpKernelContext* context) override {
+    auto engine = Engine();
+    OP_REQUIRES_OK(context, engine.status());
+    auto table = Table(**engine);
+    OP_REQUIRES_OK(context, table.status());
+    auto rows = Rows(**engine, *table);
+    OP_REQUIRES_OK(context, rows.status());
+    const int states = context->num_outputs() - (has_accumulator_ ? 1 : 0);
+    const std::vector<std::string>& slots = (*engine)->slots(*table);
+    OP_REQUIRES(context, states == 1 + static_cast<int>(slots.size()),
+                absl::InvalidArgumentError(absl::StrCat(
+                    "Op ", name(), " retrieves ", states - 1, " slots of embedding table '",
+                    (*engine)->layout().tables[*table].name, "'; its optimizer has ", slots.size(),
+                    ". Retrieve it by the op of the optimizer that it was configured with.")));
+    const TensorShape shape(
+        {static_cast<int64_t>(rows->size()), (*engine)->layout().tables[*table].dim});
+    std::vector<float*> targets;
+    for (int i = 0; i < context->num_outputs(); ++i) {
+      Tensor* output = nullptr;
+      OP_REQUIRES_OK(context, context->allocate_output(i, shape, &output));
+      if (i < states) {
+        targets.push_back(output->flat<float>().data());
+      } else {
+        output->flat<float>().setConstant(tensorflow::tpu::GradientAccumulatorInitialValue());
+      }
+    }
+    (*engine)->Retrieve(*table, *rows, targets);
+  }
+};
+
+constexpr int kNumStates = tensorflow::tpu::kMaxAuxiliaryParameterCount + 1;
+
+std::string StateName(int state) {
+  return state == 0 ? "parameters" : absl::StrCat("auxiliary", state);
+}
+
+class LoadAllOp : public ShardOp {
+ public:
+  using ShardOp::ShardOp;
+  void Compute(OpKernelContext* context) override {
+    auto engine = Engine();
+    OP_REQUIRES_OK(context, engine.status());
+    const size_t tables = (*engine)->layout().tables.size();
+    std::vector<tensorflow::OpInputList> lists(kNumStates);
+    for (int state = 0; state < kNumStates; ++state) {
+      OP_REQUIRES_OK(context, context->input_list(StateName(state), &lists[state]));
+    }
+    OP_REQUIRES(context, static_cast<size_t>(lists[0].size()) == tables,
+                absl::InvalidArgumentError(absl::StrCat("Op ", name(), " loads ", lists[0].size(),
+                                                        " embedding tables; the TPU is configured "
+                                                        "with ",
+                                                        tables, ".")));
+    for (size_t table = 0; table < tables; ++table) {
+      std::vector<Tensor> tensors;
+      for (size_t state = 0; state < 1 + (*engine)->slots(table).size(); ++state) {
+        tensors.push_back(lists[state][table]);
+      }
+      OP_REQUIRES_OK(context, Load(engine->get(), static_cast<int>(table), tensors));
+    }
+  }
+};
+
+class RetrieveAllOp : public ShardOp {
+ public:
+  using ShardOp::ShardOp;
+  void Compute(OpKernelContext* context) override {
+    auto engine = Engine();
+    OP_REQUIRES_OK(context, engine.status());
+    const EmbeddingLayout& layout = (*engine)->layout();
+    std::vector<tensorflow::OpOutputList> lists(kNumStates);
+    for (int state = 0; state < kNumStates; ++state) {
+      OP_REQUIRES_OK(context, context->output_list(StateName(state), &lists[state]));
+    }
+    OP_REQUIRES(context, static_cast<size_t>(lists[0].size()) == layout.tables.size(),
+                absl::InvalidArgumentError(absl::StrCat(
+                    "Op ", name(), " retrieves ", lists[0].size(),
+                    " embedding tables; the TPU is configured with ", layout.tables.size(), ".")));
+    for (int table = 0; table < static_cast<int>(layout.tables.size()); ++table) {
+      auto rows = Rows(**engine, table);
+      OP_REQUIRES_OK(context, rows.status());
+      std::vector<float*> targets;
+      for (int state = 0; state < kNumStates; ++state) {
+        const bool used = state <= static_cast<int>((*engine)->slots(table).size());
+        const TensorShape shape(
+            {used ? static_cast<int64_t>(rows->size()) : 0, used ? layout.tables[table].dim : 0});
+        Tensor* output = nullptr;
+        OP_REQUIRES_OK(context, lists[state].allocate(table, shape, &output));
+        if (used) targets.push_back(output->flat<float>().data());
+      }
+      (*engine)->Retrieve(table, *rows, targets);
+    }
+  }
+};
+
+template <typename Kernel>
+void RegisterIfOpExists(const std::string& op) {
+  const tensorflow::OpDef* definition;
+  if (!tensorflow::OpRegistry::Global()->LookUpOpDef(op, &definition).ok()) return;
+  class Factory : public tensorflow::kernel_factory::OpKernelFactory {
+   public:
+    OpKernel* Create(OpKernelConstruction* construction) override {
+      return new Kernel(construction);
+    }
+  };
+  // The registry takes ownership of the KernelDef.
+  tensorflow::kernel_factory::OpKernelRegistrar(
+      tensorflow::KernelDefBuilder(op.c_str()).Device(tensorflow::DEVICE_CPU).Build(),
+      "EmbeddingStateKernel", std::make_unique<Factory>());
+}
+
+[[maybe_unused]] const bool kRegistered = [] {
+  for (const auto algorithm : tensorflow::tpu::GetOptimizationAlgorithms()) {
+    const std::string name = absl::StrCat(
+        "TPUEmbedding", tensorflow::tpu::GetOptimizationAlgorithmName(algorithm), "Parameters");
+    for (const char* suffix : {"", kDebugSuffix}) {
+      RegisterIfOpExists<LoadOp>(absl::StrCat("Load", name, suffix));
+      RegisterIfOpExists<RetrieveOp>(absl::StrCat("Retrieve", name, suffix));
+    }
+  }
+  return true;
+}();
+
+REGISTER_KERNEL_BUILDER(Name("LoadAllTPUEmbeddingParameters").Device(tensorflow::DEVICE_CPU),
+                        LoadAllOp);
+REGISTER_KERNEL_BUILDER(Name("RetrieveAllTPUEmbeddingParameters").Device(tensorflow::DEVICE_CPU),
+                        RetrieveAllOp);
+
+}  // namespace
+}  // namespace tf_tpu_ext

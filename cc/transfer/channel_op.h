@@ -1,0 +1,48 @@
+// Ops whose kernels send to channels or receive from them.
+#ifndef TF_TPU_EXT_CC_TRANSFER_CHANNEL_OP_H_
+#define TF_TPU_EXT_CC_TRANSFER_CHANNEL_OP_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "cc/transfer/channels.h"
+#include "tensorflow/core/framework/op_kernel.h"
+
+namespace tf_tpu_ext {
+
+class ChannelOp : public tensorflow::AsyncOpKernel {
+ public:
+  using AsyncOpKernel::AsyncOpKernel;
+
+ protected:
+  // Makes the op's outputs of the channel's next message.
+  void Receive(tensorflow::OpKernelContext* context, const ChannelKey& key,
+               const DoneCallback& done);
+
+  void Send(tensorflow::OpKernelContext* context, const ChannelKey& key, int capacity,
+            std::vector<tensorflow::Tensor> message, const DoneCallback& done);
+
+ private:
+  void EndCancelled(tensorflow::OpKernelContext* context, const DoneCallback& done);
+  absl::Status SetOutputs(tensorflow::OpKernelContext* context,
+                          const std::vector<tensorflow::Tensor>& message) const;
+};
+
+// An op of a core's queue. The core is named by the attribute device_ordinal, by the last input, or
+// by the op's device.
+class FeedOp : public ChannelOp {
+ public:
+  explicit FeedOp(tensorflow::OpKernelConstruction* construction);
+
+ protected:
+  absl::Status KeyOf(tensorflow::OpKernelContext* context, const char* name, ChannelKey* key) const;
+
+ private:
+  int64_t ordinal_ = -1;
+  bool ordinal_is_input_ = false;
+};
+
+}  // namespace tf_tpu_ext
+
+#endif  // TF_TPU_EXT_CC_TRANSFER_CHANNEL_OP_H_

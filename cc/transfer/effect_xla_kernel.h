@@ -1,0 +1,44 @@
+// XLA kernels of ops that act on the world outside the program: one custom call each, in the order
+// of the program.
+#ifndef TF_TPU_EXT_CC_TRANSFER_EFFECT_XLA_KERNEL_H_
+#define TF_TPU_EXT_CC_TRANSFER_EFFECT_XLA_KERNEL_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "tensorflow/compiler/tf2xla/xla_op_kernel.h"
+#include "xla/hlo/builder/xla_builder.h"
+#include "xla/xla_data.pb.h"
+
+namespace tf_tpu_ext {
+
+// The text as a string attribute of a custom call's configuration.
+std::string Quoted(absl::string_view text);
+
+class EffectXlaKernel : public tensorflow::XlaOpKernel {
+ public:
+  explicit EffectXlaKernel(tensorflow::OpKernelConstruction* construction);
+
+ protected:
+  // Adds a custom call after those before it. `config` holds its attributes; `sharding` says on
+  // which cores of a replica of several it happens. All arrays are row-major.
+  absl::Status Call(tensorflow::XlaOpKernelContext* context, const std::string& target,
+                    const std::string& config, const xla::OpSharding& sharding,
+                    std::vector<xla::XlaOp> operands, std::vector<xla::Shape> results,
+                    std::vector<xla::XlaOp>* received) const;
+
+  // On the core that the program names, or on the first one.
+  static xla::OpSharding OneCore(const xla::XlaBuilder& builder);
+
+ private:
+  absl::Status InputToken(tensorflow::XlaOpKernelContext* context, xla::XlaOp* token) const;
+
+  std::vector<std::string> token_inputs_;
+  std::string token_owner_;
+};
+
+}  // namespace tf_tpu_ext
+
+#endif  // TF_TPU_EXT_CC_TRANSFER_EFFECT_XLA_KERNEL_H_

@@ -1,0 +1,200 @@
+"""The ops of TPU embeddings by themselves: all ways to enqueue, to load and to configure."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow.core.protobuf.tpu import tpu_embedding_configuration_pb2
+from tensorflow.python.eager import context, execute
+from tensorflow.python.ops import gen_tpu_ops
+from tensorflow.python.tpu import tpu
+from tensorflow.python.tpu.ops import tpu_ops
+
+CORES = int(os.environ.get("TF_TPU_EXT_CORES", "8"))
+ROWS = np.arange(24, dtype=np.float32).reshape(8, 3)
+SLOTS = ROWS + 0.5
+
+
+def configuration(features: int) -> Any:
+    """One table, whose activations hold two samples of so many features."""
+    config = tpu_embedding_configuration_pb2.TPUEmbeddingConfiguration(
+        mode=tpu_embedding_configuration_pb2.TPUEmbeddingConfiguration.TRAINING,
+        batch_size_per_tensor_core=2,
+        num_hosts=1,
+        num_tensor_cores=CORES,
+    )
+    table = config.table_descriptor.add(
+        name="words", vocabulary_size=8, dimension=3, num_features=features
+    )
+    table.optimization_parameters.adagrad.SetInParent()
+    table.optimization_parameters.learning_rate.constant = 0.5
+    return config
+
+
+@pytest.fixture
+def strategy() -> Any:
+    resolver = tf.distribute.cluster_resolver.TPUClusterResolver()
+    tf.tpu.experimental.initialize_tpu_system(resolver)
+    return tf.distribute.TPUStrategy(resolver)
+
+
+def configure(features: int) -> str:
+    config = configuration(features)
+
+    @tf.function
+    def initialize() -> None:
+        tpu.initialize_system_for_tpu_embedding(config)
+
+    initialize()
+    serialized: str = config.SerializeToString()
+    tpu_ops.load_tpu_embedding_adagrad_parameters(
+        ROWS, SLOTS, table_name="words", num_shards=1, shard_id=0
+    )
+    return serialized
+
+
+INDICES = tf.constant([[0, 0], [0, 1], [1, 0]])
+IDS = tf.constant([1, 2, 3])
+ONES = tf.zeros([0])
+# How two samples of ids [1, 2] and [3] are enqueued, and what comes back by rows.
+WAYS = {
+    "sparse tensor": (
+        lambda core: tpu_ops.enqueue_tpu_embedding_sparse_tensor_batch(
+            [INDICES], [IDS], [ONES], [0], device_ordinal=core, mode_override="inference"
+        ),
+        [ROWS[1] + ROWS[2], ROWS[3]],
+    ),
+    "mean": (
+        lambda core: tpu_ops.enqueue_tpu_embedding_sparse_tensor_batch(
+            [INDICES], [IDS], [ONES], [0], core, combiners=["mean"], mode_override="inference"
+        ),
+        [(ROWS[1] + ROWS[2]) / 2, ROWS[3]],
+    ),
+    "ragged tensor": (
+        lambda core: tpu_ops.enqueue_tpu_embedding_ragged_tensor_batch(
+            [tf.constant([0, 2, 3])], [IDS], [ONES], [0], core, mode_override="inference"
+        ),
+        [ROWS[1] + ROWS[2], ROWS[3]],
+    ),
+    "sequence": (
+        lambda core: tpu_ops.enqueue_tpu_embedding_sparse_tensor_batch(
+            [INDICES],
+            [IDS],
+            [ONES],
+            [0],
+            core,
+            max_sequence_lengths=[2],
+            mode_override="inference",
+        ),
+        [ROWS[1], ROWS[2], ROWS[3], 0 * ROWS[0]],
+    ),
+    "sparse": (
+        lambda core: tpu_ops.enqueue_tpu_embedding_sparse_batch(
+            [tf.constant([0, 0, 1])],
+            [IDS],
+            [tf.constant([1.0, 2.0, 3.0])],
+            core,
+            mode_override="inference",
+        ),
+        [ROWS[1] + 2 * ROWS[2], 3 * ROWS[3]],
+    ),
+    "integer": (
+        lambda core: tpu_ops.enqueue_tpu_embedding_integer_batch(
+            [tf.constant([4, 5])], core, mode_override="inference"
+        ),
+        [ROWS[4], ROWS[5]],
+    ),
+    "core as input": (
+        lambda core: gen_tpu_ops.dynamic_enqueue_tpu_embedding_ragged_tensor_batch(
+            [tf.constant([0, 2, 3])],
+            [IDS],
+            [ONES],
+            "inference",
+            tf.constant(core),
+            table_ids=[0],
+        ),
+        [ROWS[1] + ROWS[2], ROWS[3]],
+    ),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_ways_to_enqueue(strategy, way):
+    enqueue, rows = WAYS[way]
+    config = configure(features=len(rows) // 2)
+
+    @tf.function
+    def enqueue_all() -> None:
+        for core in range(CORES):
+            enqueue(core)
+
+    @tf.function
+    def look_up() -> Any:
+        return strategy.run(
+            lambda: tpu_ops.recv_tpu_embedding_activations(num_outputs=1, config=config)[0]
+        )
+
+    enqueue_all()
+    for activations in strategy.experimental_local_results(look_up()):
+        np.testing.assert_allclose(activations, rows)
+
+
+def run_op(name: str, outputs: int, inputs: list[Any], **attributes: Any) -> list[Any]:
+    """Runs an op that has no function in Python."""
+    flat = tuple(part for attribute in attributes.items() for part in attribute)
+    done: list[Any] = execute.execute(
+        name.encode(), outputs, [tf.convert_to_tensor(x) for x in inputs], flat, context.context()
+    )
+    return done
+
+
+def test_all_tables_load_and_retrieve_at_once(strategy):
+    config = configure(features=1)
+    attributes = {"config": config, "num_shards": 1, "shard_id": 0, "NumTables": 1}
+    states = [2 * ROWS, 3 * SLOTS, *[np.zeros([0, 0], np.float32)] * 6]
+    run_op("LoadAllTPUEmbeddingParameters", 0, states, **attributes)
+    retrieved = run_op("RetrieveAllTPUEmbeddingParameters", 8, [], **attributes)
+    for actual, expected in zip(retrieved, states, strict=True):
+        np.testing.assert_allclose(actual, expected)
+
+
+def test_hosts_have_their_rows(strategy):
+    configure(features=1)
+    rows = [
+        tpu_ops.retrieve_tpu_embedding_adagrad_parameters(
+            table_name="words", num_shards=3, shard_id=host
+        )[0]
+        for host in range(3)
+    ]
+    assert [len(of_host) for of_host in rows] == [3, 3, 2]
+    np.testing.assert_allclose(np.concatenate(rows), ROWS)
+
+
+def test_configuration_in_parts(strategy):
+    config = configuration(features=1).SerializeToString()
+    [common] = run_op("ExecuteTPUEmbeddingPartitioner", 1, [], config=config)
+    [memory] = run_op("ConfigureTPUEmbeddingMemory", 1, [common])
+    [merged] = run_op("CollateTPUEmbeddingMemory", 1, [memory], N=1)
+    [host] = run_op("ConfigureTPUEmbeddingHost", 1, [common, merged], config=config)
+    run_op("ConnectTPUEmbeddingHosts", 0, [host], N=1)
+    run_op("FinalizeTPUEmbedding", 0, [common, merged])
+    assert gen_tpu_ops.is_tpu_embedding_initialized(config=config)
+    other = configuration(features=2).SerializeToString()
+    assert not gen_tpu_ops.is_tpu_embedding_initialized(config=other)
+    with pytest.raises(tf.errors.FailedPreconditionError, match="already configured"):
+        run_op("ConfigureTPUEmbeddingHost", 1, [common, merged], config=config)
+
+
+def test_unsupported_configurations_are_errors(strategy):
+    config = configuration(features=1)
+    parameters = config.table_descriptor[0].optimization_parameters
+    parameters.mdl_adagrad_light.SetInParent()
+    with pytest.raises(tf.errors.UnimplementedError, match="Supported are Adadelta"):
+        gen_tpu_ops.configure_tpu_embedding(config=config.SerializeToString())
+    for wrong in (b"", b"no proto"):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="no serialized"):
+            gen_tpu_ops.configure_tpu_embedding(config=wrong)

@@ -1,0 +1,230 @@
+"""Descriptions of embedding tables, features and optimizers, see `tpu_embedding`.
+
+Programs use these classes also where the tables are ordinary variables, as on CPU.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+AdagradSlotVariableNames = collections.namedtuple("AdagradSlotVariableNames", ["accumulator"])
+AdamSlotVariableNames = collections.namedtuple("AdamSlotVariableNames", ["m", "v"])
+FtrlSlotVariableNames = collections.namedtuple("FtrlSlotVariableNames", ["accumulator", "linear"])
+MomentumSlotVariableNames = collections.namedtuple("MomentumSlotVariableNames", ["momenta"])
+RMSPropSlotVariableNames = collections.namedtuple("RMSPropSlotVariableNames", ["ms", "mom"])
+ProximalAdagradSlotVariableNames = collections.namedtuple(
+    "ProximalAdagradSlotVariableNames", ["accumulator"]
+)
+
+
+def _check_positive(owner: object, **values: float | None) -> None:
+    for name, value in values.items():
+        if value is not None and value <= 0:
+            raise ValueError(
+                f"`{name}` of {type(owner).__name__} must be positive. Received: {name}={value!r}"
+            )
+
+
+def _check_not_negative(owner: object, **values: float) -> None:
+    for name, value in values.items():
+        if value < 0:
+            raise ValueError(
+                f"`{name}` of {type(owner).__name__} must not be negative. "
+                f"Received: {name}={value!r}"
+            )
+
+
+@dataclasses.dataclass(frozen=True)
+class TableConfig:
+    """An embedding table: `vocabulary_size` rows of `dimension` numbers."""
+
+    vocabulary_size: int
+    dimension: int
+    initializer: Any = None
+    combiner: str | None = "mean"
+    hot_id_replication: bool = False
+    learning_rate: float | None = None
+    learning_rate_fn: Callable[..., Any] | None = None
+    optimization_parameters: Any = None
+
+    def __post_init__(self) -> None:
+        for name in ("vocabulary_size", "dimension"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < 1:
+                raise ValueError(
+                    f"`{name}` of a table must be a positive int. Received: {name}={value!r}"
+                )
+        if self.initializer is not None and not callable(self.initializer):
+            raise ValueError(
+                "`initializer` of a table must be callable or None. "
+                f"Received: initializer={self.initializer!r}"
+            )
+        if self.combiner not in ("mean", "sum", "sqrtn", None):
+            raise ValueError(
+                "`combiner` of a table must be 'mean', 'sum', 'sqrtn' or None. "
+                f"Received: combiner={self.combiner!r}"
+            )
+        if self.learning_rate is not None and self.learning_rate_fn is not None:
+            raise ValueError(
+                "A table takes a `learning_rate` or a `learning_rate_fn`. Received: both."
+            )
+
+
+@dataclasses.dataclass(frozen=True)
+class FeatureConfig:
+    """A feature and the table that it looks up; a sequence if `max_sequence_length` is not 0."""
+
+    table_id: str
+    max_sequence_length: int = 0
+    weight_key: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class EnqueueData:
+    """The ids of one feature of one core's batch; rows and weights where it is sparse."""
+
+    embedding_indices: Any
+    sample_indices: Any = None
+    aggregation_weights: Any = None
+
+    @staticmethod
+    def from_sparse_tensor(sp_tensor: Any, weights: Any = None) -> EnqueueData:
+        """Takes apart a SparseTensor of ids, and one of weights with the same indices."""
+        return EnqueueData(
+            sp_tensor.values,
+            sp_tensor.indices,
+            None if weights is None else weights.values,
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Parameters:
+    """What the optimizers of tables have in common."""
+
+    learning_rate: float
+    use_gradient_accumulation: bool = dataclasses.field(default=True, kw_only=True)
+    clip_weight_min: float | None = dataclasses.field(default=None, kw_only=True)
+    clip_weight_max: float | None = dataclasses.field(default=None, kw_only=True)
+    weight_decay_factor: float | None = dataclasses.field(default=None, kw_only=True)
+    multiply_weight_decay_factor_by_learning_rate: bool | None = dataclasses.field(
+        default=None, kw_only=True
+    )
+    clip_gradient_min: float | None = dataclasses.field(default=None, kw_only=True)
+    clip_gradient_max: float | None = dataclasses.field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        clips = self.clip_gradient_min is not None or self.clip_gradient_max is not None
+        if clips and not self.use_gradient_accumulation:
+            raise ValueError(
+                f"{type(self).__name__} clips accumulated gradients only. Received: "
+                f"clip_gradient_min={self.clip_gradient_min!r}, "
+                f"clip_gradient_max={self.clip_gradient_max!r}, use_gradient_accumulation=False. "
+                "Set use_gradient_accumulation=True."
+            )
+
+
+@dataclasses.dataclass(frozen=True)
+class StochasticGradientDescentParameters(_Parameters):
+    """Plain gradient descent."""
+
+
+@dataclasses.dataclass(frozen=True)
+class AdagradParameters(_Parameters):
+    """Adagrad."""
+
+    initial_accumulator: float = 0.1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_positive(self, initial_accumulator=self.initial_accumulator)
+
+
+@dataclasses.dataclass(frozen=True)
+class ProximalAdagradParameters(_Parameters):
+    """Adagrad with L1 and L2 regularization."""
+
+    initial_accumulator: float = 0.1
+    l1_regularization_strength: float = 0.0
+    l2_regularization_strength: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_positive(self, initial_accumulator=self.initial_accumulator)
+        _check_not_negative(
+            self,
+            l1_regularization_strength=self.l1_regularization_strength,
+            l2_regularization_strength=self.l2_regularization_strength,
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class AdamParameters(_Parameters):
+    """Adam; `lazy_adam` leaves rows that no id names as they are."""
+
+    beta1: float = 0.9
+    beta2: float = 0.999
+    epsilon: float = 1e-08
+    lazy_adam: bool = True
+    sum_inside_sqrt: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_positive(self, epsilon=self.epsilon)
+        for name in ("beta1", "beta2"):
+            value = getattr(self, name)
+            if not 0 <= value < 1:
+                raise ValueError(
+                    f"`{name}` of AdamParameters must be in [0, 1). Received: {name}={value!r}"
+                )
+        if not self.lazy_adam and not self.use_gradient_accumulation:
+            raise ValueError(
+                "AdamParameters without lazy_adam needs accumulated gradients. Received: "
+                "lazy_adam=False, use_gradient_accumulation=False. Set one of them to True."
+            )
+
+
+@dataclasses.dataclass(frozen=True)
+class FtrlParameters(_Parameters):
+    """Follow the regularized leader."""
+
+    learning_rate_power: float = -0.5
+    initial_accumulator_value: float = 0.1
+    l1_regularization_strength: float = 0.0
+    l2_regularization_strength: float = 0.0
+    multiply_linear_by_learning_rate: bool = dataclasses.field(default=False, kw_only=True)
+    beta: float = dataclasses.field(default=0.0, kw_only=True)
+    allow_zero_accumulator: bool = dataclasses.field(default=False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.learning_rate_power > 0:
+            raise ValueError(
+                "`learning_rate_power` of FtrlParameters must not be positive. "
+                f"Received: learning_rate_power={self.learning_rate_power!r}"
+            )
+        _check_not_negative(
+            self,
+            initial_accumulator_value=self.initial_accumulator_value,
+            l1_regularization_strength=self.l1_regularization_strength,
+            l2_regularization_strength=self.l2_regularization_strength,
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class MomentumParameters(_Parameters):
+    """Gradient descent with momentum."""
+
+    momentum: float
+    use_nesterov: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class RMSPropParameters(_Parameters):
+    """RMSProp."""
+
+    rho: float
+    momentum: float
+    epsilon: float
