@@ -9,8 +9,26 @@ from __future__ import annotations
 
 import argparse
 import os
+import subprocess
 import sys
 import time
+
+# TensorFlow keeps what is compiled as long as a process lives, and Linux allows it 65,530 mappings.
+PROGRAMS_OF_A_PROCESS = 1000
+
+
+def run_in_parts(arguments: argparse.Namespace, seed: int) -> int:
+    """Runs the programs in processes one after the other; the exit code of the first that fails."""
+    options = ["--cores", str(arguments.cores)]
+    options += ["--ordered"] if arguments.ordered else []
+    options += ["--kinds", *arguments.kinds] if arguments.kinds else []
+    for part, first in enumerate(range(0, arguments.examples, PROGRAMS_OF_A_PROCESS)):
+        examples = min(PROGRAMS_OF_A_PROCESS, arguments.examples - first)
+        command = [sys.executable, __file__, "--examples", str(examples)]
+        done = subprocess.run([*command, "--seed", str(seed + part), *options], check=False)
+        if done.returncode != 0:
+            return done.returncode
+    return 0
 
 
 def main() -> int:
@@ -23,6 +41,9 @@ def main() -> int:
     )
     parser.add_argument("--kinds", nargs="+", help="kinds of clusters; all unless given")
     arguments = parser.parse_args()
+    seed = time.time_ns() % (1 << 32) if arguments.seed is None else arguments.seed
+    if arguments.examples > PROGRAMS_OF_A_PROCESS:
+        return run_in_parts(arguments, seed)
     os.environ["TF_TPU_EXT_CORES"] = str(arguments.cores)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
@@ -36,7 +57,6 @@ def main() -> int:
     resolver = tf.distribute.cluster_resolver.TPUClusterResolver()
     tf.tpu.experimental.initialize_tpu_system(resolver)
     strategy = tf.distribute.TPUStrategy(resolver)
-    seed = time.time_ns() % (1 << 32) if arguments.seed is None else arguments.seed
     kinds = arguments.kinds or cluster_programs.CLUSTER_KINDS
     tried = 0
     start = time.monotonic()
