@@ -161,8 +161,9 @@ class TransferCount {
     const std::string counted_as = StringAttribute(attributes, kTransferCountedAs);
     counters_ = CountersOf(counted_as.empty() ? op : counted_as);
     counts_call_ = IntegerAttribute(attributes, kTransferCountsCall) == 1;
+    taken_ = std::make_shared<std::atomic<int64_t>>(0);
   }
-  // Where the host tells when it takes the arguments.
+  // Where the host tells when it takes the arguments; null for what is not counted.
   const std::shared_ptr<std::atomic<int64_t>>& taken() const { return taken_; }
   void ToHost(const std::vector<Tensor>& tensors) {
     if (counters_ == nullptr) return;
@@ -183,7 +184,7 @@ class TransferCount {
 
  private:
   const absl::Time began_;
-  std::shared_ptr<std::atomic<int64_t>> taken_ = std::make_shared<std::atomic<int64_t>>(0);
+  std::shared_ptr<std::atomic<int64_t>> taken_;
   std::shared_ptr<ClusterCounters> counters_;
   bool counts_call_ = false;
 };

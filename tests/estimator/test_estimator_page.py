@@ -15,18 +15,10 @@ if importlib.util.find_spec("tensorflow_estimator") is None:
     pytest.skip("tensorflow-estimator is not installed", allow_module_level=True)
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs" / "estimator.md"
 
 
-def test_program(run_python, tmp_path):
-    [code] = re.findall(
-        r"<!-- estimator: example -->\n```python\n(.*?)```", PAGE.read_text(), re.DOTALL
-    )
-    # Autograph reads the source of functions.
-    program = tmp_path / "program.py"
-    program.write_text(code)
-    run = "import runpy, sys; runpy.run_path(sys.argv[1], run_name='__main__')"
-    printed = run_python(run, str(program), env={"TF_TPU_EXT_CORES": "8"}).stdout
+def test_program(run_page):
+    printed = run_page("estimator", 8)
     assert float(re.fullmatch(r"error (\d\.\d{4})\n", printed)[1]) < 0.05
 
 
