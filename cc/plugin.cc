@@ -14,6 +14,7 @@
 #include "cc/device/device_factory.h"
 #include "cc/device/kernel_proxies.h"
 #include "cc/device/machine.h"
+#include "cc/ops/host_update_ops.h"
 #include "cc/passes/bridge_passes.h"
 #include "cc/passes/fold_passes.h"
 #include "cc/runtime/compute_pool.h"
@@ -27,6 +28,7 @@ namespace {
 // exist now; both hold for a static initializer of a library loaded at import.
 [[maybe_unused]] const bool kLoaded = [] {
   RegisterDeviceFactories();
+  RegisterHostUpdates();
   RegisterKernelProxies();
   RegisterBridgePasses();
   RegisterFoldPass();

@@ -6,8 +6,11 @@
 #include <utility>
 #include <vector>
 
+#include "absl/base/const_init.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "absl/container/node_hash_map.h"
+#include "absl/synchronization/mutex.h"
 #include "cc/device/virtual_device.h"
 #include "cc/ops/host_update_ops.h"
 #include "tensorflow/compiler/tf2xla/xla_op_registry.h"
@@ -123,6 +126,33 @@ bool HasHostMemory(const OpKernelConstruction& construction) {
          std::any_of(outputs.begin(), outputs.end(), is_host);
 }
 
+constexpr char kUseLocking[] = "use_locking";
+
+// The op as the kernel sees it: a scatter's kernel asks for an attribute that its op does not have.
+const tensorflow::OpDef* WithLockingAttr(const tensorflow::OpDef& op) {
+  const auto is_locking = [](const auto& attr) { return attr.name() == kUseLocking; };
+  if (std::any_of(op.attr().begin(), op.attr().end(), is_locking)) return &op;
+  static absl::Mutex mutex(absl::kConstInit);
+  static auto* const ops = new absl::node_hash_map<std::string, tensorflow::OpDef>;
+  absl::MutexLock lock(&mutex);
+  const auto [known, fresh] = ops->emplace(op.name(), op);
+  if (fresh) {
+    auto* attr = known->second.add_attr();
+    attr->set_name(kUseLocking);
+    attr->set_type("bool");
+  }
+  return &known->second;
+}
+
+// Lets the update hold its variable alone: by default TensorFlow's scatters and optimizers share it
+// with others.
+std::shared_ptr<const NodeProperties> Locking(const NodeProperties& properties) {
+  auto locking = std::make_shared<NodeProperties>(properties);
+  locking->op_def = WithLockingAttr(*properties.op_def);
+  (*locking->node_def.mutable_attr())[kUseLocking].set_b(true);
+  return locking;
+}
+
 // Makes the kernel that the CPU has for the same node, or for the op that it is a twin of.
 class CpuKernelFactory : public tensorflow::kernel_factory::OpKernelFactory {
  public:
@@ -133,11 +163,11 @@ class CpuKernelFactory : public tensorflow::kernel_factory::OpKernelFactory {
       registry = library->GetFunctionLibraryDefinition();
     }
     tensorflow::NodeDef definition = construction->def();
-    if (const std::string original = OriginalOfHostUpdate(definition.op()); !original.empty()) {
-      definition.set_op(original);
-    }
+    const std::string original = OriginalOfHostUpdate(definition.op());
+    if (!original.empty()) definition.set_op(original);
     std::shared_ptr<const NodeProperties> properties;
     absl::Status status = NodeProperties::CreateFromNodeDef(definition, registry, &properties);
+    if (status.ok() && !original.empty()) properties = Locking(*properties);
     OpKernel* kernel = nullptr;
     if (status.ok()) {
       tensorflow::DeviceBase* device = construction->device();

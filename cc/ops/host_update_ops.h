@@ -5,6 +5,11 @@
 
 namespace tf_tpu_ext {
 
+// Registers a twin under a name of our own for each of TensorFlow's updates of variables: the
+// bridge takes the originals apart into a read, a sum and a write, between which another replica's
+// update would be lost.
+void RegisterHostUpdates();
+
 // Whether the op of TensorFlow changes a variable in one step, and has a twin of ours.
 bool IsHostUpdate(const std::string& op);
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pathlib
 import re
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,23 @@ import tensorflow as tf
 
 v1 = tf.compat.v1
 outside = v1.tpu.outside_compilation
+
+# Updates by ones. What is wide takes long enough for another replica to come in between.
+UPDATES: dict[str, Callable[[Any, Any], Any]] = {
+    "add": lambda variable, _: variable.assign_add(tf.ones_like(variable)),
+    "add_row": lambda variable, _: variable.scatter_add(
+        tf.IndexedSlices(tf.ones_like(variable[:1]), [0])
+    ),
+    "subtract_row": lambda variable, _: variable.scatter_sub(
+        tf.IndexedSlices(-tf.ones_like(variable[:1]), [0])
+    ),
+    "set_row": lambda variable, replica: variable.scatter_update(
+        tf.IndexedSlices(variable[replica] + 1.0, replica)
+    ),
+    "descend": lambda variable, _: tf.raw_ops.ResourceApplyGradientDescent(
+        var=variable.handle, alpha=1.0, delta=-tf.ones_like(variable)
+    ),
+}
 
 
 def local(strategy: Any, value: Any) -> list[float]:
@@ -145,6 +163,33 @@ class TestHostVariable:
         total = 5 * 4.0 * strategy.num_replicas_in_sync
         assert host_variable.numpy() == 3.0 + total
         assert rows.numpy().tolist() == [1.0, 1.0 - total]
+
+    @pytest.mark.parametrize("update", UPDATES)
+    def test_updates_at_the_same_time_all_count(self, strategy, mode, update):
+        rounds, replicas, width = 10, strategy.num_replicas_in_sync, 40000
+        variable = tf.Variable(tf.zeros([replicas, width]))
+
+        def computation():
+            replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+
+            def body(i):
+                def host(replica):
+                    UPDATES[update](variable, replica)
+                    return 1
+
+                return [i + outside(host, replica)]
+
+            return tf.while_loop(lambda i: i < rounds, body, [0])[0]
+
+        run(strategy, computation)
+        expected = np.zeros([replicas, width])
+        if update == "set_row":
+            expected[:] = rounds
+        elif update.endswith("row"):
+            expected[0] = rounds * replicas
+        else:
+            expected[:] = rounds * replicas
+        np.testing.assert_array_equal(variable.numpy(), expected)
 
     def test_used_in_two_clusters(self, strategy, mode, host_variable):
         def computation(x):
