@@ -64,14 +64,15 @@ extern "C" {
 // Changes the machine's settings; returns null, or a message that the caller frees. The compilation
 // cache stays as it is if null, and ends if empty.
 char* TfTpuExt_Configure(int cores, int local_devices, double wait_limit_seconds,
-                         int fold_host_calls, int share_updates, int tensorflow_kernels,
-                         const char* compilation_cache) {
+                         int fold_host_calls, int share_updates, int stack_replicas,
+                         int tensorflow_kernels, const char* compilation_cache) {
   tf_tpu_ext::MachineOptions options;
   options.cores = cores;
   options.local_devices = local_devices != 0;
   options.wait_limit = absl::Seconds(wait_limit_seconds);
   options.fold_clusters = fold_host_calls != 0;
   options.share_updates = share_updates != 0;
+  options.stack_replicas = stack_replicas != 0;
   options.tensorflow_kernels = tensorflow_kernels != 0;
   std::shared_ptr<tf_tpu_ext::CompilationCache> cache;
   absl::Status status;
@@ -101,6 +102,7 @@ char* TfTpuExt_Machine() {
       absl::StrJoin(tf_tpu_ext::MeshShape(options.cores), ","), "],\"wait_limit_seconds\":",
       absl::StrFormat("%.17g", absl::ToDoubleSeconds(options.wait_limit)), ",\"fold_host_calls\":",
       flag(options.fold_clusters), ",\"share_updates\":", flag(options.share_updates),
+      ",\"stack_replicas\":", flag(options.stack_replicas),
       ",\"tensorflow_kernels\":", flag(options.tensorflow_kernels), ",\"compilation_cache\":",
       cache == nullptr ? "null" : tf_tpu_ext::Quoted(cache->folder()), "}"));
 }
@@ -117,6 +119,7 @@ char* TfTpuExt_CompilationRecords() {
                     ",\"lowering_seconds\":", absl::ToDoubleSeconds(record.lowering),
                     ",\"building_seconds\":", absl::ToDoubleSeconds(record.building),
                     ",\"tensorflow_kernels\":", record.tensorflow_kernels,
+                    ",\"stacked_replicas\":", record.stacked_replicas,
                     ",\"restored\":", record.restored ? "true" : "false", ",\"hits\":", record.hits,
                     ",\"error\":", tf_tpu_ext::Quoted(record.error), "}");
   }

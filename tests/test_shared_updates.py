@@ -19,9 +19,10 @@ import tf_tpu_ext
 @pytest.fixture(params=["shared", "own"])
 def updates(request: pytest.FixtureRequest) -> Iterator[str]:
     """Whether updates are shared, or each replica computes its own."""
-    tf_tpu_ext.configure(share_updates=request.param == "shared")
+    shared = request.param == "shared"
+    tf_tpu_ext.configure(share_updates=shared, stack_replicas=shared)
     yield request.param
-    tf_tpu_ext.configure(share_updates=True)
+    tf_tpu_ext.configure(share_updates=True, stack_replicas=True)
 
 
 @pytest.fixture(scope="module", params=[2, 8])

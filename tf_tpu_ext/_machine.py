@@ -28,6 +28,8 @@ class Machine:
         fold_host_calls: Whether compiled programs call closed clusters of `outside_compilation` by
             themselves.
         share_updates: Whether updates that all replicas compute alike run once for all of them.
+        stack_replicas: Whether groups of replicas run as one program where there are more replicas
+            than processors.
         tensorflow_kernels: Whether compiled programs compute convolutions and pools by TensorFlow's
             own CPU kernels.
         compilation_cache: The folder that keeps compiled programs for later processes; None if
@@ -39,6 +41,7 @@ class Machine:
     wait_limit_seconds: float
     fold_host_calls: bool
     share_updates: bool
+    stack_replicas: bool
     tensorflow_kernels: bool
     compilation_cache: str | None
 
@@ -53,6 +56,7 @@ class Compilation:
         argument_shapes: Shapes of the arguments it was compiled for, joined by semicolons.
         num_replicas: Number of replicas.
         num_cores_per_replica: Number of cores of each replica.
+        stacked_replicas: How many replicas run as one program, 1 if each has its own.
         lowering_seconds: Time from the TensorFlow graph to XLA's representation.
         building_seconds: Time from there to machine code.
         restored: Whether the machine code was found in the compilation cache.
@@ -66,6 +70,7 @@ class Compilation:
     argument_shapes: str
     num_replicas: int
     num_cores_per_replica: int
+    stacked_replicas: int
     lowering_seconds: float
     building_seconds: float
     restored: bool
@@ -164,6 +169,7 @@ def configure(
     local_devices: bool = True,
     fold_host_calls: bool | None = None,
     share_updates: bool | None = None,
+    stack_replicas: bool | None = None,
     tensorflow_kernels: bool | None = None,
     compilation_cache: str | os.PathLike[str] | None = None,
 ) -> Machine:
@@ -189,6 +195,9 @@ def configure(
             compute alike from combined gradients runs once for all replicas, and overwrites
             mirrored variables in the one buffer that they share. The results are the same. Stays as
             it is if None; the default is True.
+        stack_replicas: Whether groups of replicas of programs that are compiled from now on run as
+            one program where there are more replicas than processors. The results differ by
+            rounding only. Stays as it is if None; the default is True.
         tensorflow_kernels: Whether programs that are compiled from now on compute convolutions and
             pools by TensorFlow's own CPU kernels, where those are faster than XLA's code. Stays as
             it is if None; the default is True.
@@ -217,6 +226,7 @@ def configure(
     limit = current.wait_limit_seconds if wait_limit_seconds is None else wait_limit_seconds
     fold = current.fold_host_calls if fold_host_calls is None else fold_host_calls
     share = current.share_updates if share_updates is None else share_updates
+    stack = current.stack_replicas if stack_replicas is None else stack_replicas
     kernels = current.tensorflow_kernels if tensorflow_kernels is None else tensorflow_kernels
     if isinstance(cores, bool) or not isinstance(cores, int):
         raise ValueError(f"`cores` must be an int. Received: cores={cores!r} ({type(cores)})")
@@ -234,6 +244,7 @@ def configure(
             ctypes.c_double(limit),
             ctypes.c_int(fold),
             ctypes.c_int(share),
+            ctypes.c_int(stack),
             ctypes.c_int(kernels),
             ctypes.c_char_p(None if compilation_cache is None else os.fsencode(compilation_cache)),
         )

@@ -12,7 +12,8 @@ namespace {
 // Programs that are compiled under other settings are others.
 std::string WithSettings(const std::string& key) {
   const MachineOptions options = GetMachineOptions();
-  return absl::StrCat(key, "|", options.share_updates, options.tensorflow_kernels);
+  return absl::StrCat(key, "|", options.share_updates, options.stack_replicas,
+                      options.tensorflow_kernels);
 }
 
 }  // namespace

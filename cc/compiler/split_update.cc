@@ -10,6 +10,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "cc/compiler/collective_patterns.h"
 
 namespace tf_tpu_ext {
 namespace {
@@ -24,9 +25,6 @@ enum class Part {
   kCombine,  // the replicas' values become one
   kUpdate,   // depends on combined values and free ones
 };
-
-// An instruction's number within its computation, by which others refer to it.
-int32_t LocalId(int64_t id) { return static_cast<int32_t>(id); }
 
 // Instructions that act, that see which replica runs them, or whose value is new each time.
 bool IsPureOpcode(const std::string& opcode) {
@@ -46,18 +44,6 @@ bool IsHeavyOpcode(const std::string& opcode) {
       {"cholesky", "conditional", "convolution", "dot", "fft", "reduce-window", "rng-bit-generator",
        "scatter", "select-and-scatter", "sort", "topk", "triangular-solve", "while"});
   return heavy->contains(opcode);
-}
-
-// Whether the instruction's collective is one of all replicas.
-bool MeetsAllReplicas(const HloInstructionProto& collective, int num_replicas) {
-  if (collective.use_global_device_ids() || collective.channel_id() != 0) return false;
-  auto is_all = [&](const auto& groups) {
-    return groups.empty() || (groups.size() == 1 && groups[0].replica_ids_size() == num_replicas);
-  };
-  if (!is_all(collective.replica_groups())) return false;
-  if (!collective.has_collective_device_list()) return true;
-  const auto& list = collective.collective_device_list();
-  return !list.has_iota_replica_group_list() && is_all(list.replica_groups());
 }
 
 class Splitter {
@@ -90,6 +76,9 @@ class Splitter {
   bool Index() {
     const int count = entry_->instructions_size();
     absl::flat_hash_map<int32_t, int> position_of;
+    for (const HloInstructionProto& instruction : entry_->instructions()) {
+      instructions_[LocalId(instruction.id())] = &instruction;
+    }
     operands_.resize(count);
     users_.resize(count);
     for (int i = 0; i < count; ++i) {
@@ -190,63 +179,24 @@ class Splitter {
       return std::nullopt;
     }
     auto reducer = computations_.find(instruction.called_computation_ids(0));
-    if (reducer == computations_.end() || reducer->second->instructions_size() != 3) {
-      return std::nullopt;
-    }
+    if (reducer == computations_.end()) return std::nullopt;
     static const auto* const kinds = new absl::flat_hash_map<std::string, Combination::Kind>(
         {{"add", Combination::kSum},
          {"multiply", Combination::kProduct},
          {"minimum", Combination::kMin},
          {"maximum", Combination::kMax}});
     const xla::PrimitiveType type = instruction.shape().element_type();
-    for (const HloInstructionProto& inner : reducer->second->instructions()) {
-      if (LocalId(inner.id()) != LocalId(reducer->second->root_id())) continue;
-      auto kind = kinds->find(inner.opcode());
-      if (kind == kinds->end() || inner.operand_ids_size() != 2 ||
-          inner.operand_ids(0) == inner.operand_ids(1) || inner.shape().element_type() != type) {
-        return std::nullopt;
-      }
-      return Combined{{kind->second, type}, operands_[position][0]};
-    }
-    return std::nullopt;
+    auto kind = kinds->find(ReducerOpcode(*reducer->second, type));
+    if (kind == kinds->end()) return std::nullopt;
+    return Combined{{kind->second, type}, operands_[position][0]};
   }
 
-  // A replica that sends the same value to all others, of which the first one's is kept, as the
-  // aggregation ONLY_FIRST_REPLICA does: slice [0:1] of an all-to-all of equal pieces.
   std::optional<Combined> AsFirstReplicasValue(int position) const {
-    const int exchange = operands_[position].size() == 1 ? operands_[position][0] : -1;
-    if (exchange < 0 || At(exchange).opcode() != "all-to-all" || operands_[exchange].size() != 1 ||
-        At(exchange).dimensions_size() != 1 || !MeetsAllReplicas(At(exchange), num_replicas_)) {
-      return std::nullopt;
-    }
-    const int64_t split = At(exchange).dimensions(0);
-    const int pieces = operands_[exchange][0];
-    if (At(pieces).opcode() != "concatenate" || At(pieces).dimensions_size() != 1 ||
-        At(pieces).dimensions(0) != split ||
-        static_cast<int>(operands_[pieces].size()) != num_replicas_) {
-      return std::nullopt;
-    }
-    const int first = operands_[pieces][0];
-    for (int piece : operands_[pieces]) {
-      if (!IsSameValue(first, piece)) return std::nullopt;
-    }
-    const auto& shape = At(first).shape();
-    const auto& slices = At(position).slice_dimensions();
-    if (shape.dimensions_size() != slices.size() || split >= slices.size()) return std::nullopt;
-    for (int d = 0; d < slices.size(); ++d) {
-      if (slices[d].start() != 0 || slices[d].stride() != 1 ||
-          slices[d].limit() != shape.dimensions(d)) {
-        return std::nullopt;
-      }
-    }
-    return Combined{{Combination::kFirst, shape.element_type()}, first};
-  }
-
-  bool IsSameValue(int a, int b) const {
-    if (a == b) return true;
-    return At(a).opcode() == "reshape" && At(b).opcode() == "reshape" &&
-           operands_[a] == operands_[b] &&
-           At(a).shape().SerializeAsString() == At(b).shape().SerializeAsString();
+    const HloInstructionProto* first =
+        FirstReplicasValue(At(position), instructions_, num_replicas_);
+    if (first == nullptr) return std::nullopt;
+    const int pieces = operands_[operands_[position][0]][0];
+    return Combined{{Combination::kFirst, first->shape().element_type()}, operands_[pieces][0]};
   }
 
   // Takes away from the update whatever the replica's own part reads, and what then follows.
@@ -401,6 +351,8 @@ class Splitter {
   absl::flat_hash_map<int64_t, const HloComputationProto*> computations_;
   const HloComputationProto* entry_ = nullptr;
   absl::flat_hash_map<int64_t, bool> pure_computations_;
+
+  InstructionTable instructions_;  // of the entry
 
   // By position in the entry computation.
   int root_ = -1;

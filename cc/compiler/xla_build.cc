@@ -18,9 +18,12 @@
 #include "cc/compiler/compilation_cache.h"
 #include "cc/compiler/padded_arguments.h"
 #include "cc/compiler/split_update.h"
+#include "cc/compiler/stack_replicas.h"
 #include "cc/compiler/static_results.h"
 #include "cc/device/machine.h"
+#include "cc/runtime/compute_pool.h"
 #include "cc/runtime/kernel_call.h"
+#include "cc/runtime/stacked_replicas.h"
 #include "cc/transfer/host_functions.h"
 #include "llvm/ADT/StringRef.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -227,6 +230,20 @@ std::vector<int> MirroredParameters(const LoweredModule& lowered, const Metadata
   return mirrored;
 }
 
+// A program as it is compiled: whole, or after something has been split off.
+struct Source {
+  xla::HloModuleProto module;
+  xla::CompileOptions options;
+  CompiledProgram compiled;  // without an executable
+  int num_arguments = 0;
+  // Parameters that are expected to be equal for all replicas.
+  std::vector<int> mirrored_parameters;
+  // Variables with new values: numbers of an argument and of an output.
+  std::vector<std::pair<int, int>> updated_arguments;
+  // Whether what its replicas compute alike may be split off.
+  bool shares_update = false;
+};
+
 // Where each number stands in the list.
 absl::flat_hash_map<int, int> Places(const std::vector<int>& numbers) {
   absl::flat_hash_map<int, int> places;
@@ -235,14 +252,13 @@ absl::flat_hash_map<int, int> Places(const std::vector<int>& numbers) {
 }
 
 // Lets the update write the new values of variables over the old ones.
-std::vector<std::pair<int, int>> AliasVariables(const LoweredModule& lowered,
-                                                const SharedUpdate& update,
-                                                const CompiledProgram& compiled,
+std::vector<std::pair<int, int>> AliasVariables(const Source& source, const SharedUpdate& update,
                                                 xla::HloModuleProto* module) {
   const absl::flat_hash_map<int, int> result_of_output = Places(update.update_outputs);
-  const absl::flat_hash_map<int, int> parameter_of_argument = Places(compiled.parameter_arguments);
+  const absl::flat_hash_map<int, int> parameter_of_argument =
+      Places(source.compiled.parameter_arguments);
   std::vector<std::pair<int, int>> updated;
-  for (const auto& [argument, step_output] : lowered.updated_arguments) {
+  for (const auto& [argument, step_output] : source.updated_arguments) {
     const auto result = result_of_output.find(step_output);
     const auto parameter = parameter_of_argument.find(argument);
     if (result == result_of_output.end() || parameter == parameter_of_argument.end()) continue;
@@ -255,17 +271,22 @@ std::vector<std::pair<int, int>> AliasVariables(const LoweredModule& lowered,
   return updated;
 }
 
-// Builds the update, and leaves the rest of the outputs in `compiled`.
-absl::StatusOr<std::shared_ptr<const SharedUpdate>> BuildSharedUpdate(Compiler& compiler,
-                                                                      const LoweredModule& lowered,
-                                                                      const SplitProgram& split,
-                                                                      int num_arguments,
-                                                                      CompiledProgram* compiled) {
+// The outputs that the program computes, in order.
+std::vector<int> OutputsOfResults(const std::vector<CompiledProgram::Output>& outputs) {
   std::vector<int> output_of_result;
-  std::vector<CompiledProgram::Output> outputs = std::move(compiled->outputs);
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (outputs[i].constant == nullptr) output_of_result.push_back(i);
   }
+  return output_of_result;
+}
+
+// Builds the update, and leaves the rest of the outputs in `source`.
+absl::StatusOr<std::shared_ptr<const SharedUpdate>> BuildSharedUpdate(Compiler& compiler,
+                                                                      const SplitProgram& split,
+                                                                      Source* source) {
+  CompiledProgram* const compiled = &source->compiled;
+  std::vector<CompiledProgram::Output> outputs = std::move(compiled->outputs);
+  const std::vector<int> output_of_result = OutputsOfResults(outputs);
   auto update = std::make_shared<SharedUpdate>();
   CompiledProgram program;
   program.name = absl::StrCat(compiled->name, " (shared update)");
@@ -283,7 +304,7 @@ absl::StatusOr<std::shared_ptr<const SharedUpdate>> BuildSharedUpdate(Compiler& 
     compiled->outputs.push_back(outputs[i]);
   }
   update->combinations = split.combinations;
-  update->num_arguments = num_arguments;
+  update->num_arguments = source->num_arguments;
   program.parameter_arguments = compiled->parameter_arguments;
   for (size_t i = 0; i < split.combinations.size(); ++i) {
     CompiledProgram::Output combined;
@@ -291,14 +312,14 @@ absl::StatusOr<std::shared_ptr<const SharedUpdate>> BuildSharedUpdate(Compiler& 
     if (!dtype.ok()) return dtype.status();
     combined.dtype = *dtype;
     compiled->outputs.push_back(std::move(combined));
-    program.parameter_arguments.push_back(num_arguments + i);
+    program.parameter_arguments.push_back(source->num_arguments + i);
   }
   compiled->num_combined_outputs = split.combinations.size();
   for (int parameter : split.update_parameters) {
     update->read_arguments.push_back(compiled->parameter_arguments[parameter]);
   }
   xla::HloModuleProto module = split.update;
-  update->updated_variables = AliasVariables(lowered, *update, *compiled, &module);
+  update->updated_variables = AliasVariables(*source, *update, &module);
   xla::CompileOptions options;
   options.compile_portable_executable = true;
   auto executable = compiler.Compile(xla::XlaComputation(std::move(module)), options);
@@ -308,6 +329,105 @@ absl::StatusOr<std::shared_ptr<const SharedUpdate>> BuildSharedUpdate(Compiler& 
   if (!created.ok()) return created.status();
   update->program = *std::move(created);
   return update;
+}
+
+absl::StatusOr<std::shared_ptr<Program>> Build(Compiler& compiler, Source source) {
+  CompiledProgram& compiled = source.compiled;
+  if (source.shares_update) {
+    auto split = SplitUpdate(source.module, compiled.num_replicas, source.mirrored_parameters);
+    if (split.has_value()) {
+      auto update = BuildSharedUpdate(compiler, *split, &source);
+      if (!update.ok()) return update.status();
+      compiled.shared_update = *std::move(update);
+      source.module = std::move(split->replica);
+    }
+  }
+  compiled.waits = compiled.waits || HasCollectives(source.module);
+  auto executable = compiler.Compile(xla::XlaComputation(std::move(source.module)), source.options);
+  if (!executable.ok()) return executable.status();
+  compiled.executable = *std::move(executable);
+  return Program::Create(std::move(compiled));
+}
+
+// The parameters that hold variables, or what the bridge knows to be alike.
+std::vector<int> StackedMirroredParameters(const Source& source, const Metadata& metadata) {
+  std::vector<int> mirrored = source.mirrored_parameters;
+  const std::vector<int>& arguments = source.compiled.parameter_arguments;
+  for (size_t parameter = 0; parameter < arguments.size(); ++parameter) {
+    if (metadata.args(arguments[parameter]).kind() == Metadata::Arg::VARIABLE &&
+        !absl::c_linear_search(mirrored, parameter)) {
+      mirrored.push_back(parameter);
+    }
+  }
+  return mirrored;
+}
+
+// Lets groups of replicas run as one program. Nothing if the program is not of that kind.
+absl::StatusOr<std::shared_ptr<const StackedReplicas>> BuildStacked(Compiler& compiler,
+                                                                    const Source& whole,
+                                                                    const Metadata& metadata) {
+  const int num_replicas = whole.compiled.num_replicas;
+  StackOptions options;
+  options.num_replicas = num_replicas;
+  options.group_size = GroupSize(num_replicas, ComputePool::NumThreads());
+  if (options.group_size == 1) return nullptr;
+  options.mirrored_parameters = StackedMirroredParameters(whole, metadata);
+  const std::vector<int> output_of_result = OutputsOfResults(whole.compiled.outputs);
+  const absl::flat_hash_map<int, int> result_of_output = Places(output_of_result);
+  const absl::flat_hash_map<int, int> parameter_of_argument =
+      Places(whole.compiled.parameter_arguments);
+  for (const auto& [argument, output] : whole.updated_arguments) {
+    const auto parameter = parameter_of_argument.find(argument);
+    const auto result = result_of_output.find(output);
+    if (parameter == parameter_of_argument.end() || result == result_of_output.end()) continue;
+    options.updated_parameters.emplace_back(parameter->second, result->second);
+  }
+  absl::StatusOr<StackedModule> module = StackReplicas(whole.module, options);
+  if (!module.ok()) {
+    VLOG(1) << "Each replica of TPU program " << whole.compiled.name
+            << " runs for itself: " << module.status().message();
+    return nullptr;
+  }
+
+  auto stacked = std::make_shared<StackedReplicas>();
+  stacked->group_size = options.group_size;
+  stacked->stacked_arguments.resize(whole.num_arguments);
+  stacked->stacked_outputs.resize(whole.compiled.outputs.size());
+  Source groups = whole;
+  groups.mirrored_parameters.clear();
+  for (size_t i = 0; i < module->stacked_parameters.size(); ++i) {
+    const int argument = whole.compiled.parameter_arguments[i];
+    if (module->stacked_parameters[i]) {
+      stacked->stacked_arguments[argument] = true;
+    } else {
+      stacked->mirrored_arguments.push_back(argument);
+      groups.mirrored_parameters.push_back(i);
+    }
+  }
+  for (size_t i = 0; i < module->stacked_results.size(); ++i) {
+    stacked->stacked_outputs[output_of_result[i]] = module->stacked_results[i];
+  }
+  groups.module = std::move(module->module);
+  groups.compiled.num_replicas = num_replicas / options.group_size;
+  groups.compiled.cores.clear();
+  for (int group = 0; group < groups.compiled.num_replicas; ++group) {
+    groups.compiled.cores.push_back(whole.compiled.cores[group * options.group_size]);
+  }
+  groups.compiled.device_assignment =
+      ToDeviceAssignment(groups.compiled.cores, groups.compiled.num_replicas, 1);
+  auto& build = groups.options.executable_build_options;
+  build.set_num_replicas(groups.compiled.num_replicas);
+  build.set_device_assignment(*groups.compiled.device_assignment);
+  auto program = Build(compiler, std::move(groups));
+  if (!program.ok()) return program.status();
+  stacked->program = *std::move(program);
+  stacked->build_alone = [whole] {
+    auto client = CompileClient();
+    if (!client.ok()) return absl::StatusOr<std::shared_ptr<Program>>(client.status());
+    Compiler compiler(*client, whole.compiled.name);
+    return Build(compiler, whole);
+  };
+  return stacked;
 }
 
 // How many calls of TensorFlow's kernels the computation holds.
@@ -411,29 +531,38 @@ absl::StatusOr<std::shared_ptr<Program>> BuildProgram(const LoweredModule& lower
   auto client = CompileClient();
   if (!client.ok()) return client.status();
   Compiler compiler(*client, record->name);
-  const xla::CompileOptions options =
+  Source source;
+  source.options =
       MakeCompileOptions(lowered, metadata, partitions, compiled.device_assignment.get());
-  if (lowered.for_one_replica) {
-    OrderCollectives(results->computation.mutable_proto());
-  } else if (compiled.num_replicas > 1 && partitions == 1 && compiled.core_slices.empty() &&
-             !HasDynamicSizes(*results) && GetMachineOptions().share_updates) {
-    auto split = SplitUpdate(results->computation.proto(), compiled.num_replicas,
-                             MirroredParameters(lowered, metadata, compiled));
-    if (split.has_value()) {
-      auto update = BuildSharedUpdate(compiler, lowered, *split, metadata.args_size(), &compiled);
-      if (!update.ok()) return update.status();
-      compiled.shared_update = *std::move(update);
-      results->computation = xla::XlaComputation(std::move(split->replica));
-    }
-  }
-  compiled.waits = lowered.has_host_transfers || HasCollectives(results->computation.proto());
-  auto executable = compiler.Compile(results->computation, options);
-  if (!executable.ok()) return executable.status();
-  compiled.executable = *std::move(executable);
-  record->restored = compiler.restored_all();
+  source.num_arguments = metadata.args_size();
+  source.updated_arguments = lowered.updated_arguments;
+  compiled.waits = lowered.has_host_transfers;
+  const bool replicas_alike = !lowered.for_one_replica && compiled.num_replicas > 1 &&
+                              partitions == 1 && compiled.core_slices.empty() &&
+                              !HasDynamicSizes(*results);
+  if (replicas_alike) source.mirrored_parameters = MirroredParameters(lowered, metadata, compiled);
+  const MachineOptions machine = GetMachineOptions();
+  source.shares_update = replicas_alike && machine.share_updates;
+  if (lowered.for_one_replica) OrderCollectives(results->computation.mutable_proto());
+  source.module = results->computation.proto();
+  source.compiled = std::move(compiled);
   record->tensorflow_kernels = CountKernelCalls(*lowered.result.computation);
+  if (replicas_alike && machine.stack_replicas && source.compiled.host_functions == nullptr &&
+      source.compiled.padded_arguments.empty()) {
+    auto stacked = BuildStacked(compiler, source, metadata);
+    if (!stacked.ok()) return stacked.status();
+    source.compiled.stacked = *std::move(stacked);
+  }
+  absl::StatusOr<std::shared_ptr<Program>> program;
+  if (source.compiled.stacked != nullptr) {
+    record->stacked_replicas = source.compiled.stacked->group_size;
+    program = Program::Create(std::move(source.compiled));
+  } else {
+    program = Build(compiler, std::move(source));
+  }
+  record->restored = compiler.restored_all();
   ReturnFreedMemory();
-  return Program::Create(std::move(compiled));
+  return program;
 }
 
 }  // namespace tf_tpu_ext

@@ -24,6 +24,8 @@ struct MachineOptions {
   bool fold_clusters = true;
   // Whether what all replicas compute alike runs once for all of them.
   bool share_updates = true;
+  // Whether several replicas run as one program where there are more than processors.
+  bool stack_replicas = true;
   // Whether programs compute convolutions and pools by TensorFlow's own kernels.
   bool tensorflow_kernels = true;
 };

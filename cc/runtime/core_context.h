@@ -17,6 +17,9 @@ struct CoreContext {
   int core = 0;
   int slot = 0;
   int replica = 0;
+  // The physical cores of a group of replicas that run as one program, this core's first; else
+  // null.
+  const int* group_cores = nullptr;
   // Null unless the program calls functions on the host.
   HostCalls* host_calls = nullptr;
 };

@@ -1,6 +1,7 @@
 #include "cc/runtime/launch.h"
 
 #include <atomic>
+#include <numeric>
 #include <set>
 #include <utility>
 
@@ -10,6 +11,7 @@
 #include "cc/runtime/compute_pool.h"
 #include "cc/transfer/channels.h"
 #include "cc/transfer/host_calls.h"
+#include "tensorflow/core/platform/env.h"
 #include "xla/tsl/platform/status.h"
 
 namespace tf_tpu_ext {
@@ -109,6 +111,7 @@ CoreContext Launch::ContextOf(int slot, const CoreArrival& arrival) const {
   context.core = arrival.core;
   context.slot = slot;
   context.replica = slot / cores_per_replica;
+  if (stacked_ != nullptr) context.group_cores = &program_->compiled().cores[slot];
   context.host_calls = host_calls_.empty() ? nullptr : host_calls_[slot].get();
   return context;
 }
@@ -128,24 +131,74 @@ void Launch::PrepareHostCalls() {
 }
 
 void Launch::Start() {
-  const bool merged = !program_->compiled().core_slices.empty();
-  const int runs = merged ? program_->compiled().num_replicas : program_->num_slots();
   {
     absl::MutexLock lock(&mutex_);
     if (!status_.ok()) return;  // Fail came first and finishes the launch
     PrepareHostCalls();
     started_ = true;
+  }
+  const std::shared_ptr<const StackedReplicas>& stacked = program_->compiled().stacked;
+  runner_ = program_;
+  if (stacked == nullptr) return StartRuns();
+  std::vector<int> slots(program_->num_slots());
+  std::iota(slots.begin(), slots.end(), 0);
+  runner_ = program_->AloneIfBuilt();
+  if (runner_ == nullptr && CanRunStacked(*stacked, ArgumentsOf(slots))) {
+    runner_ = stacked->program;
+    stacked_ = stacked.get();
+  }
+  if (runner_ != nullptr) return StartRuns();
+  // Nobody's thread waits for the compiler.
+  tensorflow::Env::Default()->SchedClosure([self = shared_from_this()] {
+    absl::StatusOr<std::shared_ptr<Program>> alone = self->program_->Alone();
+    if (!alone.ok()) {
+      self->Fail(alone.status());
+      return self->Finish();
+    }
+    self->runner_ = *std::move(alone);
+    self->StartRuns();
+  });
+}
+
+// A replica that was compiled for shapes of its own brings another program.
+const std::shared_ptr<Program>& Launch::ProgramOf(int slot) const {
+  return runner_ == program_ ? arrivals_[slot]->program : runner_;
+}
+
+int Launch::SlotsOfRun() const {
+  if (stacked_ != nullptr) return stacked_->group_size;
+  return runner_->compiled().core_slices.empty() ? 1 : runner_->compiled().num_cores_per_replica;
+}
+
+std::vector<int> Launch::SlotsOf(int run) const {
+  std::vector<int> slots(SlotsOfRun());
+  std::iota(slots.begin(), slots.end(), run * SlotsOfRun());
+  return slots;
+}
+
+std::vector<const std::vector<Tensor>*> Launch::ArgumentsOf(absl::Span<const int> slots) const {
+  std::vector<const std::vector<Tensor>*> arguments;
+  for (int slot : slots) arguments.push_back(&arrivals_[slot]->arguments.values);
+  return arguments;
+}
+
+void Launch::StartRuns() {
+  const int runs = program_->num_slots() / SlotsOfRun();
+  {
+    absl::MutexLock lock(&mutex_);
     running_ = runs;
   }
-  const bool waits = program_->compiled().waits;
-  const bool at_once = !waits && runs * program_->typical_run() < kWorthAThread;
+  const bool waits = runner_->compiled().waits;
+  const bool at_once = !waits && runs * runner_->typical_run() < kWorthAThread;
   // A thread for each run is the fastest way as long as no thread stays without one.
   const int threads = ComputePool::NumThreads();
   const int on_one_thread = at_once ? runs : waits ? 0 : runs / threads * threads;
-  auto start = [self = shared_from_this(), merged, on_one_thread](int run) {
+  auto start = [self = shared_from_this(), on_one_thread](int run) {
     RunOptions options;
     options.on_one_thread = run < on_one_thread;
-    if (merged) {
+    if (self->stacked_ != nullptr) {
+      self->StartGroup(run, std::move(options));
+    } else if (self->SlotsOfRun() > 1) {
       self->StartMergedReplica(run, std::move(options));
     } else {
       self->StartSlot(run, std::move(options));
@@ -164,13 +217,14 @@ void Launch::Start() {
 
 void Launch::StartSlot(int slot, RunOptions options) {
   CoreArrival& arrival = *arrivals_[slot];
+  const std::shared_ptr<Program>& program = ProgramOf(slot);
   std::vector<Tensor> arguments;
-  if (arrival.program->compiled().shared_update != nullptr) {
+  if (program->compiled().shared_update != nullptr) {
     arguments = arrival.arguments.values;
   } else {
     arguments = std::move(arrival.arguments.values);
   }
-  arrival.program->Start(
+  program->Start(
       ContextOf(slot, arrival), std::move(arguments), std::move(options),
       [self = shared_from_this(), slot](const absl::Status& status, std::vector<Tensor> outputs) {
         self->RunDone({slot}, status, std::move(outputs));
@@ -178,14 +232,12 @@ void Launch::StartSlot(int slot, RunOptions options) {
 }
 
 void Launch::StartMergedReplica(int replica, RunOptions options) {
-  const int first_slot = replica * program_->compiled().num_cores_per_replica;
-  const std::shared_ptr<Program>& program = arrivals_[first_slot]->program;
+  const std::vector<int> slots = SlotsOf(replica);
+  const std::shared_ptr<Program>& program = ProgramOf(slots[0]);
   const CompiledProgram& compiled = program->compiled();
-  std::vector<int> slots;
   std::vector<Tensor> arguments;
   for (int core = 0; core < compiled.num_cores_per_replica; ++core) {
-    const int slot = first_slot + core;
-    slots.push_back(slot);
+    const int slot = slots[core];
     const std::vector<int>& numbers = compiled.core_slices[core].arguments;
     std::vector<Tensor>& given = arrivals_[slot]->arguments.values;
     for (size_t i = 0; i < numbers.size() && i < given.size(); ++i) {
@@ -201,18 +253,47 @@ void Launch::StartMergedReplica(int replica, RunOptions options) {
       });
 }
 
+void Launch::StartGroup(int group, RunOptions options) {
+  const std::vector<int> slots = SlotsOf(group);
+  absl::StatusOr<std::vector<Tensor>> arguments = StackArguments(*stacked_, ArgumentsOf(slots));
+  for (int slot : slots) arrivals_[slot]->arguments.values.clear();
+  if (!arguments.ok()) return RunDone(slots, arguments.status(), {});
+  if (runner_->compiled().shared_update != nullptr) {
+    arrivals_[slots[0]]->arguments.values = *arguments;
+  }
+  runner_->Start(
+      ContextOf(slots[0], *arrivals_[slots[0]]), *std::move(arguments), std::move(options),
+      [self = shared_from_this(), slots](const absl::Status& status, std::vector<Tensor> outputs) {
+        self->RunDone(slots, status, std::move(outputs));
+      });
+}
+
+absl::Status Launch::Unstack() {
+  for (int group = 0; group < program_->num_slots() / stacked_->group_size; ++group) {
+    const std::vector<int> slots = SlotsOf(group);
+    auto outputs = UnstackOutputs(*stacked_, outputs_[slots[0]]);
+    if (!outputs.ok()) return outputs.status();
+    for (size_t i = 0; i < slots.size(); ++i) outputs_[slots[i]] = std::move((*outputs)[i]);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Launch::FailureOf(int slot, const absl::Status& status) const {
   const CoreContext context = ContextOf(slot, *arrivals_[slot]);
-  return absl::Status(status.code(),
-                      absl::StrCat("Replica ", context.replica, " of TPU program ",
-                                   arrivals_[slot]->program->compiled().name, " failed on core ",
-                                   context.core, ": ", status.message()));
+  const std::string replicas = stacked_ == nullptr
+                                   ? absl::StrCat("Replica ", context.replica)
+                                   : absl::StrCat("One of the replicas ", context.replica, " to ",
+                                                  context.replica + stacked_->group_size - 1);
+  return absl::Status(
+      status.code(),
+      absl::StrCat(replicas, " of TPU program ", arrivals_[slot]->program->compiled().name,
+                   " failed on core ", context.core, ": ", status.message()));
 }
 
 void Launch::RunDone(absl::Span<const int> slots, const absl::Status& status,
                      std::vector<Tensor> outputs) {
   ComputePool::AddRuns(-1);
-  const CompiledProgram& compiled = arrivals_[slots[0]]->program->compiled();
+  const CompiledProgram& compiled = ProgramOf(slots[0])->compiled();
   if (!status.ok()) {
     Fail(FailureOf(slots[0], status));
   } else if (compiled.core_slices.empty()) {
@@ -238,7 +319,7 @@ void Launch::OneRunLess() {
   {
     absl::MutexLock lock(&mutex_);
     if (--running_ > 0) return;
-    updating_ = status_.ok() && program_->compiled().shared_update != nullptr;
+    updating_ = status_.ok() && runner_->compiled().shared_update != nullptr;
     update = updating_;
   }
   if (update) {
@@ -249,13 +330,17 @@ void Launch::OneRunLess() {
 }
 
 void Launch::StartUpdate() {
-  std::vector<UpdateReplica> replicas(program_->num_slots());
-  for (int slot = 0; slot < program_->num_slots(); ++slot) {
-    CoreArrival& arrival = *arrivals_[slot];
-    replicas[slot] = {ContextOf(slot, arrival), std::move(arrival.arguments.values),
-                      arrival.arguments.variables, std::move(outputs_[slot])};
+  std::vector<UpdateReplica> replicas(program_->num_slots() / SlotsOfRun());
+  for (size_t run = 0; run < replicas.size(); ++run) {
+    const std::vector<int> slots = SlotsOf(run);
+    CoreArrival& first = *arrivals_[slots[0]];
+    UpdateReplica& replica = replicas[run];
+    replica.context = ContextOf(slots[0], first);
+    replica.arguments = std::move(first.arguments.values);
+    for (int slot : slots) replica.variables.push_back(arrivals_[slot]->arguments.variables);
+    replica.outputs = std::move(outputs_[slots[0]]);
   }
-  StartSharedUpdate(program_, std::move(replicas),
+  StartSharedUpdate(runner_, std::move(replicas),
                     [self = shared_from_this()](const absl::Status& status,
                                                 std::vector<std::vector<Tensor>> outputs) {
                       if (!status.ok()) {
@@ -265,7 +350,9 @@ void Launch::StartUpdate() {
                                                                   self->program_->compiled().name,
                                                                   " failed: ", status.message()));
                       }
-                      self->outputs_ = std::move(outputs);
+                      for (size_t run = 0; run < outputs.size(); ++run) {
+                        self->outputs_[run * self->SlotsOfRun()] = std::move(outputs[run]);
+                      }
                       self->Finish();
                     });
 }
@@ -302,6 +389,7 @@ void Launch::Finish() {
     status = status_;
     wait = wait_;
   }
+  if (status.ok() && stacked_ != nullptr) status = Unstack();
   WaitMonitor::Get().End(wait);
   GetCollectiveTable().Finish(run_id_);
   FinishTransfers(launch_id_);

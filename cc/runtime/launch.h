@@ -21,6 +21,7 @@
 #include "absl/types/span.h"
 #include "cc/runtime/program.h"
 #include "cc/runtime/shared_update.h"
+#include "cc/runtime/stacked_replicas.h"
 #include "cc/runtime/wait_monitor.h"
 #include "tensorflow/core/framework/tensor.h"
 
@@ -69,10 +70,21 @@ class Launch : public std::enable_shared_from_this<Launch> {
 
  private:
   CoreContext ContextOf(int slot, const CoreArrival& arrival) const;
+  void StartRuns();
   // Lets the programs that call the host do so.
   void PrepareHostCalls();
   void StartSlot(int slot, RunOptions options);
   void StartMergedReplica(int replica, RunOptions options);
+  void StartGroup(int group, RunOptions options);
+  const std::shared_ptr<Program>& ProgramOf(int slot) const;
+  // How many slots run as one, and those of a run.
+  int SlotsOfRun() const;
+  std::vector<int> SlotsOf(int run) const;
+  // The arguments that the cores have brought.
+  std::vector<const std::vector<tensorflow::Tensor>*> ArgumentsOf(
+      absl::Span<const int> slots) const;
+  // Hands what each group's run returned to its replicas.
+  absl::Status Unstack();
   // An error of a slot's program, or of its host calls, as it is told.
   absl::Status FailureOf(int slot, const absl::Status& status) const;
   // Ends the runs of one executable, once its host calls have ended; `slots` share it.
@@ -91,6 +103,10 @@ class Launch : public std::enable_shared_from_this<Launch> {
 
   mutable absl::Mutex mutex_;
   WaitMonitor::WaitId wait_ ABSL_GUARDED_BY(mutex_) = 0;
+  // What runs: `program_`, or what stands in its place. Not guarded: chosen before the runs start.
+  std::shared_ptr<Program> runner_;
+  // Null unless groups of replicas run as one.
+  const StackedReplicas* stacked_ = nullptr;
   // By slot. Not guarded: complete when the launch starts, and then changed by Finish alone.
   std::vector<std::unique_ptr<CoreArrival>> arrivals_;
   std::vector<std::vector<tensorflow::Tensor>> outputs_;

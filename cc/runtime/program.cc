@@ -13,6 +13,7 @@
 #include "cc/runtime/collectives.h"
 #include "cc/runtime/compute_pool.h"
 #include "cc/runtime/kernel_threads.h"
+#include "cc/runtime/stacked_replicas.h"
 #include "cc/runtime/tensor_copy.h"
 #include "tensorflow/core/framework/allocator.h"
 #include "tensorflow/core/framework/tensor_shape.h"
@@ -304,6 +305,7 @@ class Program::Run {
 
 absl::StatusOr<std::shared_ptr<Program>> Program::Create(CompiledProgram compiled) {
   std::shared_ptr<Program> program(new Program(std::move(compiled)));
+  if (program->compiled_.stacked != nullptr) return program;
   if (absl::Status status = program->Prepare(); !status.ok()) return status;
   return program;
 }
@@ -370,6 +372,21 @@ void Program::RecordRun(absl::Duration time) {
 void Program::Recycle(std::vector<Tensor> combined_outputs) {
   absl::MutexLock lock(&mutex_);
   free_combined_outputs_.push_back(std::move(combined_outputs));
+}
+
+absl::StatusOr<std::shared_ptr<Program>> Program::Alone() {
+  absl::MutexLock building(&building_);
+  if (std::shared_ptr<Program> built = AloneIfBuilt()) return built;
+  absl::StatusOr<std::shared_ptr<Program>> built = compiled_.stacked->build_alone();
+  if (!built.ok()) return built;
+  absl::MutexLock lock(&mutex_);
+  alone_ = *built;
+  return built;
+}
+
+std::shared_ptr<Program> Program::AloneIfBuilt() {
+  absl::MutexLock lock(&mutex_);
+  return alone_;
 }
 
 absl::StatusOr<int> Program::SlotOfCore(int core) const {

@@ -29,6 +29,7 @@ namespace tf_tpu_ext {
 
 class HostFunctions;
 struct SharedUpdate;
+struct StackedReplicas;
 
 // What the compiler hands to the runtime.
 struct CompiledProgram {
@@ -50,6 +51,7 @@ struct CompiledProgram {
   int64_t id = 0;
   int num_replicas = 1;
   int num_cores_per_replica = 1;
+  // Null where `stacked` is set.
   std::shared_ptr<xla::Executable> executable;
   // The physical core of every slot, that is replica * num_cores_per_replica + logical core. Empty
   // for a program of one core, which runs wherever it is sent.
@@ -71,6 +73,8 @@ struct CompiledProgram {
   std::shared_ptr<const SharedUpdate> shared_update;
   // So many outputs at the end are for the shared update: their memory comes back.
   int num_combined_outputs = 0;
+  // How the replicas run; null if each runs for itself.
+  std::shared_ptr<const StackedReplicas> stacked;
   // Whether it may wait for other cores or the host.
   bool waits = true;
 };
@@ -108,6 +112,12 @@ class Program {
   // Takes back the combined outputs of a run, for the next one.
   void Recycle(std::vector<tensorflow::Tensor> combined_outputs);
 
+  // The program whose replicas run each for itself, in the place of one that is stacked. Compiled
+  // when it is first asked for, which takes its time.
+  absl::StatusOr<std::shared_ptr<Program>> Alone();
+  // The same if it has been asked for, else null.
+  std::shared_ptr<Program> AloneIfBuilt();
+
   int num_slots() const { return compiled_.num_replicas * compiled_.num_cores_per_replica; }
   // The slot that runs on the core. An error names the cores that the program runs on.
   absl::StatusOr<int> SlotOfCore(int core) const;
@@ -138,8 +148,10 @@ class Program {
 
   std::atomic<int64_t> typical_nanoseconds_{-1};
 
-  // Scratch memory of finished runs, kept for the next ones.
+  absl::Mutex building_ ABSL_ACQUIRED_BEFORE(mutex_);
   absl::Mutex mutex_;
+  std::shared_ptr<Program> alone_ ABSL_GUARDED_BY(mutex_);
+  // Scratch memory of finished runs, kept for the next ones.
   std::vector<std::vector<tensorflow::Tensor>> free_scratch_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::vector<tensorflow::Tensor>> free_combined_outputs_ ABSL_GUARDED_BY(mutex_);
 };

@@ -30,11 +30,6 @@ constexpr int64_t kChunk = 1 << 16;
 // Variables of fewer bytes together are not worth their locks: they get new buffers.
 constexpr int64_t kMinBytesInPlace = 1 << 16;
 
-bool HaveEqualBytes(const Tensor& a, const Tensor& b) {
-  if (a.dtype() != b.dtype() || a.shape() != b.shape()) return false;
-  return a.data() == b.data() || std::memcmp(a.data(), b.data(), a.TotalBytes()) == 0;
-}
-
 // One thread waits for the updates that run under locks, which must be released by the thread that
 // took them.
 tensorflow::thread::ThreadPool& LockingThread() {
@@ -161,7 +156,9 @@ class UpdateRun : public std::enable_shared_from_this<UpdateRun> {
     for (const auto& [argument, output] : update_->updated_variables) {
       bytes += replicas_[0].arguments[argument].TotalBytes();
       for (const UpdateReplica& replica : replicas_) {
-        if (replica.variables == nullptr || (*replica.variables)[argument] == nullptr) return false;
+        for (const auto& variables : replica.variables) {
+          if (variables == nullptr || (*variables)[argument] == nullptr) return false;
+        }
       }
     }
     return bytes >= kMinBytesInPlace;
@@ -211,7 +208,9 @@ class UpdateRun : public std::enable_shared_from_this<UpdateRun> {
   void ForEachUpdatedVariable(const Body& body) const {
     for (const auto& [argument, output] : update_->updated_variables) {
       for (const UpdateReplica& replica : replicas_) {
-        body((*replica.variables)[argument].get(), argument, output);
+        for (const auto& variables : replica.variables) {
+          body((*variables)[argument].get(), argument, output);
+        }
       }
     }
   }
@@ -285,6 +284,11 @@ class UpdateRun : public std::enable_shared_from_this<UpdateRun> {
 };
 
 }  // namespace
+
+bool HaveEqualBytes(const Tensor& a, const Tensor& b) {
+  if (a.dtype() != b.dtype() || a.shape() != b.shape()) return false;
+  return a.data() == b.data() || std::memcmp(a.data(), b.data(), a.TotalBytes()) == 0;
+}
 
 void StartSharedUpdate(std::shared_ptr<Program> program, std::vector<UpdateReplica> replicas,
                        UpdateRun::Done done) {

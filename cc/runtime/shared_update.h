@@ -44,14 +44,17 @@ struct SharedUpdate {
   std::vector<std::pair<int, int>> updated_variables;
 };
 
-// One replica's state before the update.
+// The state of one replica, or of a group of replicas that ran as one, before the update.
 struct UpdateReplica {
   CoreContext context;
   std::vector<tensorflow::Tensor> arguments;
-  std::shared_ptr<const ArgumentVariables> variables;
+  // Of each replica.
+  std::vector<std::shared_ptr<const ArgumentVariables>> variables;
   // Of the replicas' program.
   std::vector<tensorflow::Tensor> outputs;
 };
+
+bool HaveEqualBytes(const tensorflow::Tensor& a, const tensorflow::Tensor& b);
 
 // Combines the replicas' values, runs the shared update of `program`, and calls `done` on some
 // thread with the outputs of the step for each replica.

@@ -103,10 +103,10 @@ absl::Status WriteResults(const std::vector<ResultBuffer>& results,
   return absl::OkStatus();
 }
 
-ChannelKey KeyOf(const std::string& name, const CoreContext& core) {
-  const bool feed = name == kInfeedName || name == kOutfeedName;
-  return feed ? ChannelKey{kNoLaunch, name, core.core}
-              : ChannelKey{core.launch_id, name, core.slot};
+ChannelKey KeyOf(const std::string& name, const CoreContext& core, int64_t member) {
+  if (name != kInfeedName && name != kOutfeedName) return {core.launch_id, name, core.slot};
+  const bool of_group = member >= 0 && core.group_cores != nullptr;
+  return {kNoLaunch, name, of_group ? core.group_cores[member] : core.core};
 }
 
 std::vector<ResultBuffer> ResultsOf(const XLA_FFI_Rets& returned) {
@@ -220,7 +220,8 @@ XLA_FFI_Error* Execute(XLA_FFI_CallFrame* frame) {
   count.ToHost(operands);
   std::shared_ptr<Completion> completion;
   if (XLA_FFI_Error* error = Completion::Create(frame, &completion)) return error;
-  const ChannelKey key = KeyOf(receive.empty() ? send : receive, **core);
+  const int64_t member = IntegerAttribute(frame->attrs, kTransferMember);
+  const ChannelKey key = KeyOf(receive.empty() ? send : receive, **core, member);
   auto wait = std::make_shared<ChannelWait>(/*cancellation=*/nullptr, key, op);
   wait->Watch();
   if (receive.empty()) {
@@ -236,7 +237,7 @@ XLA_FFI_Error* Execute(XLA_FFI_CallFrame* frame) {
   }
   // A cluster without inputs starts by itself on the host.
   if (!operands.empty()) {
-    GetChannels().Send(KeyOf(send, **core), {std::move(operands), count.taken()},
+    GetChannels().Send(KeyOf(send, **core, member), {std::move(operands), count.taken()},
                        TensorChannels::kUnbounded, [](const absl::Status&) {});
   }
   wait->Began(GetChannels().Receive(

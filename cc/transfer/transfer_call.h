@@ -18,6 +18,8 @@ inline constexpr char kTransferCountedAs[] = "counted_as";
 // host function that is called, instead of channels.
 inline constexpr char kTransferCountsCall[] = "counts_call";
 inline constexpr char kTransferFunction[] = "function";
+// The replica of a group that the call is for, where a group runs as one program.
+inline constexpr char kTransferMember[] = "member";
 
 }  // namespace tf_tpu_ext
 

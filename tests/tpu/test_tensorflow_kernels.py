@@ -252,8 +252,9 @@ def test_on_all_cores(kernels, cores):
 
     sums = [output[0] for output in tpu.replicate(function, [[x] for x in images])]
     expected = sum(with_gradients(conv2d)(x, filter)[2] for x in images)
+    # Sums of thousands of products, in another order.
     for mine in sums:
-        np.testing.assert_allclose(mine, expected, rtol=1e-5, atol=1e-3)
+        np.testing.assert_allclose(mine, expected, rtol=1e-5, atol=1e-2)
 
 
 def test_jit_compile_on_core(kernels):

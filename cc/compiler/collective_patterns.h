@@ -1,0 +1,39 @@
+// What a program's collectives do, read from its HLO.
+#ifndef TF_TPU_EXT_CC_COMPILER_COLLECTIVE_PATTERNS_H_
+#define TF_TPU_EXT_CC_COMPILER_COLLECTIVE_PATTERNS_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
+#include "xla/service/hlo.pb.h"
+
+namespace tf_tpu_ext {
+
+// An instruction's number within its computation, by which others refer to it.
+inline int32_t LocalId(int64_t id) { return static_cast<int32_t>(id); }
+
+// The computation's instructions by local id.
+using InstructionTable = absl::flat_hash_map<int32_t, const xla::HloInstructionProto*>;
+
+// Whether the instruction's collective is one of all replicas.
+bool MeetsAllReplicas(const xla::HloInstructionProto& collective, int num_replicas);
+
+// Makes the instruction's collective one of so many replicas, all of its program.
+void MeetReplicas(int num_replicas, xla::HloInstructionProto* collective);
+
+// The opcode by which a reducer combines its two parameters, of type `type`; empty if it does
+// more.
+std::string ReducerOpcode(const xla::HloComputationProto& reducer, xla::PrimitiveType type);
+
+// The first replica's value, known to all replicas, as the aggregation ONLY_FIRST_REPLICA makes it:
+// slice [0:1] of an all-to-all of as many times the same value. Returns the instruction that is
+// sent, or null if `slice` is something else.
+const xla::HloInstructionProto* FirstReplicasValue(const xla::HloInstructionProto& slice,
+                                                   const InstructionTable& instructions,
+                                                   int num_replicas);
+
+}  // namespace tf_tpu_ext
+
+#endif  // TF_TPU_EXT_CC_COMPILER_COLLECTIVE_PATTERNS_H_
