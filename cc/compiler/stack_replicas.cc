@@ -376,8 +376,13 @@ class ReplicaStacker {
         return Alone(instruction, "a dynamic size");
       }
     }
-    if (opcode == "all-to-all") return Value{StackedValue()};  // read by its slice only
+    if (opcode == "all-to-all") return Value{StackedValue()};  // for its slice only
     Value operands = Operands(scope, instruction);
+    for (const StackedValue& operand : operands) {
+      if (operand.id >= 0) continue;
+      if (opcode == "slice") return FirstReplica(scope, instruction);
+      return Alone(instruction, "an exchange between replicas");
+    }
     // Who waits on the host for a replica's other effects, or for the outfeed of one that needs no
     // other, may let another replica wait for that.
     if (IsInfeed(instruction) || (IsOutfeed(instruction) && meets_)) {
@@ -386,15 +391,10 @@ class ReplicaStacker {
     if (opcode == "after-all") return ForAll(scope, instruction);
     if (opcode == "tuple") return operands;
     if (opcode == "optimization-barrier") return Barrier(*scope.out, instruction, operands);
-    if (opcode == "set-dimension-size")
-      return Value{operands[0]};  // to what it is: it is not dynamic
+    if (opcode == "set-dimension-size") return Value{operands[0]};  // not dynamic: to what it is
     if (opcode == "get-tuple-element") return ElementOfTuple(scope, instruction, operands);
     if (opcode == "replica-id") return ReplicaId(*scope.out, instruction);
     if (opcode == "all-reduce") return AllReduce(scope, instruction, operands);
-    if (opcode == "slice" && operands[0].id < 0) return FirstReplica(scope, instruction);
-    for (const StackedValue& operand : operands) {
-      if (operand.id < 0) return Alone(instruction, "an exchange between replicas");
-    }
     if (IsMirrored(operands) && IsPure(instruction, /*random=*/false)) {
       return ForAll(scope, instruction);
     }
@@ -447,8 +447,9 @@ class ReplicaStacker {
     std::vector<Value> replicas;
     for (int j = 0; j < stacked_; ++j) {
       std::vector<int64_t> ids;
-      for (size_t i = 0; i + 1 < operands.size(); ++i)
+      for (size_t i = 0; i + 1 < operands.size(); ++i) {
         ids.push_back(out.Element(operands[i], j).id);
+      }
       ids.push_back(token);
       HloInstructionProto* call = out.AddCopy(instruction, instruction.shape(), ids);
       std::string config = call->backend_config();
@@ -660,8 +661,7 @@ class ReplicaStacker {
 
   absl::StatusOr<Value> AllReduce(Scope& scope, const HloInstructionProto& instruction,
                                   const Value& operands) const {
-    if (operands.size() != 1 || operands[0].id < 0 ||
-        !MeetsAllReplicas(instruction, num_replicas_)) {
+    if (operands.size() != 1 || !MeetsAllReplicas(instruction, num_replicas_)) {
       return Alone(instruction, "an exchange between some of the replicas");
     }
     static const auto* const associative = new absl::flat_hash_set<std::string>(

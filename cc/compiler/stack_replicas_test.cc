@@ -117,6 +117,15 @@ TEST(StackReplicasTest, SumsOfSomeReplicasAreRefused) {
   EXPECT_EQ(stacked.status().code(), absl::StatusCode::kUnimplemented);
 }
 
+TEST(StackReplicasTest, AnExchangeOfPiecesIsRefused) {
+  Builder b;
+  xla::ReplicaGroup everyone;
+  for (int i = 0; i < kReplicas; ++i) everyone.add_replica_ids(i);
+  xla::XlaOp pieces = xla::AllToAll(b.Parameter(1, {kReplicas, 4}), 0, 0, kReplicas, {everyone});
+  auto stacked = b.Stack({b.Parameter(0, {4}), pieces});
+  EXPECT_EQ(stacked.status().code(), absl::StatusCode::kUnimplemented);
+}
+
 TEST(StackReplicasTest, EffectsAreRefused) {
   Builder b;
   xla::XlaOp data = b.Parameter(0, {4});
