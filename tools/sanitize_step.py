@@ -1,10 +1,10 @@
-"""Trains for a few replicated steps on two cores, and checks them: what tools/sanitize runs."""
+"""Trains for a few steps on two and four cores, and checks them: what tools/sanitize runs."""
 
 from __future__ import annotations
 
 import os
 
-os.environ["TF_TPU_EXT_CORES"] = "2"
+os.environ["TF_TPU_EXT_CORES"] = "4"
 
 import numpy as np
 import tensorflow as tf
@@ -28,12 +28,7 @@ def expected(inputs: np.ndarray, targets: np.ndarray) -> np.ndarray:
     return weights
 
 
-def main() -> None:
-    resolver = tf.distribute.cluster_resolver.TPUClusterResolver()
-    tf.tpu.experimental.initialize_tpu_system(resolver)
-    strategy = tf.distribute.TPUStrategy(resolver)
-    if strategy.num_replicas_in_sync != 2:
-        raise SystemExit(f"expected 2 replicas, found {strategy.num_replicas_in_sync}")
+def train(strategy: tf.distribute.TPUStrategy) -> None:
     random = np.random.default_rng(0)
     inputs = random.normal(size=(BATCH, FEATURES)).astype(np.float32)
     targets = random.normal(size=(BATCH, 1)).astype(np.float32)
@@ -67,8 +62,19 @@ def main() -> None:
     np.testing.assert_allclose(sums.numpy(), STEPS * inputs.sum(), rtol=1e-4, atol=1e-4)
     if losses[-1] >= losses[0]:
         raise SystemExit(f"expected the loss to fall, got {losses}")
+    cores = strategy.num_replicas_in_sync
+    print(f"{STEPS} steps on {cores} cores: loss {losses[0]:.4f} to {losses[-1]:.4f}")
+
+
+def main() -> None:
+    resolver = tf.distribute.cluster_resolver.TPUClusterResolver()
+    topology = tf.tpu.experimental.initialize_tpu_system(resolver)
+    # Replicas that run each for itself, and, on two processors, in groups.
+    for replicas in (2, 4):
+        assignment = tf.tpu.experimental.DeviceAssignment.build(topology, num_replicas=replicas)
+        strategy = tf.distribute.TPUStrategy(resolver, experimental_device_assignment=assignment)
+        train(strategy)
     tf.tpu.experimental.shutdown_tpu_system(resolver)
-    print(f"{STEPS} steps on 2 cores: loss {losses[0]:.4f} to {losses[-1]:.4f}")
 
 
 if __name__ == "__main__":

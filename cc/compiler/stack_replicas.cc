@@ -12,8 +12,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "cc/compiler/collective_patterns.h"
+#include "cc/compiler/stack_rules.h"
 #include "cc/compiler/stacked_computation.h"
-#include "cc/runtime/kernel_call.h"
 #include "cc/transfer/channels.h"
 #include "cc/transfer/transfer_call.h"
 
@@ -28,73 +28,14 @@ using xla::ShapeProto;
 // The arrays of an instruction, which has several if it is a tuple.
 using Value = std::vector<StackedValue>;
 
-// Past this, what has to be done for each replica would cost more than stacking saves.
-constexpr int64_t kMaxGrowth = 8;
+// What is done for each replica may have so many times the instructions of the whole program, and
+// so many more: past that, compiling it would cost more than stacking saves.
+constexpr int64_t kMaxGrowth = 4;
+constexpr int64_t kFreeGrowth = 1000;
 
 absl::Status Alone(const HloInstructionProto& instruction, const std::string& why) {
   return absl::UnimplementedError(
       absl::StrCat(why, ": ", instruction.name(), " (", instruction.opcode(), ")"));
-}
-
-// Each element of the result depends on the elements of the operands in the same place.
-bool IsElementwise(const std::string& opcode) {
-  static const auto* const elementwise =
-      new absl::flat_hash_set<std::string>({"abs",
-                                            "acos",
-                                            "acosh",
-                                            "add",
-                                            "and",
-                                            "asin",
-                                            "asinh",
-                                            "atan2",
-                                            "atanh",
-                                            "cbrt",
-                                            "ceil",
-                                            "clamp",
-                                            "compare",
-                                            "complex",
-                                            "convert",
-                                            "copy",
-                                            "cosh",
-                                            "cosine",
-                                            "count-leading-zeros",
-                                            "divide",
-                                            "erf",
-                                            "exponential",
-                                            "exponential-minus-one",
-                                            "floor",
-                                            "imag",
-                                            "is-finite",
-                                            "log",
-                                            "log-plus-one",
-                                            "logistic",
-                                            "maximum",
-                                            "minimum",
-                                            "multiply",
-                                            "negate",
-                                            "not",
-                                            "or",
-                                            "popcnt",
-                                            "power",
-                                            "real",
-                                            "reduce-precision",
-                                            "remainder",
-                                            "round-nearest-afz",
-                                            "round-nearest-even",
-                                            "rsqrt",
-                                            "select",
-                                            "shift-left",
-                                            "shift-right-arithmetic",
-                                            "shift-right-logical",
-                                            "sign",
-                                            "sine",
-                                            "sinh",
-                                            "sqrt",
-                                            "subtract",
-                                            "tan",
-                                            "tanh",
-                                            "xor"});
-  return elementwise->contains(opcode);
 }
 
 // Whether it acts on more than its replica, or on the host.
@@ -109,79 +50,20 @@ bool Communicates(const HloInstructionProto& instruction) {
          absl::StartsWith(opcode, "copy-") || instruction.custom_call_has_side_effect();
 }
 
+bool IsFloat(const HloInstructionProto& instruction) {
+  switch (instruction.shape().element_type()) {
+    case xla::F16:
+    case xla::BF16:
+    case xla::F32:
+    case xla::F64:
+      return true;
+    default:
+      return false;
+  }
+}
+
 bool IsRandom(const std::string& opcode) {
   return opcode == "rng" || opcode == "rng-get-and-update-state";
-}
-
-template <typename Numbers>
-void ShiftByOne(Numbers* numbers) {
-  for (auto& number : *numbers) ++number;
-}
-
-// As ShiftByOne, with the new dimension before all.
-template <typename Numbers>
-void ShiftAndPrepend(Numbers* numbers) {
-  Numbers shifted;
-  shifted.Add(0);
-  for (auto number : *numbers) shifted.Add(number + 1);
-  *numbers = std::move(shifted);
-}
-
-template <typename Numbers>
-void Prepend(int64_t first, Numbers* numbers) {
-  Numbers longer;
-  longer.Add(first);
-  longer.MergeFrom(*numbers);
-  *numbers = std::move(longer);
-}
-
-void PrependWindowDimension(xla::Window* window) {
-  xla::Window longer;
-  auto* first = longer.add_dimensions();
-  first->set_size(1);
-  first->set_stride(1);
-  first->set_window_dilation(1);
-  first->set_base_dilation(1);
-  longer.mutable_dimensions()->MergeFrom(window->dimensions());
-  *window = std::move(longer);
-}
-
-// The kernel calls of cc/runtime/kernel_call.h whose arrays have the samples of a batch first.
-struct KernelRoles {
-  // Operands that hold a batch, and that of the result's sizes.
-  std::vector<int> batches;
-  int sizes = -1;
-  // Whether the result holds a batch; else it is a sum over it.
-  bool makes_batch = true;
-};
-
-std::optional<KernelRoles> RolesOf(const HloInstructionProto& call) {
-  static const auto* const roles = new absl::flat_hash_map<std::string, KernelRoles>{
-      {"Conv2D", {{0}}},
-      {"Conv3D", {{0}}},
-      {"DepthwiseConv2dNative", {{0}}},
-      {"Conv2DBackpropInput", {{2}, 0}},
-      {"Conv3DBackpropInputV2", {{2}, 0}},
-      {"DepthwiseConv2dNativeBackpropInput", {{2}, 0}},
-      {"Conv2DBackpropFilter", {{0, 2}, 1, false}},
-      {"Conv3DBackpropFilterV2", {{0, 2}, 1, false}},
-      {"DepthwiseConv2dNativeBackpropFilter", {{0, 2}, 1, false}},
-      {"MaxPool", {{0}}},
-      {"AvgPool", {{0}}},
-      {"MaxPoolGrad", {{0, 1, 2}}},
-      {"AvgPoolGrad", {{1}, 0}},
-  };
-  if (call.custom_call_target() != kKernelTarget) return std::nullopt;
-  // The op stands at the beginning of an attribute, before its node's name.
-  const std::string key = absl::StrCat(kKernelOp, " = \"");
-  const std::string& config = call.backend_config();
-  const size_t begin = config.find(key);
-  if (begin == std::string::npos) return std::nullopt;
-  const size_t end = config.find(' ', begin + key.size());
-  if (end == std::string::npos) return std::nullopt;
-  const auto found = roles->find(config.substr(begin + key.size(), end - begin - key.size()));
-  if (found == roles->end()) return std::nullopt;
-  return found->second;
 }
 
 // Takes a batch from the core's infeed.
@@ -214,7 +96,7 @@ class ReplicaStacker {
         next_id_ = std::max<int64_t>(next_id_, LocalId(instruction.id()) + 1);
       }
     }
-    max_id_ = next_id_ + kMaxGrowth * stacked_ * (num_instructions + 100);
+    max_repeated_ = kMaxGrowth * num_instructions + kFreeGrowth;
   }
 
   // Stacks the whole program for such parameters.
@@ -314,7 +196,6 @@ class ReplicaStacker {
         continue;
       }
       if (!scope.users.contains(id) && !Acts(instruction)) continue;
-      if (next_id_ > max_id_) return Alone(instruction, "too much stays with the replicas");
       auto value = StackInstruction(scope, instruction);
       if (!value.ok()) return value.status();
       scope.values[id] = *std::move(value);
@@ -402,12 +283,8 @@ class ReplicaStacker {
     if (opcode == "while") return While(scope, instruction, operands);
     if (opcode == "conditional") return Conditional(scope, instruction);
     if (Communicates(instruction)) return Alone(instruction, "it acts outside of its replica");
-    std::optional<StackedValue> stacked = StackArray(*scope.out, instruction, operands);
-    if (stacked.has_value()) return Value{*std::move(stacked)};
-    if (opcode == "reduce" || opcode == "reduce-window" || opcode == "sort") {
-      std::optional<Value> several = StackSeveral(*scope.out, instruction, operands);
-      if (several.has_value()) return *std::move(several);
-    }
+    std::optional<Value> stacked = StackForAll(instruction, operands, scope.out);
+    if (stacked.has_value()) return *std::move(stacked);
     return ForEach(scope, instruction);
   }
 
@@ -424,8 +301,9 @@ class ReplicaStacker {
 
   static Value Barrier(StackedComputation& out, const HloInstructionProto& instruction,
                        const Value& operands) {
-    return ElementsOf(out, AddOfTuple(out, instruction, operands, {TupleOf(out, operands)})->id(),
-                      operands);
+    const HloInstructionProto* barrier =
+        out.AddCopy(instruction, out.FlatTupleShape(operands), {out.FlatTuple(operands)});
+    return out.Elements(barrier->id(), operands);
   }
 
   Value ReplicaId(StackedComputation& out, const HloInstructionProto& instruction) const {
@@ -480,11 +358,24 @@ class ReplicaStacker {
                       instruction.shape());
   }
 
+  // With all that it calls.
+  int64_t NumInstructions(const HloInstructionProto& instruction) const {
+    int64_t instructions = 1;
+    for (int64_t id : instruction.called_computation_ids()) {
+      for (const HloInstructionProto& inner : computations_.at(id)->instructions()) {
+        instructions += NumInstructions(inner);
+      }
+    }
+    return instructions;
+  }
+
   // What there is no other way for is computed for one replica after the other.
-  absl::StatusOr<Value> ForEach(Scope& scope, const HloInstructionProto& instruction) const {
+  absl::StatusOr<Value> ForEach(Scope& scope, const HloInstructionProto& instruction) {
     if (!IsPure(instruction, /*random=*/true)) {
       return Alone(instruction, "it communicates, not with all replicas at once");
     }
+    repeated_ += stacked_ * NumInstructions(instruction);
+    if (repeated_ > max_repeated_) return Alone(instruction, "too much is done for each replica");
     StackedComputation& out = *scope.out;
     std::vector<Value> replicas;
     for (int j = 0; j < stacked_; ++j) {
@@ -517,19 +408,9 @@ class ReplicaStacker {
 
   // Makes a computation with a tuple of the arrays as its only parameter.
   absl::StatusOr<Value> StackCalled(int64_t id, const Value& like, StackedComputation* out) {
-    ShapeProto shape;
-    shape.set_element_type(xla::TUPLE);
-    for (const StackedValue& value : like) *shape.add_tuple_shapes() = out->ShapeOf(value);
-    HloInstructionProto* parameter = out->Add("parameter", shape, {});
+    HloInstructionProto* parameter = out->Add("parameter", out->FlatTupleShape(like), {});
     parameter->set_parameter_number(0);
-    Value arrays = like;
-    for (size_t i = 0; i < arrays.size(); ++i) {
-      HloInstructionProto* element =
-          out->Add("get-tuple-element", shape.tuple_shapes(i), {parameter->id()});
-      element->set_tuple_index(i);
-      arrays[i].id = element->id();
-    }
-    return Stack(*computations_.at(id), {arrays}, out);
+    return Stack(*computations_.at(id), {out->Elements(parameter->id(), like)}, out);
   }
 
   absl::StatusOr<Value> While(Scope& scope, const HloInstructionProto& instruction, Value state) {
@@ -565,14 +446,15 @@ class ReplicaStacker {
       for (size_t i = 0; i < like.size(); ++i) {
         if (like[i].stacked) state[i] = out.Stack(state[i]);
       }
-      HloInstructionProto* loop = AddOfTuple(out, instruction, state, {TupleOf(out, state)});
+      HloInstructionProto* loop =
+          out.AddCopy(instruction, out.FlatTupleShape(state), {out.FlatTuple(state)});
       loop->clear_called_computation_ids();
       loop->add_called_computation_ids(finished_body.id());
       loop->add_called_computation_ids(finished_condition.id());
       loop->clear_backend_config();
       made_.push_back(finished_condition);
       made_.push_back(finished_body);
-      return ElementsOf(out, loop->id(), like);
+      return out.Elements(loop->id(), like);
     }
   }
 
@@ -590,13 +472,13 @@ class ReplicaStacker {
       auto result = StackCalled(id, argument, &branches.back());
       if (!result.ok()) return result.status();
       results.push_back(*std::move(result));
-      operands.push_back(TupleOf(out, argument));
+      operands.push_back(out.FlatTuple(argument));
     }
     Value like = results[0];
     for (size_t i = 0; i < like.size(); ++i) {
       for (const Value& result : results) like[i].stacked = like[i].stacked || result[i].stacked;
     }
-    HloInstructionProto* conditional = AddOfTuple(out, instruction, like, operands);
+    HloInstructionProto* conditional = out.AddCopy(instruction, out.FlatTupleShape(like), operands);
     conditional->clear_called_computation_ids();
     for (size_t b = 0; b < branches.size(); ++b) {
       for (size_t i = 0; i < like.size(); ++i) {
@@ -605,37 +487,7 @@ class ReplicaStacker {
       made_.push_back(branches[b].Finish(results[b]));
       conditional->add_called_computation_ids(made_.back().id());
     }
-    return ElementsOf(out, conditional->id(), like);
-  }
-
-  static int64_t TupleOf(StackedComputation& out, const Value& arrays) {
-    ShapeProto shape;
-    shape.set_element_type(xla::TUPLE);
-    std::vector<int64_t> ids;
-    for (const StackedValue& array : arrays) {
-      *shape.add_tuple_shapes() = out.ShapeOf(array);
-      ids.push_back(array.id);
-    }
-    return out.Add("tuple", shape, ids)->id();
-  }
-
-  static HloInstructionProto* AddOfTuple(StackedComputation& out,
-                                         const HloInstructionProto& instruction, const Value& like,
-                                         const std::vector<int64_t>& operands) {
-    ShapeProto shape;
-    shape.set_element_type(xla::TUPLE);
-    for (const StackedValue& array : like) *shape.add_tuple_shapes() = out.ShapeOf(array);
-    return out.AddCopy(instruction, shape, operands);
-  }
-
-  static Value ElementsOf(StackedComputation& out, int64_t id, const Value& like) {
-    Value elements = like;
-    for (size_t i = 0; i < like.size(); ++i) {
-      HloInstructionProto* element = out.Add("get-tuple-element", out.ShapeOf(like[i]), {id});
-      element->set_tuple_index(i);
-      elements[i].id = element->id();
-    }
-    return elements;
+    return out.Elements(conditional->id(), like);
   }
 
   absl::StatusOr<Value> FirstReplica(Scope& scope, const HloInstructionProto& instruction) const {
@@ -702,7 +554,7 @@ class ReplicaStacker {
       if (!sum.has_value()) return std::nullopt;
       return made(out.AddCopy(summed, summed.shape(), {sum->id}));
     }
-    if (opcode == "multiply" || (opcode == "divide" && !operand(1).stacked)) {
+    if (opcode == "multiply" || (opcode == "divide" && !operand(1).stacked && IsFloat(summed))) {
       const int factor = operand(1).stacked ? 0 : 1;
       if (operand(factor).stacked) return std::nullopt;
       auto sum = SumOver(scope, scope.Operand(summed, 1 - factor));
@@ -711,42 +563,9 @@ class ReplicaStacker {
       ids[factor] = operand(factor).id;
       return made(out.AddCopy(summed, summed.shape(), ids));
     }
-    if (opcode == "dot" && operand(0).stacked && operand(1).stacked) {
-      HloInstructionProto* dot =
-          out.AddCopy(summed, summed.shape(), {operand(0).id, operand(1).id});
-      auto* numbers = dot->mutable_dot_dimension_numbers();
-      ShiftByOne(numbers->mutable_lhs_batch_dimensions());
-      ShiftByOne(numbers->mutable_rhs_batch_dimensions());
-      ShiftAndPrepend(numbers->mutable_lhs_contracting_dimensions());
-      ShiftAndPrepend(numbers->mutable_rhs_contracting_dimensions());
-      return made(dot);
-    }
-    if (opcode == "reduce" && summed.operand_ids_size() == 2 && !operand(1).stacked &&
-        IsZero(scope, scope.Operand(summed, 1)) && ReducesBy(summed, "add")) {
-      HloInstructionProto* reduce =
-          out.AddCopy(summed, summed.shape(), {operand(0).id, operand(1).id});
-      ShiftAndPrepend(reduce->mutable_dimensions());
-      return made(reduce);
-    }
-    if (opcode == "scatter" && summed.operand_ids_size() == 3 && !operand(0).stacked &&
-        IsZero(scope, scope.Operand(summed, 0)) && ReducesBy(summed, "add") &&
-        summed.scatter_dimension_numbers().input_batching_dims().empty()) {
-      HloInstructionProto* scatter =
-          out.AddCopy(summed, summed.shape(),
-                      {operand(0).id, out.Stack(operand(1)).id, out.Stack(operand(2)).id});
-      auto* numbers = scatter->mutable_scatter_dimension_numbers();
-      ShiftByOne(numbers->mutable_update_window_dims());
-      numbers->set_index_vector_dim(numbers->index_vector_dim() + 1);
-      scatter->set_indices_are_sorted(false);
-      scatter->set_unique_indices(false);
-      return made(scatter);
-    }
-    if (opcode == "custom-call") {
-      const std::optional<KernelRoles> roles = RolesOf(summed);
-      if (!roles.has_value() || roles->makes_batch) return std::nullopt;
-      return KernelOfBatch(out, summed, *roles, Operands(scope, summed));
-    }
-    return std::nullopt;
+    const bool adds = !summed.called_computation_ids().empty() && ReducesBy(summed, "add");
+    const bool from_zero = adds && IsZero(scope, scope.Operand(summed, opcode == "reduce" ? 1 : 0));
+    return SumOfReplicas(summed, Operands(scope, summed), from_zero, &out);
   }
 
   bool ReducesBy(const HloInstructionProto& instruction, const std::string& opcode) const {
@@ -772,281 +591,6 @@ class ReplicaStacker {
            zero(literal.s64s()) && zero(literal.bf16s()) && zero(literal.f16s());
   }
 
-  // The stacked form of an instruction that makes one array, if it has one.
-  std::optional<StackedValue> StackArray(StackedComputation& out,
-                                         const HloInstructionProto& instruction,
-                                         const Value& operands) const {
-    const ShapeProto& shape = instruction.shape();
-    if (shape.element_type() == xla::TUPLE || operands.empty()) return std::nullopt;
-    const std::string& opcode = instruction.opcode();
-    const auto copy = [&](const std::vector<int64_t>& ids) {
-      return out.AddCopy(instruction, out.StackedShape(shape), ids);
-    };
-    const auto made = [&](const HloInstructionProto* result) {
-      return StackedValue{result->id(), true, shape};
-    };
-    const auto all_stacked = [&] {
-      std::vector<int64_t> ids;
-      for (const StackedValue& operand : operands) ids.push_back(out.Stack(operand).id);
-      return ids;
-    };
-    if (IsElementwise(opcode)) return made(copy(Elementwise(out, shape, operands)));
-    if (opcode == "reshape" || opcode == "bitcast-convert") {
-      HloInstructionProto* reshape = copy({operands[0].id});
-      reshape->clear_dimensions();
-      return made(reshape);
-    }
-    if (opcode == "broadcast" || opcode == "transpose") {
-      HloInstructionProto* result = copy({operands[0].id});
-      ShiftAndPrepend(result->mutable_dimensions());
-      return made(result);
-    }
-    if (opcode == "concatenate" || opcode == "reverse") {
-      HloInstructionProto* result = copy(all_stacked());
-      ShiftByOne(result->mutable_dimensions());
-      return made(result);
-    }
-    if (opcode == "slice") {
-      HloInstructionProto* slice = copy({operands[0].id});
-      slice->clear_slice_dimensions();
-      auto* whole = slice->add_slice_dimensions();
-      whole->set_start(0);
-      whole->set_limit(stacked_);
-      whole->set_stride(1);
-      slice->mutable_slice_dimensions()->MergeFrom(instruction.slice_dimensions());
-      return made(slice);
-    }
-    if (opcode == "pad" && !operands[1].stacked) {
-      HloInstructionProto* pad = copy({operands[0].id, operands[1].id});
-      pad->clear_padding_config();
-      pad->mutable_padding_config()->add_dimensions();
-      pad->mutable_padding_config()->MergeFrom(instruction.padding_config());
-      return made(pad);
-    }
-    if (opcode == "dynamic-slice" || opcode == "dynamic-update-slice") {
-      return DynamicSlice(out, instruction, operands);
-    }
-    if (opcode == "select-and-scatter" && !operands[2].stacked) {
-      HloInstructionProto* result =
-          copy({out.Stack(operands[0]).id, out.Stack(operands[1]).id, operands[2].id});
-      PrependWindowDimension(result->mutable_window());
-      return made(result);
-    }
-    if (opcode == "dot") return Dot(out, instruction, operands);
-    if (opcode == "gather") return Gather(out, instruction, operands);
-    if (opcode == "cholesky" || opcode == "triangular-solve" || opcode == "fft") {
-      return made(copy(all_stacked()));  // of as many matrices or rows as there are
-    }
-    if (opcode == "convolution") return Convolution(out, instruction, operands);
-    if (opcode == "custom-call") {
-      const std::optional<KernelRoles> roles = RolesOf(instruction);
-      if (!roles.has_value() || !roles->makes_batch) return std::nullopt;
-      return KernelOfBatch(out, instruction, *roles, operands);
-    }
-    return std::nullopt;
-  }
-
-  // The predicate of a select and the bounds of a clamp may be scalars.
-  std::vector<int64_t> Elementwise(StackedComputation& out, const ShapeProto& shape,
-                                   const Value& operands) const {
-    std::vector<int64_t> ids;
-    for (const StackedValue& operand : operands) {
-      const bool scalar = operand.shape.dimensions().empty() && !shape.dimensions().empty();
-      if (!scalar) {
-        ids.push_back(out.Stack(operand).id);
-      } else if (!operand.stacked) {
-        ids.push_back(operand.id);
-      } else {
-        ShapeProto broad = out.StackedShape(shape);
-        broad.set_element_type(operand.shape.element_type());
-        HloInstructionProto* broadcast = out.Add("broadcast", broad, {operand.id});
-        broadcast->add_dimensions(0);
-        ids.push_back(broadcast->id());
-      }
-    }
-    return ids;
-  }
-
-  std::optional<StackedValue> DynamicSlice(StackedComputation& out,
-                                           const HloInstructionProto& instruction,
-                                           const Value& operands) const {
-    const bool update = instruction.opcode() == "dynamic-update-slice";
-    const size_t first_index = update ? 2 : 1;
-    const size_t rank = operands[0].shape.dimensions_size();
-    if (operands.size() != first_index + rank || rank == 0) return std::nullopt;
-    std::vector<int64_t> ids;
-    for (size_t i = 0; i < first_index; ++i) ids.push_back(out.Stack(operands[i]).id);
-    ids.push_back(out.Constant(operands[first_index].shape.element_type(), 0));
-    for (size_t i = first_index; i < operands.size(); ++i) {
-      if (operands[i].stacked || !operands[i].shape.dimensions().empty()) return std::nullopt;
-      ids.push_back(operands[i].id);
-    }
-    HloInstructionProto* result =
-        out.AddCopy(instruction, out.StackedShape(instruction.shape()), ids);
-    if (!update) Prepend(stacked_, result->mutable_dynamic_slice_sizes());
-    return StackedValue{result->id(), true, instruction.shape()};
-  }
-
-  std::optional<StackedValue> Dot(StackedComputation& out, const HloInstructionProto& instruction,
-                                  const Value& operands) const {
-    const StackedValue& lhs = operands[0];
-    const StackedValue& rhs = operands[1];
-    const ShapeProto& shape = instruction.shape();
-    ShapeProto made = out.StackedShape(shape);
-    const auto& given = instruction.dot_dimension_numbers();
-    // Where the dimension of the replicas comes to stand in the product.
-    int place = 0;
-    if (!lhs.stacked || !rhs.stacked) {
-      place = given.lhs_batch_dimensions_size();
-      if (!lhs.stacked) {
-        place = lhs.shape.dimensions_size() - given.lhs_contracting_dimensions_size();
-      }
-      std::vector<int64_t> sizes(shape.dimensions().begin(), shape.dimensions().end());
-      sizes.insert(sizes.begin() + place, stacked_);
-      made.clear_layout();
-      for (size_t d = 0; d < sizes.size(); ++d) {
-        made.set_dimensions(d, sizes[d]);
-        made.mutable_layout()->add_minor_to_major(sizes.size() - 1 - d);
-      }
-    }
-    HloInstructionProto* dot = out.AddCopy(instruction, made, {lhs.id, rhs.id});
-    auto* numbers = dot->mutable_dot_dimension_numbers();
-    if (lhs.stacked && rhs.stacked) {
-      ShiftAndPrepend(numbers->mutable_lhs_batch_dimensions());
-      ShiftAndPrepend(numbers->mutable_rhs_batch_dimensions());
-    } else if (lhs.stacked) {
-      ShiftByOne(numbers->mutable_lhs_batch_dimensions());
-    } else {
-      ShiftByOne(numbers->mutable_rhs_batch_dimensions());
-    }
-    if (lhs.stacked) ShiftByOne(numbers->mutable_lhs_contracting_dimensions());
-    if (rhs.stacked) ShiftByOne(numbers->mutable_rhs_contracting_dimensions());
-    if (place == 0) return StackedValue{dot->id(), true, shape};
-    HloInstructionProto* moved = out.Add("transpose", out.StackedShape(shape), {dot->id()});
-    moved->add_dimensions(place);
-    for (int d = 0; d < made.dimensions_size(); ++d) {
-      if (d != place) moved->add_dimensions(d);
-    }
-    return StackedValue{moved->id(), true, shape};
-  }
-
-  std::optional<StackedValue> Gather(StackedComputation& out,
-                                     const HloInstructionProto& instruction,
-                                     const Value& operands) const {
-    const bool tables = operands[0].stacked, indices = operands[1].stacked;
-    const auto& given = instruction.gather_dimension_numbers();
-    if (!given.operand_batching_dims().empty()) return std::nullopt;
-    HloInstructionProto* gather = out.AddCopy(instruction, out.StackedShape(instruction.shape()),
-                                              {operands[0].id, operands[1].id});
-    auto* numbers = gather->mutable_gather_dimension_numbers();
-    gather->set_indices_are_sorted(false);
-    if (tables) {
-      ShiftByOne(numbers->mutable_collapsed_slice_dims());
-      ShiftByOne(numbers->mutable_start_index_map());
-      Prepend(indices ? 1 : stacked_, gather->mutable_gather_slice_sizes());
-    }
-    if (indices) {
-      numbers->set_index_vector_dim(given.index_vector_dim() + 1);
-      ShiftByOne(numbers->mutable_offset_dims());
-      if (tables) {
-        numbers->add_operand_batching_dims(0);
-        numbers->add_start_indices_batching_dims(0);
-      }
-    } else {
-      ShiftAndPrepend(numbers->mutable_offset_dims());
-    }
-    return StackedValue{gather->id(), true, instruction.shape()};
-  }
-
-  // All samples of all replicas as one batch.
-  static ShapeProto BatchShape(const ShapeProto& shape, int num_stacked) {
-    ShapeProto batch = shape;
-    batch.set_dimensions(0, num_stacked * shape.dimensions(0));
-    return batch;
-  }
-
-  std::optional<StackedValue> Convolution(StackedComputation& out,
-                                          const HloInstructionProto& instruction,
-                                          const Value& operands) const {
-    const auto& numbers = instruction.convolution_dimension_numbers();
-    if (operands[1].stacked || numbers.input_batch_dimension() != 0 ||
-        numbers.output_batch_dimension() != 0 || instruction.batch_group_count() > 1) {
-      return std::nullopt;
-    }
-    const ShapeProto input = BatchShape(operands[0].shape, stacked_);
-    const ShapeProto output = BatchShape(instruction.shape(), stacked_);
-    const int64_t batch = out.Reshape(operands[0], input).id;
-    const int64_t result = out.AddCopy(instruction, output, {batch, operands[1].id})->id();
-    return StackedValue{out.Add("reshape", out.StackedShape(instruction.shape()), {result})->id(),
-                        true, instruction.shape()};
-  }
-
-  // A kernel's call with the samples of all replicas as one batch; the sum over it is one for all.
-  std::optional<StackedValue> KernelOfBatch(StackedComputation& out,
-                                            const HloInstructionProto& call,
-                                            const KernelRoles& roles, const Value& operands) const {
-    for (int i = 0; i < static_cast<int>(operands.size()); ++i) {
-      if (operands[i].stacked && !absl::c_linear_search(roles.batches, i)) return std::nullopt;
-    }
-    const ShapeProto result = roles.makes_batch ? BatchShape(call.shape(), stacked_) : call.shape();
-    std::vector<int64_t> ids;
-    std::vector<ShapeProto> shapes;
-    for (int i = 0; i < static_cast<int>(operands.size()); ++i) {
-      ShapeProto shape = operands[i].shape;
-      int64_t id = operands[i].id;
-      if (absl::c_linear_search(roles.batches, i)) {
-        shape = BatchShape(shape, stacked_);
-        id = out.Reshape(out.Stack(operands[i]), shape).id;
-      } else if (i == roles.sizes) {
-        HloInstructionProto* sizes = out.Add("constant", shape, {});
-        *sizes->mutable_literal()->mutable_shape() = shape;
-        for (int64_t size : result.dimensions()) sizes->mutable_literal()->add_s32s(size);
-        id = sizes->id();
-      }
-      ids.push_back(id);
-      shapes.push_back(std::move(shape));
-    }
-    HloInstructionProto* made = out.AddCopy(call, result, ids);
-    for (int i = 0; i < made->operand_shapes_with_layout_size(); ++i) {
-      for (int d = 0; d < shapes[i].dimensions_size(); ++d) {
-        made->mutable_operand_shapes_with_layout(i)->set_dimensions(d, shapes[i].dimensions(d));
-      }
-    }
-    if (!roles.makes_batch) return StackedValue{made->id(), false, call.shape()};
-    return StackedValue{out.Add("reshape", out.StackedShape(call.shape()), {made->id()})->id(),
-                        true, call.shape()};
-  }
-
-  // Instructions that may make several arrays of one shape's.
-  std::optional<Value> StackSeveral(StackedComputation& out, const HloInstructionProto& instruction,
-                                    const Value& operands) const {
-    const bool sort = instruction.opcode() == "sort";
-    const size_t arrays = sort ? operands.size() : operands.size() / 2;
-    std::vector<int64_t> ids;
-    for (size_t i = 0; i < operands.size(); ++i) {
-      if (i >= arrays && operands[i].stacked) return std::nullopt;  // what a reduction begins with
-      ids.push_back(i < arrays ? out.Stack(operands[i]).id : operands[i].id);
-    }
-    Value results;
-    for (const ShapeProto& shape : ArrayShapes(instruction.shape())) {
-      results.push_back({-1, true, shape});
-    }
-    HloInstructionProto* made;
-    if (instruction.shape().element_type() == xla::TUPLE) {
-      made = AddOfTuple(out, instruction, results, ids);
-      results = ElementsOf(out, made->id(), results);
-    } else {
-      made = out.AddCopy(instruction, out.StackedShape(instruction.shape()), ids);
-      results[0].id = made->id();
-    }
-    if (instruction.opcode() == "reduce-window") {
-      PrependWindowDimension(made->mutable_window());
-    } else {
-      ShiftByOne(made->mutable_dimensions());
-    }
-    return results;
-  }
-
   const HloModuleProto& module_;
   const int stacked_;
   const int num_replicas_;
@@ -1056,7 +600,9 @@ class ReplicaStacker {
   absl::flat_hash_map<int64_t, const HloComputationProto*> computations_;
   absl::flat_hash_map<int64_t, bool> acting_computations_;
   int64_t next_id_ = 1;
-  int64_t max_id_ = 0;
+  // Instructions that are there for each replica, and how many may be.
+  int64_t repeated_ = 0;
+  int64_t max_repeated_ = 0;
   // Of loops and branches, callees first.
   std::vector<HloComputationProto> made_;
 };

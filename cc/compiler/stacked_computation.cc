@@ -149,15 +149,33 @@ std::vector<StackedValue> StackedComputation::Arrays(int64_t id, const ShapeProt
   return arrays;
 }
 
-HloComputationProto StackedComputation::Finish(absl::Span<const StackedValue> results) {
-  std::vector<int64_t> ids;
+ShapeProto StackedComputation::FlatTupleShape(absl::Span<const StackedValue> values) const {
   ShapeProto shape;
   shape.set_element_type(xla::TUPLE);
-  for (const StackedValue& result : results) {
-    ids.push_back(result.id);
-    *shape.add_tuple_shapes() = ShapeOf(result);
+  for (const StackedValue& value : values) *shape.add_tuple_shapes() = ShapeOf(value);
+  return shape;
+}
+
+int64_t StackedComputation::FlatTuple(absl::Span<const StackedValue> values) {
+  std::vector<int64_t> ids;
+  for (const StackedValue& value : values) ids.push_back(value.id);
+  return Add("tuple", FlatTupleShape(values), ids)->id();
+}
+
+std::vector<StackedValue> StackedComputation::Elements(int64_t id,
+                                                       absl::Span<const StackedValue> like) {
+  std::vector<StackedValue> elements(like.begin(), like.end());
+  for (size_t i = 0; i < elements.size(); ++i) {
+    HloInstructionProto* element = Add("get-tuple-element", ShapeOf(elements[i]), {id});
+    element->set_tuple_index(i);
+    elements[i].id = element->id();
   }
-  return Finish(Add("tuple", shape, ids)->id(), shape);
+  return elements;
+}
+
+HloComputationProto StackedComputation::Finish(absl::Span<const StackedValue> results) {
+  const ShapeProto shape = FlatTupleShape(results);
+  return Finish(FlatTuple(results), shape);
 }
 
 HloComputationProto StackedComputation::Finish(const StackedValue& result) {

@@ -54,6 +54,12 @@ class StackedComputation {
   // The arrays of an instruction of shape `shape`, none of them a stack.
   std::vector<StackedValue> Arrays(int64_t id, const xla::ShapeProto& shape);
 
+  // A tuple of the values, none of which is a tuple; and the values of an instruction of such a
+  // shape, each of them a stack if it is one in `like`.
+  xla::ShapeProto FlatTupleShape(absl::Span<const StackedValue> values) const;
+  int64_t FlatTuple(absl::Span<const StackedValue> values);
+  std::vector<StackedValue> Elements(int64_t id, absl::Span<const StackedValue> like);
+
   // Makes the tuple of the values, none of which is a tuple, the result.
   xla::HloComputationProto Finish(absl::Span<const StackedValue> results);
   // Makes the value the result.
