@@ -550,8 +550,13 @@ absl::StatusOr<std::shared_ptr<Program>> BuildProgram(const LoweredModule& lower
   if (replicas_alike && machine.stack_replicas && source.compiled.host_functions == nullptr &&
       source.compiled.padded_arguments.empty()) {
     auto stacked = BuildStacked(compiler, source, metadata);
-    if (!stacked.ok()) return stacked.status();
-    source.compiled.stacked = *std::move(stacked);
+    if (stacked.ok()) {
+      source.compiled.stacked = *std::move(stacked);
+    } else {
+      // The error may be the program's own: then compiling it for one replica will tell.
+      LOG(WARNING) << "TPU program " << record->name
+                   << " can't be compiled for groups of replicas: " << stacked.status().message();
+    }
   }
   absl::StatusOr<std::shared_ptr<Program>> program;
   if (source.compiled.stacked != nullptr) {
