@@ -1,5 +1,8 @@
 #include "cc/compiler/collective_patterns.h"
 
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/match.h"
+
 namespace tf_tpu_ext {
 namespace {
 
@@ -18,6 +21,21 @@ bool IsSameValue(const HloInstructionProto& a, const HloInstructionProto& b) {
 }
 
 }  // namespace
+
+bool Communicates(const HloInstructionProto& instruction) {
+  static const auto* const opcodes = new absl::flat_hash_set<std::string>(
+      {"add-dependency", "after-all", "domain", "infeed", "outfeed", "partition-id",
+       "ragged-all-to-all", "reduce-scatter", "replica-id"});
+  const std::string& opcode = instruction.opcode();
+  return opcodes->contains(opcode) || absl::StartsWith(opcode, "all-") ||
+         absl::StartsWith(opcode, "async-") || absl::StartsWith(opcode, "collective-") ||
+         absl::StartsWith(opcode, "send") || absl::StartsWith(opcode, "recv") ||
+         absl::StartsWith(opcode, "copy-") || instruction.custom_call_has_side_effect();
+}
+
+bool IsRandom(const HloInstructionProto& instruction) {
+  return instruction.opcode() == "rng" || instruction.opcode() == "rng-get-and-update-state";
+}
 
 // XLA's builder still writes the groups into a field that is deprecated.
 // NOLINTBEGIN(clang-diagnostic-deprecated-declarations)

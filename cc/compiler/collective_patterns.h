@@ -1,4 +1,4 @@
-// What a program's collectives do, read from its HLO.
+// What a program's instructions do beyond their replica, read from its HLO.
 #ifndef TF_TPU_EXT_CC_COMPILER_COLLECTIVE_PATTERNS_H_
 #define TF_TPU_EXT_CC_COMPILER_COLLECTIVE_PATTERNS_H_
 
@@ -6,7 +6,6 @@
 #include <string>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/functional/function_ref.h"
 #include "xla/service/hlo.pb.h"
 
 namespace tf_tpu_ext {
@@ -16,6 +15,12 @@ inline int32_t LocalId(int64_t id) { return static_cast<int32_t>(id); }
 
 // The computation's instructions by local id.
 using InstructionTable = absl::flat_hash_map<int32_t, const xla::HloInstructionProto*>;
+
+// Whether the instruction acts on more than its replica, or on the host, or sees where it runs.
+bool Communicates(const xla::HloInstructionProto& instruction);
+
+// Whether its value is new each time.
+bool IsRandom(const xla::HloInstructionProto& instruction);
 
 // Whether the instruction's collective is one of all replicas.
 bool MeetsAllReplicas(const xla::HloInstructionProto& collective, int num_replicas);

@@ -8,7 +8,6 @@
 #include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "cc/compiler/collective_patterns.h"
 
@@ -26,16 +25,12 @@ enum class Part {
   kUpdate,   // depends on combined values and free ones
 };
 
-// Instructions that act, that see which replica runs them, or whose value is new each time.
-bool IsPureOpcode(const std::string& opcode) {
-  static const auto* const impure = new absl::flat_hash_set<std::string>(
-      {"add-dependency", "after-all", "custom-call", "domain", "get-dimension-size", "infeed",
-       "outfeed", "partition-id", "ragged-all-to-all", "reduce-scatter", "replica-id", "rng",
-       "rng-get-and-update-state", "set-dimension-size", "parameter"});
-  return !impure->contains(opcode) && !absl::StartsWith(opcode, "all-") &&
-         !absl::StartsWith(opcode, "async-") && !absl::StartsWith(opcode, "collective-") &&
-         !absl::StartsWith(opcode, "send") && !absl::StartsWith(opcode, "recv") &&
-         !absl::StartsWith(opcode, "copy-");
+// Whether the update may compute the instruction, apart from what it calls.
+bool IsPureAlone(const HloInstructionProto& instruction) {
+  static const auto* const kept = new absl::flat_hash_set<std::string>(
+      {"custom-call", "get-dimension-size", "set-dimension-size", "parameter"});
+  return !kept->contains(instruction.opcode()) && !Communicates(instruction) &&
+         !IsRandom(instruction);
 }
 
 // What a replica should not do twice, for itself and for the update.
@@ -113,7 +108,7 @@ class Splitter {
   }
 
   bool IsPure(const HloInstructionProto& instruction) {
-    if (!IsPureOpcode(instruction.opcode())) return false;
+    if (!IsPureAlone(instruction)) return false;
     return absl::c_all_of(instruction.called_computation_ids(),
                           [this](int64_t id) { return IsPureComputation(id); });
   }

@@ -38,18 +38,6 @@ absl::Status Alone(const HloInstructionProto& instruction, const std::string& wh
       absl::StrCat(why, ": ", instruction.name(), " (", instruction.opcode(), ")"));
 }
 
-// Whether it acts on more than its replica, or on the host.
-bool Communicates(const HloInstructionProto& instruction) {
-  static const auto* const opcodes = new absl::flat_hash_set<std::string>(
-      {"after-all", "add-dependency", "domain", "infeed", "outfeed", "partition-id",
-       "ragged-all-to-all", "recv", "recv-done", "reduce-scatter", "replica-id", "send",
-       "send-done"});
-  const std::string& opcode = instruction.opcode();
-  return opcodes->contains(opcode) || absl::StartsWith(opcode, "all-") ||
-         absl::StartsWith(opcode, "async-") || absl::StartsWith(opcode, "collective-") ||
-         absl::StartsWith(opcode, "copy-") || instruction.custom_call_has_side_effect();
-}
-
 bool IsFloat(const HloInstructionProto& instruction) {
   switch (instruction.shape().element_type()) {
     case xla::F16:
@@ -60,10 +48,6 @@ bool IsFloat(const HloInstructionProto& instruction) {
     default:
       return false;
   }
-}
-
-bool IsRandom(const std::string& opcode) {
-  return opcode == "rng" || opcode == "rng-get-and-update-state";
 }
 
 // Takes a batch from the core's infeed.
@@ -145,7 +129,7 @@ class ReplicaStacker {
  private:
   // A computation of the original program, as its stacked form is made.
   struct Scope {
-    explicit Scope(const HloComputationProto& computation) : original(computation) {
+    explicit Scope(const HloComputationProto& computation) {
       for (const HloInstructionProto& instruction : computation.instructions()) {
         instructions[LocalId(instruction.id())] = &instruction;
       }
@@ -154,7 +138,6 @@ class ReplicaStacker {
       return *instructions.at(LocalId(instruction.operand_ids(number)));
     }
 
-    const HloComputationProto& original;
     InstructionTable instructions;
     // Those that the result needs, with the numbers of their users.
     absl::flat_hash_map<int32_t, int> users;
@@ -237,7 +220,7 @@ class ReplicaStacker {
   // Whether the instruction, with all that it calls, does the same wherever it runs; random numbers
   // are refused unless allowed.
   bool IsPure(const HloInstructionProto& instruction, bool random) const {
-    if (Communicates(instruction) || (!random && IsRandom(instruction.opcode()))) return false;
+    if (Communicates(instruction) || (!random && IsRandom(instruction))) return false;
     return absl::c_all_of(instruction.called_computation_ids(), [&](int64_t id) {
       const auto found = computations_.find(id);
       return found != computations_.end() &&
@@ -291,11 +274,9 @@ class ReplicaStacker {
   Value ElementOfTuple(const Scope& scope, const HloInstructionProto& instruction,
                        const Value& arrays) const {
     const ShapeProto& shape = scope.Operand(instruction, 0).shape();
-    size_t begin = 0;
-    for (int i = 0; i < instruction.tuple_index(); ++i) {
-      begin += ArrayShapes(shape.tuple_shapes(i)).size();
-    }
-    const size_t count = ArrayShapes(shape.tuple_shapes(instruction.tuple_index())).size();
+    int begin = 0;
+    for (int i = 0; i < instruction.tuple_index(); ++i) begin += NumArrays(shape.tuple_shapes(i));
+    const int count = NumArrays(shape.tuple_shapes(instruction.tuple_index()));
     return Value(arrays.begin() + begin, arrays.begin() + begin + count);
   }
 
@@ -318,6 +299,17 @@ class ReplicaStacker {
     return {{out.Add("add", all, {firsts, offsets->id()})->id(), true, scalar}};
   }
 
+  // Stacks each array of what the replicas have made one by one.
+  static Value JoinReplicas(StackedComputation& out, const std::vector<Value>& replicas) {
+    Value stacks;
+    for (size_t array = 0; array < replicas[0].size(); ++array) {
+      Value elements;
+      for (const Value& replica : replicas) elements.push_back(replica[array]);
+      stacks.push_back(out.Join(elements));
+    }
+    return stacks;
+  }
+
   // Each replica's infeed or outfeed, one after the other.
   Value Feed(StackedComputation& out, const HloInstructionProto& instruction,
              const Value& operands) const {
@@ -336,13 +328,9 @@ class ReplicaStacker {
       replicas.push_back(out.Arrays(call->id(), instruction.shape()));
       token = replicas.back().back().id;
     }
-    Value results;
-    for (size_t array = 0; array + 1 < replicas[0].size(); ++array) {
-      Value elements;
-      for (const Value& replica : replicas) elements.push_back(replica[array]);
-      results.push_back(out.Join(elements));
-    }
-    results.push_back(replicas.back().back());
+    for (Value& replica : replicas) replica.pop_back();
+    Value results = JoinReplicas(out, replicas);
+    results.push_back({token, false, operands.back().shape});
     return results;
   }
 
@@ -391,13 +379,7 @@ class ReplicaStacker {
       replicas.push_back(out.Arrays(out.AddCopy(instruction, instruction.shape(), operands)->id(),
                                     instruction.shape()));
     }
-    Value result;
-    for (size_t array = 0; array < replicas[0].size(); ++array) {
-      Value elements;
-      for (const Value& replica : replicas) elements.push_back(replica[array]);
-      result.push_back(out.Join(elements));
-    }
-    return result;
+    return JoinReplicas(out, replicas);
   }
 
   absl::StatusOr<Value> Call(const HloInstructionProto& instruction, Scope& scope) {

@@ -129,7 +129,7 @@ int64_t StackedComputation::Tuple(const ShapeProto& shape, absl::Span<const Stac
   std::vector<int64_t> elements;
   size_t next = 0;
   for (const ShapeProto& element : shape.tuple_shapes()) {
-    const size_t count = ArrayShapes(element).size();
+    const size_t count = NumArrays(element);
     elements.push_back(Tuple(element, arrays.subspan(next, count)));
     next += count;
   }
@@ -193,6 +193,13 @@ HloComputationProto StackedComputation::Finish(int64_t root, const ShapeProto& s
     program_shape->add_parameter_names(instruction.name());
   }
   return std::move(computation_);
+}
+
+int NumArrays(const ShapeProto& shape) {
+  if (!IsTuple(shape)) return 1;
+  int arrays = 0;
+  for (const ShapeProto& element : shape.tuple_shapes()) arrays += NumArrays(element);
+  return arrays;
 }
 
 std::vector<ShapeProto> ArrayShapes(const ShapeProto& shape) {

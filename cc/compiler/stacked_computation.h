@@ -74,7 +74,8 @@ class StackedComputation {
   xla::HloComputationProto computation_;
 };
 
-// The arrays of a shape, in order.
+// How many arrays a shape has, and their shapes in order.
+int NumArrays(const xla::ShapeProto& shape);
 std::vector<xla::ShapeProto> ArrayShapes(const xla::ShapeProto& shape);
 
 }  // namespace tf_tpu_ext
