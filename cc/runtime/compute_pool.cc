@@ -21,8 +21,7 @@ tensorflow::thread::ThreadPool& Pool() {
     tensorflow::ThreadOptions options;
     options.stack_size = kStackBytes;
     return new tensorflow::thread::ThreadPool(tensorflow::Env::Default(), options, "tpu_compute",
-                                              tensorflow::port::MaxParallelism(),
-                                              /*low_latency_hint=*/false);
+                                              tensorflow::port::MaxParallelism());
   }();
   return *pool;
 }

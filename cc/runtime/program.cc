@@ -60,6 +60,19 @@ xla::cpu::CpuExecutable& CpuExecutableOf(const CompiledProgram& compiled) {
   return static_cast<xla::cpu::CpuExecutable&>(*compiled.executable);
 }
 
+// Lets YNNPACK, which computes XLA's matrix products, share work out to the threads of ComputePool.
+// Lives as long as the process: TensorFlow does not export what destroys it.
+absl::StatusOr<xla::cpu::Thunk::YnnParams*> YnnThreads() {
+  static auto* threads = [] {
+    xla::ExecutableRunOptions options;
+    options.set_intra_op_thread_pool(ComputePool::EigenDevice());
+    return new absl::StatusOr<xla::cpu::Thunk::YnnParams>(
+        xla::cpu::Thunk::YnnParams::Create(&options));
+  }();
+  if (!threads->ok()) return threads->status();
+  return &**threads;
+}
+
 class PoolTaskRunner : public xla::cpu::Thunk::TaskRunner {
  public:
   void operator()(xla::cpu::Thunk::Task task) override { ComputePool::Schedule(std::move(task)); }
@@ -131,7 +144,14 @@ class Program::Run {
     params_.function_library = executable.function_library();
     params_.buffer_allocations = &*buffers_;
     params_.intra_op_threadpool = threads;
-    if (!run_options_.on_one_thread) params_.task_runner = &task_runner_;
+    if (!run_options_.on_one_thread) {
+      params_.task_runner = &task_runner_;
+      if (executable.has_ynn_fusions()) {
+        auto ynn_threads = YnnThreads();
+        if (!ynn_threads.ok()) return ynn_threads.status();
+        params_.ynn_params = *ynn_threads;
+      }
+    }
     params_.collective_params = &*collective_params_;
     params_.custom_call_params = &*custom_call_params_;
     params_.run_id = core_.run_id;
