@@ -28,8 +28,7 @@ class Machine:
         fold_host_calls: Whether compiled programs call closed clusters of `outside_compilation` by
             themselves.
         share_updates: Whether updates that all replicas compute alike run once for all of them.
-        stack_replicas: Whether groups of replicas run as one program where there are more replicas
-            than processors.
+        stack_replicas: Whether groups of replicas run as one program where that saves work.
         tensorflow_kernels: Whether compiled programs compute convolutions and pools by TensorFlow's
             own CPU kernels.
         compilation_cache: The folder that keeps compiled programs for later processes; None if
@@ -196,8 +195,8 @@ def configure(
             mirrored variables in the one buffer that they share. The results are the same. Stays as
             it is if None; the default is True.
         stack_replicas: Whether groups of replicas of programs that are compiled from now on run as
-            one program where there are more replicas than processors. The results differ by
-            rounding only. Stays as it is if None; the default is True.
+            one program where that saves work. The results differ by rounding only. Stays as it is
+            if None; the default is True.
         tensorflow_kernels: Whether programs that are compiled from now on compute convolutions and
             pools by TensorFlow's own CPU kernels, where those are faster than XLA's code. Stays as
             it is if None; the default is True.

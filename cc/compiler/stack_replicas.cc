@@ -12,6 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "cc/compiler/collective_patterns.h"
+#include "cc/compiler/computation_cost.h"
 #include "cc/compiler/stack_rules.h"
 #include "cc/compiler/stacked_computation.h"
 #include "cc/transfer/channels.h"
@@ -32,6 +33,12 @@ using Value = std::vector<StackedValue>;
 // so many more: past that, compiling it would cost more than stacking saves.
 constexpr int64_t kMaxGrowth = 4;
 constexpr int64_t kFreeGrowth = 1000;
+
+// Starting a run costs as much as computing so many elements.
+constexpr int64_t kRunCost = 50'000;
+// A group is worth it if it costs less than so much of what its replicas do: its arrays take more
+// memory, and each replica's are warm in a cache where those of a group are not.
+constexpr double kMostOfAlone = 0.95;
 
 absl::Status Alone(const HloInstructionProto& instruction, const std::string& why) {
   return absl::UnimplementedError(
@@ -103,6 +110,7 @@ class ReplicaStacker {
     auto results = Stack(entry, parameters, &out);
     if (!results.ok()) return results.status();
     StackedModule stacked;
+    stacked.group_size = stacked_;
     stacked.stacked_parameters = stacked_parameters;
     for (const StackedValue& result : *results) stacked.stacked_results.push_back(result.stacked);
     HloModuleProto& module = stacked.module;
@@ -290,6 +298,11 @@ class ReplicaStacker {
   Value ReplicaId(StackedComputation& out, const HloInstructionProto& instruction) const {
     const ShapeProto& scalar = instruction.shape();
     const ShapeProto all = out.StackedShape(scalar);
+    if (num_groups_ == 1) {
+      HloInstructionProto* numbers = out.Add("iota", all, {});
+      numbers->add_dimensions(0);
+      return {{numbers->id(), true, scalar}};
+    }
     const int64_t group = out.AddCopy(instruction, scalar, {})->id();
     const int64_t size = out.Constant(scalar.element_type(), stacked_);
     const int64_t first = out.Add("multiply", scalar, {group, size})->id();
@@ -479,6 +492,7 @@ class ReplicaStacker {
     StackedComputation& out = *scope.out;
     const StackedValue value = scope.values.at(LocalId(first->id()))[0];
     if (!value.stacked) return Value{value};
+    if (num_groups_ == 1) return Value{out.Element(value, 0)};
     // The same exchange, between the groups.
     const HloInstructionProto& exchange = scope.Operand(instruction, 0);
     const HloInstructionProto& pieces = scope.Operand(exchange, 0);
@@ -514,6 +528,7 @@ class ReplicaStacker {
         combined->id = out.Add(opcode, combined->shape, {combined->id, next.id})->id();
       }
     }
+    if (num_groups_ == 1) return Value{*combined};
     HloInstructionProto* reduced = out.AddCopy(instruction, instruction.shape(), {combined->id});
     MeetReplicas(num_groups_, reduced);
     return Value{{reduced->id(), false, instruction.shape()}};
@@ -595,12 +610,6 @@ struct Attempt {
   int64_t elements_apart = 0;
 };
 
-int64_t NumElements(const ShapeProto& shape) {
-  int64_t elements = 1;
-  for (int64_t size : shape.dimensions()) elements *= size;
-  return elements;
-}
-
 // Stacks, with a variable for each replica where the new values differ.
 absl::StatusOr<Attempt> Try(const HloModuleProto& module, const StackOptions& options,
                             std::vector<bool> stacked_parameters) {
@@ -646,6 +655,37 @@ int GroupSize(int num_replicas, int num_processors) {
   int groups = std::max(2, num_processors);
   while (groups < num_replicas && num_replicas % groups != 0) ++groups;
   return groups < num_replicas ? num_replicas / groups : 1;
+}
+
+absl::StatusOr<StackedModule> StackForProcessors(const HloModuleProto& module, StackOptions options,
+                                                 int num_processors) {
+  const int replicas = options.num_replicas;
+  const ComputationCost alone = CostOf(module);
+  if (alone.in_loops > 0) {
+    options.group_size = replicas;
+    auto stacked = StackReplicas(module, options);
+    if (stacked.ok()) {
+      // A replica alone computes its own part, and all that is the same for all.
+      const ComputationCost together = CostOf(stacked->module);
+      const auto of_single_replicas = [&](int64_t together, int64_t alone) {
+        return (together - alone) * replicas / std::max(1, replicas - 1);
+      };
+      const int64_t repeated =
+          together.in_loops - of_single_replicas(together.in_loops, alone.in_loops);
+      if (repeated > of_single_replicas(together.all, alone.all)) return stacked;
+    }
+  }
+  options.group_size = GroupSize(replicas, num_processors);
+  if (options.group_size == 1) {
+    return absl::UnimplementedError("there is a processor for each replica");
+  }
+  auto stacked = StackReplicas(module, options);
+  if (!stacked.ok()) return stacked.status();
+  const int64_t together = CostOf(stacked->module).all;
+  if (together + kRunCost > kMostOfAlone * options.group_size * (alone.all + kRunCost)) {
+    return absl::UnimplementedError("a group computes nearly as much as its replicas");
+  }
+  return stacked;
 }
 
 }  // namespace tf_tpu_ext

@@ -18,7 +18,7 @@ namespace tf_tpu_ext {
 
 struct StackOptions {
   int num_replicas = 1;
-  // Replicas in a group: a divisor of `num_replicas`, and smaller.
+  // Replicas in a group: a divisor of `num_replicas`.
   int group_size = 1;
   // Parameters that are expected to be equal for all replicas, as variables are.
   std::vector<int> mirrored_parameters;
@@ -29,6 +29,7 @@ struct StackOptions {
 struct StackedModule {
   // Of a program for num_replicas / group_size cores.
   xla::HloModuleProto module;
+  int group_size = 1;
   // By number. The parameters that are not stacked must be equal for all replicas; results that are
   // not stacked belong to all of them.
   std::vector<bool> stacked_parameters;
@@ -43,6 +44,12 @@ absl::StatusOr<StackedModule> StackReplicas(const xla::HloModuleProto& module,
 // How many replicas run as one program: with `num_processors` processors there remain as many
 // groups or, where they can't be equal, somewhat more.
 int GroupSize(int num_replicas, int num_processors);
+
+// Stacks as many replicas as the processors ask for: all of them if loops compute less that belongs
+// to single replicas than what is the same for all, such as the new weights, and would be computed
+// by each group. An error also if groups would save next to nothing.
+absl::StatusOr<StackedModule> StackForProcessors(const xla::HloModuleProto& module,
+                                                 StackOptions options, int num_processors);
 
 }  // namespace tf_tpu_ext
 

@@ -369,8 +369,6 @@ absl::StatusOr<std::shared_ptr<const StackedReplicas>> BuildStacked(Compiler& co
   const int num_replicas = whole.compiled.num_replicas;
   StackOptions options;
   options.num_replicas = num_replicas;
-  options.group_size = GroupSize(num_replicas, ComputePool::NumThreads());
-  if (options.group_size == 1) return nullptr;
   options.mirrored_parameters = StackedMirroredParameters(whole, metadata);
   const std::vector<int> output_of_result = OutputsOfResults(whole.compiled.outputs);
   const absl::flat_hash_map<int, int> result_of_output = Places(output_of_result);
@@ -382,7 +380,8 @@ absl::StatusOr<std::shared_ptr<const StackedReplicas>> BuildStacked(Compiler& co
     if (parameter == parameter_of_argument.end() || result == result_of_output.end()) continue;
     options.updated_parameters.emplace_back(parameter->second, result->second);
   }
-  absl::StatusOr<StackedModule> module = StackReplicas(whole.module, options);
+  absl::StatusOr<StackedModule> module =
+      StackForProcessors(whole.module, options, ComputePool::NumThreads());
   if (!module.ok()) {
     VLOG(1) << "Each replica of TPU program " << whole.compiled.name
             << " runs for itself: " << module.status().message();
@@ -390,7 +389,7 @@ absl::StatusOr<std::shared_ptr<const StackedReplicas>> BuildStacked(Compiler& co
   }
 
   auto stacked = std::make_shared<StackedReplicas>();
-  stacked->group_size = options.group_size;
+  stacked->group_size = module->group_size;
   stacked->stacked_arguments.resize(whole.num_arguments);
   stacked->stacked_outputs.resize(whole.compiled.outputs.size());
   Source groups = whole;
@@ -408,10 +407,10 @@ absl::StatusOr<std::shared_ptr<const StackedReplicas>> BuildStacked(Compiler& co
     stacked->stacked_outputs[output_of_result[i]] = module->stacked_results[i];
   }
   groups.module = std::move(module->module);
-  groups.compiled.num_replicas = num_replicas / options.group_size;
+  groups.compiled.num_replicas = num_replicas / stacked->group_size;
   groups.compiled.cores.clear();
   for (int group = 0; group < groups.compiled.num_replicas; ++group) {
-    groups.compiled.cores.push_back(whole.compiled.cores[group * options.group_size]);
+    groups.compiled.cores.push_back(whole.compiled.cores[group * stacked->group_size]);
   }
   groups.compiled.device_assignment =
       ToDeviceAssignment(groups.compiled.cores, groups.compiled.num_replicas, 1);
