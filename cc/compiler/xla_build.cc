@@ -9,60 +9,27 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/cleanup/cleanup.h"
-#include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/log/log.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "cc/compiler/collective_order.h"
-#include "cc/compiler/compilation_cache.h"
 #include "cc/compiler/padded_arguments.h"
-#include "cc/compiler/split_update.h"
-#include "cc/compiler/stack_replicas.h"
+#include "cc/compiler/program_source.h"
 #include "cc/compiler/static_results.h"
+#include "cc/compiler/xla_compiler.h"
 #include "cc/device/machine.h"
-#include "cc/runtime/compute_pool.h"
 #include "cc/runtime/kernel_call.h"
-#include "cc/runtime/stacked_replicas.h"
 #include "cc/transfer/host_functions.h"
 #include "llvm/ADT/StringRef.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "tensorflow/compiler/tf2xla/type_util.h"
-#include "tsl/platform/protobuf.h"
-#include "xla/pjrt/cpu/cpu_client.h"
-#include "xla/pjrt/plugin/xla_cpu/xla_cpu_pjrt_client.h"
 #include "xla/service/computation_placer.h"
-#include "xla/tsl/lib/strings/proto_serialization.h"
 
 namespace tf_tpu_ext {
 namespace {
 
 using Metadata = tensorflow::tpu::TPUCompileMetadataProto;
-
-// The client only compiles: programs are run by cc/runtime, which needs none of its buffers, pools
-// and waits.
-absl::StatusOr<xla::PjRtClient*> CompileClient() {
-  static auto* client = new absl::StatusOr<std::unique_ptr<xla::PjRtClient>>([] {
-    xla::CpuClientOptions options;
-    options.cpu_device_count = GetMachineOptions().cores;
-    return xla::GetXlaPjrtCpuClient(std::move(options));
-  }());
-  if (!client->ok()) return client->status();
-  return (*client)->get();
-}
-
-std::shared_ptr<const xla::DeviceAssignment> ToDeviceAssignment(const std::vector<int>& cores,
-                                                                int replicas, int partitions) {
-  if (cores.empty()) return nullptr;
-  auto assignment = std::make_shared<xla::DeviceAssignment>(replicas, partitions);
-  const int cores_per_replica = cores.size() / replicas;
-  for (int replica = 0; replica < replicas; ++replica) {
-    for (int partition = 0; partition < partitions; ++partition) {
-      (*assignment)(replica, partition) = cores[replica * cores_per_replica + partition];
-    }
-  }
-  return assignment;
-}
 
 // Which arguments and results belong to core `core` of a replica whose ops are placed one by one.
 template <typename Described>
@@ -135,86 +102,6 @@ bool HasDynamicSizes(const StaticResults& results) {
   return absl::c_any_of(results.dynamic_sizes, [](const auto& sizes) { return !sizes.empty(); });
 }
 
-std::shared_ptr<xla::Executable> CpuExecutableOf(const xla::PjRtExecutable& executable) {
-  return static_cast<const xla::PjRtCpuExecutable&>(executable).cpu_executable();
-}
-
-// What the machine code of a computation depends on.
-absl::StatusOr<std::string> CacheKey(const xla::XlaComputation& computation,
-                                     const xla::CompileOptions& options) {
-  auto described = options.ToProto();
-  if (!described.ok()) return described.status();
-  // Numbers of the process; nothing compiled depends on them.
-  xla::HloModuleProto module = computation.proto();
-  module.clear_id();
-  std::string key = CompilationEnvironment();
-  for (const tsl::protobuf::MessageLite* part :
-       {static_cast<const tsl::protobuf::MessageLite*>(&*described),
-        static_cast<const tsl::protobuf::MessageLite*>(&module)}) {
-    std::string bytes;
-    if (!tsl::SerializeToStringDeterministic(*part, &bytes)) {
-      return absl::InternalError("The program is too large to be described in 2 GB.");
-    }
-    absl::StrAppend(&key, bytes.size(), ":", bytes);
-  }
-  return key;
-}
-
-// Compiles computations, or takes their machine code from the process's CompilationCache.
-class Compiler {
- public:
-  Compiler(xla::PjRtClient* client, std::string name) : client_(client), name_(std::move(name)) {}
-
-  absl::StatusOr<std::shared_ptr<xla::Executable>> Compile(const xla::XlaComputation& computation,
-                                                           const xla::CompileOptions& options) {
-    std::string key;
-    if (cache_ != nullptr) {
-      absl::StatusOr<std::string> described = CacheKey(computation, options);
-      if (described.ok()) {
-        key = *std::move(described);
-        auto executable = Restore(key, options);
-        if (executable.ok()) return executable;
-        if (!absl::IsNotFound(executable.status())) Warn("read", executable.status());
-      } else {
-        Warn("look for", described.status());
-      }
-    }
-    compiled_ = true;
-    auto executable = client_->Compile(computation, options);
-    if (!executable.ok()) return executable.status();
-    if (!key.empty()) {
-      absl::StatusOr<std::string> code = (*executable)->SerializeExecutable();
-      const absl::Status written = code.ok() ? cache_->Write(key, *code) : code.status();
-      if (!written.ok()) Warn("write", written);
-    }
-    return CpuExecutableOf(**executable);
-  }
-
-  // Whether nothing had to be compiled.
-  bool restored_all() const { return !compiled_; }
-
- private:
-  absl::StatusOr<std::shared_ptr<xla::Executable>> Restore(const std::string& key,
-                                                           const xla::CompileOptions& options) {
-    absl::StatusOr<std::string> code = cache_->Read(key);
-    if (!code.ok()) return code.status();
-    auto executable = client_->LoadSerializedExecutable(*code, options, xla::LoadOptions());
-    if (!executable.ok()) return executable.status();
-    return CpuExecutableOf(*(*executable)->GetExecutable());
-  }
-
-  void Warn(const char* what, const absl::Status& status) const {
-    LOG(WARNING) << "Can't " << what << " the machine code of TPU program " << name_
-                 << " in the compilation cache " << cache_->folder()
-                 << "; the program is compiled here: " << status.message();
-  }
-
-  xla::PjRtClient* const client_;
-  const std::string name_;
-  const std::shared_ptr<const CompilationCache> cache_ = CompilationCache::Current();
-  bool compiled_ = false;
-};
-
 // The parameters that are variables with new values, or that the bridge knows to be alike.
 std::vector<int> MirroredParameters(const LoweredModule& lowered, const Metadata& metadata,
                                     const CompiledProgram& compiled) {
@@ -228,205 +115,6 @@ std::vector<int> MirroredParameters(const LoweredModule& lowered, const Metadata
     }
   }
   return mirrored;
-}
-
-// A program as it is compiled: whole, or after something has been split off.
-struct Source {
-  xla::HloModuleProto module;
-  xla::CompileOptions options;
-  CompiledProgram compiled;  // without an executable
-  int num_arguments = 0;
-  // Parameters that are expected to be equal for all replicas.
-  std::vector<int> mirrored_parameters;
-  // Variables with new values: numbers of an argument and of an output.
-  std::vector<std::pair<int, int>> updated_arguments;
-  // Whether what its replicas compute alike may be split off.
-  bool shares_update = false;
-};
-
-// Where each number stands in the list.
-absl::flat_hash_map<int, int> Places(const std::vector<int>& numbers) {
-  absl::flat_hash_map<int, int> places;
-  for (size_t i = 0; i < numbers.size(); ++i) places.emplace(numbers[i], i);
-  return places;
-}
-
-// Lets the update write the new values of variables over the old ones.
-std::vector<std::pair<int, int>> AliasVariables(const Source& source, const SharedUpdate& update,
-                                                xla::HloModuleProto* module) {
-  const absl::flat_hash_map<int, int> result_of_output = Places(update.update_outputs);
-  const absl::flat_hash_map<int, int> parameter_of_argument =
-      Places(source.compiled.parameter_arguments);
-  std::vector<std::pair<int, int>> updated;
-  for (const auto& [argument, step_output] : source.updated_arguments) {
-    const auto result = result_of_output.find(step_output);
-    const auto parameter = parameter_of_argument.find(argument);
-    if (result == result_of_output.end() || parameter == parameter_of_argument.end()) continue;
-    auto* entry = module->mutable_input_output_alias()->add_entries();
-    entry->add_output_shape_index(result->second);
-    entry->set_parameter_number(parameter->second);
-    entry->set_kind(xla::MAY_ALIAS);
-    updated.emplace_back(argument, result->second);
-  }
-  return updated;
-}
-
-// The outputs that the program computes, in order.
-std::vector<int> OutputsOfResults(const std::vector<CompiledProgram::Output>& outputs) {
-  std::vector<int> output_of_result;
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    if (outputs[i].constant == nullptr) output_of_result.push_back(i);
-  }
-  return output_of_result;
-}
-
-// Builds the update, and leaves the rest of the outputs in `source`.
-absl::StatusOr<std::shared_ptr<const SharedUpdate>> BuildSharedUpdate(Compiler& compiler,
-                                                                      const SplitProgram& split,
-                                                                      Source* source) {
-  CompiledProgram* const compiled = &source->compiled;
-  std::vector<CompiledProgram::Output> outputs = std::move(compiled->outputs);
-  const std::vector<int> output_of_result = OutputsOfResults(outputs);
-  auto update = std::make_shared<SharedUpdate>();
-  CompiledProgram program;
-  program.name = absl::StrCat(compiled->name, " (shared update)");
-  program.id = compiled->id;
-  program.waits = false;
-  for (int result : split.update_results) {
-    update->update_outputs.push_back(output_of_result[result]);
-    program.outputs.push_back(outputs[output_of_result[result]]);
-  }
-  compiled->outputs.clear();
-  const absl::flat_hash_map<int, int> result_of_output = Places(update->update_outputs);
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    if (result_of_output.contains(i)) continue;
-    update->replica_outputs.push_back(i);
-    compiled->outputs.push_back(outputs[i]);
-  }
-  update->combinations = split.combinations;
-  update->num_arguments = source->num_arguments;
-  program.parameter_arguments = compiled->parameter_arguments;
-  for (size_t i = 0; i < split.combinations.size(); ++i) {
-    CompiledProgram::Output combined;
-    auto dtype = tensorflow::EncodePrimitiveTypeAsDataType(split.combinations[i].type);
-    if (!dtype.ok()) return dtype.status();
-    combined.dtype = *dtype;
-    compiled->outputs.push_back(std::move(combined));
-    program.parameter_arguments.push_back(source->num_arguments + i);
-  }
-  compiled->num_combined_outputs = split.combinations.size();
-  for (int parameter : split.update_parameters) {
-    update->read_arguments.push_back(compiled->parameter_arguments[parameter]);
-  }
-  xla::HloModuleProto module = split.update;
-  update->updated_variables = AliasVariables(*source, *update, &module);
-  xla::CompileOptions options;
-  options.compile_portable_executable = true;
-  auto executable = compiler.Compile(xla::XlaComputation(std::move(module)), options);
-  if (!executable.ok()) return executable.status();
-  program.executable = *std::move(executable);
-  auto created = Program::Create(std::move(program));
-  if (!created.ok()) return created.status();
-  update->program = *std::move(created);
-  return update;
-}
-
-absl::StatusOr<std::shared_ptr<Program>> Build(Compiler& compiler, Source source) {
-  CompiledProgram& compiled = source.compiled;
-  if (source.shares_update) {
-    auto split = SplitUpdate(source.module, compiled.num_replicas, source.mirrored_parameters);
-    if (split.has_value()) {
-      auto update = BuildSharedUpdate(compiler, *split, &source);
-      if (!update.ok()) return update.status();
-      compiled.shared_update = *std::move(update);
-      source.module = std::move(split->replica);
-    }
-  }
-  compiled.waits = compiled.waits || HasCollectives(source.module);
-  auto executable = compiler.Compile(xla::XlaComputation(std::move(source.module)), source.options);
-  if (!executable.ok()) return executable.status();
-  compiled.executable = *std::move(executable);
-  return Program::Create(std::move(compiled));
-}
-
-// The parameters that hold variables, or what the bridge knows to be alike.
-std::vector<int> StackedMirroredParameters(const Source& source, const Metadata& metadata) {
-  std::vector<int> mirrored = source.mirrored_parameters;
-  const std::vector<int>& arguments = source.compiled.parameter_arguments;
-  for (size_t parameter = 0; parameter < arguments.size(); ++parameter) {
-    if (metadata.args(arguments[parameter]).kind() == Metadata::Arg::VARIABLE &&
-        !absl::c_linear_search(mirrored, parameter)) {
-      mirrored.push_back(parameter);
-    }
-  }
-  return mirrored;
-}
-
-// Lets groups of replicas run as one program. Nothing if the program is not of that kind.
-absl::StatusOr<std::shared_ptr<const StackedReplicas>> BuildStacked(Compiler& compiler,
-                                                                    const Source& whole,
-                                                                    const Metadata& metadata) {
-  const int num_replicas = whole.compiled.num_replicas;
-  StackOptions options;
-  options.num_replicas = num_replicas;
-  options.mirrored_parameters = StackedMirroredParameters(whole, metadata);
-  const std::vector<int> output_of_result = OutputsOfResults(whole.compiled.outputs);
-  const absl::flat_hash_map<int, int> result_of_output = Places(output_of_result);
-  const absl::flat_hash_map<int, int> parameter_of_argument =
-      Places(whole.compiled.parameter_arguments);
-  for (const auto& [argument, output] : whole.updated_arguments) {
-    const auto parameter = parameter_of_argument.find(argument);
-    const auto result = result_of_output.find(output);
-    if (parameter == parameter_of_argument.end() || result == result_of_output.end()) continue;
-    options.updated_parameters.emplace_back(parameter->second, result->second);
-  }
-  absl::StatusOr<StackedModule> module =
-      StackForProcessors(whole.module, options, ComputePool::NumThreads());
-  if (!module.ok()) {
-    VLOG(1) << "Each replica of TPU program " << whole.compiled.name
-            << " runs for itself: " << module.status().message();
-    return nullptr;
-  }
-
-  auto stacked = std::make_shared<StackedReplicas>();
-  stacked->group_size = module->group_size;
-  stacked->stacked_arguments.resize(whole.num_arguments);
-  stacked->stacked_outputs.resize(whole.compiled.outputs.size());
-  Source groups = whole;
-  groups.mirrored_parameters.clear();
-  for (size_t i = 0; i < module->stacked_parameters.size(); ++i) {
-    const int argument = whole.compiled.parameter_arguments[i];
-    if (module->stacked_parameters[i]) {
-      stacked->stacked_arguments[argument] = true;
-    } else {
-      stacked->mirrored_arguments.push_back(argument);
-      groups.mirrored_parameters.push_back(i);
-    }
-  }
-  for (size_t i = 0; i < module->stacked_results.size(); ++i) {
-    stacked->stacked_outputs[output_of_result[i]] = module->stacked_results[i];
-  }
-  groups.module = std::move(module->module);
-  groups.compiled.num_replicas = num_replicas / stacked->group_size;
-  groups.compiled.cores.clear();
-  for (int group = 0; group < groups.compiled.num_replicas; ++group) {
-    groups.compiled.cores.push_back(whole.compiled.cores[group * stacked->group_size]);
-  }
-  groups.compiled.device_assignment =
-      ToDeviceAssignment(groups.compiled.cores, groups.compiled.num_replicas, 1);
-  auto& build = groups.options.executable_build_options;
-  build.set_num_replicas(groups.compiled.num_replicas);
-  build.set_device_assignment(*groups.compiled.device_assignment);
-  auto program = Build(compiler, std::move(groups));
-  if (!program.ok()) return program.status();
-  stacked->program = *std::move(program);
-  stacked->build_alone = [whole] {
-    auto client = CompileClient();
-    if (!client.ok()) return absl::StatusOr<std::shared_ptr<Program>>(client.status());
-    Compiler compiler(*client, whole.compiled.name);
-    return Build(compiler, whole);
-  };
-  return stacked;
 }
 
 // How many calls of TensorFlow's kernels the computation holds.
@@ -527,10 +215,9 @@ absl::StatusOr<std::shared_ptr<Program>> BuildProgram(const LoweredModule& lower
     ++result;
   }
 
-  auto client = CompileClient();
-  if (!client.ok()) return client.status();
-  Compiler compiler(*client, record->name);
-  Source source;
+  auto compiler = XlaCompiler::Create(record->name);
+  if (!compiler.ok()) return compiler.status();
+  ProgramSource source;
   source.options =
       MakeCompileOptions(lowered, metadata, partitions, compiled.device_assignment.get());
   source.num_arguments = metadata.args_size();
@@ -548,7 +235,7 @@ absl::StatusOr<std::shared_ptr<Program>> BuildProgram(const LoweredModule& lower
   record->tensorflow_kernels = CountKernelCalls(*lowered.result.computation);
   if (replicas_alike && machine.stack_replicas && source.compiled.host_functions == nullptr &&
       source.compiled.padded_arguments.empty()) {
-    auto stacked = BuildStacked(compiler, source, metadata);
+    auto stacked = BuildStacked(*compiler, source, metadata);
     if (stacked.ok()) {
       source.compiled.stacked = *std::move(stacked);
     } else {
@@ -562,9 +249,9 @@ absl::StatusOr<std::shared_ptr<Program>> BuildProgram(const LoweredModule& lower
     record->stacked_replicas = source.compiled.stacked->group_size;
     program = Program::Create(std::move(source.compiled));
   } else {
-    program = Build(compiler, std::move(source));
+    program = BuildSource(*compiler, std::move(source));
   }
-  record->restored = compiler.restored_all();
+  record->restored = compiler->restored_all();
   ReturnFreedMemory();
   return program;
 }
