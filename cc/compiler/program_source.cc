@@ -22,23 +22,25 @@ absl::flat_hash_map<int, int> Places(const std::vector<int>& numbers) {
   return places;
 }
 
-// Lets the update write the new values of variables over the old ones.
-std::vector<std::pair<int, int>> AliasVariables(const ProgramSource& source,
-                                                const SharedUpdate& update,
-                                                xla::HloModuleProto* module) {
-  const absl::flat_hash_map<int, int> result_of_output = Places(update.update_outputs);
+// A variable with a new value, as a program of the source has it.
+struct UpdatedVariable {
+  int argument = 0;
+  int parameter = 0;
+  int result = 0;
+};
+
+// The variables whose new values a program computes that has such outputs of the step as results.
+std::vector<UpdatedVariable> UpdatedVariables(const ProgramSource& source,
+                                              const std::vector<int>& output_of_result) {
+  const absl::flat_hash_map<int, int> result_of_output = Places(output_of_result);
   const absl::flat_hash_map<int, int> parameter_of_argument =
       Places(source.compiled.parameter_arguments);
-  std::vector<std::pair<int, int>> updated;
-  for (const auto& [argument, step_output] : source.updated_arguments) {
-    const auto result = result_of_output.find(step_output);
+  std::vector<UpdatedVariable> updated;
+  for (const auto& [argument, output] : source.updated_arguments) {
+    const auto result = result_of_output.find(output);
     const auto parameter = parameter_of_argument.find(argument);
     if (result == result_of_output.end() || parameter == parameter_of_argument.end()) continue;
-    auto* entry = module->mutable_input_output_alias()->add_entries();
-    entry->add_output_shape_index(result->second);
-    entry->set_parameter_number(parameter->second);
-    entry->set_kind(xla::MAY_ALIAS);
-    updated.emplace_back(argument, result->second);
+    updated.push_back({argument, parameter->second, result->second});
   }
   return updated;
 }
@@ -91,7 +93,14 @@ absl::StatusOr<std::shared_ptr<const SharedUpdate>> BuildSharedUpdate(XlaCompile
     update->read_arguments.push_back(compiled->parameter_arguments[parameter]);
   }
   xla::HloModuleProto module = split.update;
-  update->updated_variables = AliasVariables(*source, *update, &module);
+  // The new values are written over the old ones.
+  for (const UpdatedVariable& variable : UpdatedVariables(*source, update->update_outputs)) {
+    auto* entry = module.mutable_input_output_alias()->add_entries();
+    entry->add_output_shape_index(variable.result);
+    entry->set_parameter_number(variable.parameter);
+    entry->set_kind(xla::MAY_ALIAS);
+    update->updated_variables.emplace_back(variable.argument, variable.result);
+  }
   xla::CompileOptions options;
   options.compile_portable_executable = true;
   auto executable = compiler.Compile(xla::XlaComputation(std::move(module)), options);
@@ -157,14 +166,8 @@ absl::StatusOr<std::shared_ptr<const StackedReplicas>> BuildStacked(XlaCompiler&
   options.num_replicas = num_replicas;
   options.mirrored_parameters = StackedMirroredParameters(whole, metadata);
   const std::vector<int> output_of_result = OutputsOfResults(whole.compiled.outputs);
-  const absl::flat_hash_map<int, int> result_of_output = Places(output_of_result);
-  const absl::flat_hash_map<int, int> parameter_of_argument =
-      Places(whole.compiled.parameter_arguments);
-  for (const auto& [argument, output] : whole.updated_arguments) {
-    const auto parameter = parameter_of_argument.find(argument);
-    const auto result = result_of_output.find(output);
-    if (parameter == parameter_of_argument.end() || result == result_of_output.end()) continue;
-    options.updated_parameters.emplace_back(parameter->second, result->second);
+  for (const UpdatedVariable& variable : UpdatedVariables(whole, output_of_result)) {
+    options.updated_parameters.emplace_back(variable.parameter, variable.result);
   }
   absl::StatusOr<StackedModule> module =
       GroupReplicas(whole.module, options, ComputePool::NumThreads());
