@@ -65,7 +65,8 @@ extern "C" {
 // cache stays as it is if null, and ends if empty.
 char* TfTpuExt_Configure(int cores, int local_devices, double wait_limit_seconds,
                          int fold_host_calls, int share_updates, int stack_replicas,
-                         int tensorflow_kernels, const char* compilation_cache) {
+                         int launch_from_host, int tensorflow_kernels,
+                         const char* compilation_cache) {
   tf_tpu_ext::MachineOptions options;
   options.cores = cores;
   options.local_devices = local_devices != 0;
@@ -73,6 +74,7 @@ char* TfTpuExt_Configure(int cores, int local_devices, double wait_limit_seconds
   options.fold_clusters = fold_host_calls != 0;
   options.share_updates = share_updates != 0;
   options.stack_replicas = stack_replicas != 0;
+  options.launch_from_host = launch_from_host != 0;
   options.tensorflow_kernels = tensorflow_kernels != 0;
   std::shared_ptr<tf_tpu_ext::CompilationCache> cache;
   absl::Status status;
@@ -102,9 +104,10 @@ char* TfTpuExt_Machine() {
       absl::StrJoin(tf_tpu_ext::MeshShape(options.cores), ","), "],\"wait_limit_seconds\":",
       absl::StrFormat("%.17g", absl::ToDoubleSeconds(options.wait_limit)), ",\"fold_host_calls\":",
       flag(options.fold_clusters), ",\"share_updates\":", flag(options.share_updates),
-      ",\"stack_replicas\":", flag(options.stack_replicas),
-      ",\"tensorflow_kernels\":", flag(options.tensorflow_kernels), ",\"compilation_cache\":",
-      cache == nullptr ? "null" : tf_tpu_ext::Quoted(cache->folder()), "}"));
+      ",\"stack_replicas\":", flag(options.stack_replicas), ",\"launch_from_host\":",
+      flag(options.launch_from_host), ",\"tensorflow_kernels\":", flag(options.tensorflow_kernels),
+      ",\"compilation_cache\":", cache == nullptr ? "null" : tf_tpu_ext::Quoted(cache->folder()),
+      "}"));
 }
 
 // All compilations so far, as a JSON list that the caller frees.

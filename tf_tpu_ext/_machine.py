@@ -29,6 +29,7 @@ class Machine:
             themselves.
         share_updates: Whether updates that all replicas compute alike run once for all of them.
         stack_replicas: Whether groups of replicas run as one program where that saves work.
+        launch_from_host: Whether functions start their programs from the host's executor.
         tensorflow_kernels: Whether compiled programs compute convolutions and pools by TensorFlow's
             own CPU kernels.
         compilation_cache: The folder that keeps compiled programs for later processes; None if
@@ -41,6 +42,7 @@ class Machine:
     fold_host_calls: bool
     share_updates: bool
     stack_replicas: bool
+    launch_from_host: bool
     tensorflow_kernels: bool
     compilation_cache: str | None
 
@@ -169,6 +171,7 @@ def configure(
     fold_host_calls: bool | None = None,
     share_updates: bool | None = None,
     stack_replicas: bool | None = None,
+    launch_from_host: bool | None = None,
     tensorflow_kernels: bool | None = None,
     compilation_cache: str | os.PathLike[str] | None = None,
 ) -> Machine:
@@ -192,11 +195,16 @@ def configure(
             program, with the same results. Stays as it is if None; the default is True.
         share_updates: Whether, of programs that are compiled from now on, what every replica would
             compute alike from combined gradients runs once for all replicas, and overwrites
-            mirrored variables in the one buffer that they share. The results are the same. Stays as
-            it is if None; the default is True.
+            mirrored variables in the one buffer that they share; and whether programs of one core
+            overwrite their variables. The results are the same. Stays as it is if None; the default
+            is True.
         stack_replicas: Whether groups of replicas of programs that are compiled from now on run as
             one program where that saves work. The results differ by rounding only. Stays as it is
             if None; the default is True.
+        launch_from_host: Whether functions that are traced from now on start the programs of their
+            cores from the host's executor, if all they have on a core is the program and its
+            arguments. Otherwise TensorFlow starts an executor for each core. The results are the
+            same. Stays as it is if None; the default is True.
         tensorflow_kernels: Whether programs that are compiled from now on compute convolutions and
             pools by TensorFlow's own CPU kernels, where those are faster than XLA's code. Stays as
             it is if None; the default is True.
@@ -226,6 +234,7 @@ def configure(
     fold = current.fold_host_calls if fold_host_calls is None else fold_host_calls
     share = current.share_updates if share_updates is None else share_updates
     stack = current.stack_replicas if stack_replicas is None else stack_replicas
+    launch = current.launch_from_host if launch_from_host is None else launch_from_host
     kernels = current.tensorflow_kernels if tensorflow_kernels is None else tensorflow_kernels
     if isinstance(cores, bool) or not isinstance(cores, int):
         raise ValueError(f"`cores` must be an int. Received: cores={cores!r} ({type(cores)})")
@@ -244,6 +253,7 @@ def configure(
             ctypes.c_int(fold),
             ctypes.c_int(share),
             ctypes.c_int(stack),
+            ctypes.c_int(launch),
             ctypes.c_int(kernels),
             ctypes.c_char_p(None if compilation_cache is None else os.fsencode(compilation_cache)),
         )

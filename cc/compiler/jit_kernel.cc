@@ -66,8 +66,8 @@ class JitLaunchOp : public AsyncOpKernel {
       return WriteResults(context, *call, std::move(outputs));
     };
     const absl::Status status =
-        JoinLaunch(context, NextLaunchId(), *program, {std::move(call->values), nullptr},
-                   std::move(write), done);
+        JoinLaunch(context, context->device()->parsed_name().id, NextLaunchId(), *program,
+                   {std::move(call->values), nullptr}, std::move(write), done);
     OP_REQUIRES_OK_ASYNC(context, status, done);
   }
 

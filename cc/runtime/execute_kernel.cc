@@ -1,18 +1,22 @@
 // TPUExecute and TPUExecuteAndUpdateVariables.
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "cc/compiler/program_cache.h"
 #include "cc/device/virtual_device.h"
+#include "cc/ops/op_names.h"
 #include "cc/runtime/join_launch.h"
 #include "cc/runtime/launch.h"
 #include "cc/runtime/program_key.h"
 #include "cc/transfer/channels.h"
+#include "tensorflow/core/common_runtime/device_mgr.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/resource_mgr.h"
 #include "tensorflow/core/framework/resource_var.h"
+#include "tensorflow/core/util/device_name_utils.h"
 #include "xla/tsl/platform/status.h"
 
 namespace tf_tpu_ext {
@@ -21,12 +25,24 @@ namespace {
 using tensorflow::AsyncOpKernel;
 using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
+using tensorflow::ResourceHandle;
 using tensorflow::Tensor;
 using tensorflow::Var;
 
 class ExecuteOp : public AsyncOpKernel {
  public:
-  explicit ExecuteOp(OpKernelConstruction* construction) : AsyncOpKernel(construction) {
+  explicit ExecuteOp(OpKernelConstruction* construction)
+      : AsyncOpKernel(construction), core_device_(construction->device()->name()) {
+    if (construction->HasAttr(kCoreDevice)) {
+      OP_REQUIRES_OK(construction, construction->GetAttr(kCoreDevice, &core_device_));
+    }
+    tensorflow::DeviceNameUtils::ParsedName parsed;
+    OP_REQUIRES(
+        construction,
+        tensorflow::DeviceNameUtils::ParseFullName(core_device_, &parsed) && parsed.has_id,
+        absl::InvalidArgumentError(absl::StrCat(
+            name(), " must be placed on a core, such as /device:TPU:0. It has: ", core_device_)));
+    core_ = parsed.id;
     if (type_string() != "TPUExecuteAndUpdateVariables") return;
     OP_REQUIRES_OK(construction,
                    construction->GetAttr("device_var_reads_indices", &variable_arguments_));
@@ -37,6 +53,9 @@ class ExecuteOp : public AsyncOpKernel {
                     name(), " reads ", variable_arguments_.size(), " variables and updates ",
                     variable_outputs_.size(), "; the numbers must be equal.")));
   }
+
+  // It only brings the core to the launch: one thread does so for all cores.
+  bool IsExpensive() override { return false; }
 
   void ComputeAsync(OpKernelContext* context, DoneCallback done) override {
     absl::StatusOr<ProgramKey> key = DecodeProgramKey(context->input(context->num_inputs() - 1));
@@ -67,7 +86,7 @@ class ExecuteOp : public AsyncOpKernel {
     auto write = [this, context, variables](std::vector<Tensor> outputs) {
       return WriteResults(context, *variables, std::move(outputs));
     };
-    return JoinLaunch(context, key.launch_id, *program, {std::move(arguments), variables},
+    return JoinLaunch(context, core_, key.launch_id, *program, {std::move(arguments), variables},
                       std::move(write), std::move(done));
   }
 
@@ -81,24 +100,50 @@ class ExecuteOp : public AsyncOpKernel {
         (*arguments)[i] = context->input(i);
         continue;
       }
-      const tensorflow::ResourceHandle& handle = HandleFromInput(context, i);
-      absl::Status status = LookupResource(context, handle, &(*variables)[i]);
+      const ResourceHandle& handle = HandleFromInput(context, i);
+      absl::Status status = FindVariable(context, handle, &(*variables)[i]);
       if (!status.ok()) {
         return absl::FailedPreconditionError(
             absl::StrCat("Variable '", handle.name(), "', argument ", i, " of TPU computation ",
-                         name(), ", does not exist on ", context->device()->name(),
+                         name(), ", does not exist on ", core_device_,
                          ". Create and initialize it before the step. (", status.message(), ")"));
       }
       tensorflow::tf_shared_lock lock(*(*variables)[i]->mu());
       if (!(*variables)[i]->is_initialized) {
-        return absl::FailedPreconditionError(
-            absl::StrCat("Variable '", handle.name(), "', argument ", i, " of TPU computation ",
-                         name(), ", is not initialized on ", context->device()->name(),
-                         ". Run its initializer before the step."));
+        return absl::FailedPreconditionError(absl::StrCat(
+            "Variable '", handle.name(), "', argument ", i, " of TPU computation ", name(),
+            ", is not initialized on ", core_device_, ". Run its initializer before the step."));
       }
       (*arguments)[i] = *(*variables)[i]->tensor();
     }
     return absl::OkStatus();
+  }
+
+  // The variable belongs to the core's device, wherever the op is placed.
+  absl::Status FindVariable(OpKernelContext* context, const ResourceHandle& handle,
+                            tensorflow::core::RefCountPtr<Var>* variable) const {
+    if (context->device()->name() == core_device_) {
+      return LookupResource(context, handle, variable);
+    }
+    if (handle.device() != core_device_) {
+      return absl::InvalidArgumentError(absl::StrCat("It is a variable of ", handle.device()));
+    }
+    absl::Status status = handle.ValidateType<Var>();
+    if (!status.ok()) return status;
+    if (handle.IsRefCounting()) {
+      absl::StatusOr<Var*> found = handle.GetResource<Var>();
+      if (!found.ok()) return found.status();
+      variable->reset(*found);
+      (*found)->Ref();
+      return absl::OkStatus();
+    }
+    tensorflow::Device* device = nullptr;
+    status = context->function_library()->device_mgr()->LookupDevice(core_device_, &device);
+    if (!status.ok()) return status;
+    Var* found = nullptr;
+    status = device->resource_manager()->Lookup<Var>(handle.container(), handle.name(), &found);
+    if (status.ok()) variable->reset(found);
+    return status;
   }
 
   // The program's outputs are the op's, with updated variables between them.
@@ -129,6 +174,8 @@ class ExecuteOp : public AsyncOpKernel {
                                             " outputs."));
   }
 
+  std::string core_device_;
+  int core_ = 0;
   std::vector<int> variable_arguments_;
   std::vector<int> variable_outputs_;
 };
@@ -136,6 +183,10 @@ class ExecuteOp : public AsyncOpKernel {
 REGISTER_KERNEL_BUILDER(Name("TPUExecute").Device(kTpuDeviceType).HostMemory("key"), ExecuteOp);
 REGISTER_KERNEL_BUILDER(
     Name("TPUExecuteAndUpdateVariables").Device(kTpuDeviceType).HostMemory("key"), ExecuteOp);
+// Where the pass launch_from_host has moved them.
+REGISTER_KERNEL_BUILDER(Name("TPUExecute").Device(tensorflow::DEVICE_CPU), ExecuteOp);
+REGISTER_KERNEL_BUILDER(Name("TPUExecuteAndUpdateVariables").Device(tensorflow::DEVICE_CPU),
+                        ExecuteOp);
 
 }  // namespace
 }  // namespace tf_tpu_ext

@@ -45,7 +45,7 @@ class CancelHandle {
 
 }  // namespace
 
-absl::Status JoinLaunch(tensorflow::OpKernelContext* context, int64_t launch_id,
+absl::Status JoinLaunch(tensorflow::OpKernelContext* context, int core, int64_t launch_id,
                         const std::shared_ptr<Program>& program, StepArguments arguments,
                         std::function<absl::Status(std::vector<Tensor>)> write,
                         tensorflow::AsyncOpKernel::DoneCallback done) {
@@ -63,7 +63,7 @@ absl::Status JoinLaunch(tensorflow::OpKernelContext* context, int64_t launch_id,
     }
   }
   CoreArrival arrival;
-  arrival.core = context->device()->parsed_name().id;
+  arrival.core = core;
   arrival.program = program;
   arrival.step_id = context->step_id();
   arrival.arguments = std::move(arguments);

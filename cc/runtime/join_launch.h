@@ -13,10 +13,10 @@
 
 namespace tf_tpu_ext {
 
-// Brings the core that the op is placed on to the launch, and makes the cancellation of the op's
-// step reach it. After the launch, `write` gets the results unless it failed, and then `done` is
-// called. If this returns an error, neither is.
-absl::Status JoinLaunch(tensorflow::OpKernelContext* context, int64_t launch_id,
+// Brings a core to the launch, and makes the cancellation of the op's step reach it. After the
+// launch, `write` gets the results unless it failed, and then `done` is called. If this returns an
+// error, neither is.
+absl::Status JoinLaunch(tensorflow::OpKernelContext* context, int core, int64_t launch_id,
                         const std::shared_ptr<Program>& program, StepArguments arguments,
                         std::function<absl::Status(std::vector<tensorflow::Tensor>)> write,
                         tensorflow::AsyncOpKernel::DoneCallback done);

@@ -1,0 +1,171 @@
+#include "cc/passes/launch_from_host.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "cc/device/machine.h"
+#include "cc/device/virtual_device.h"
+#include "cc/ops/op_names.h"
+#include "tensorflow/core/common_runtime/composite_device.h"
+#include "tensorflow/core/common_runtime/optimization_registry.h"
+#include "tensorflow/core/framework/node_def_util.h"
+#include "tensorflow/core/util/device_name_utils.h"
+
+namespace tf_tpu_ext {
+namespace {
+
+using tensorflow::DeviceNameUtils;
+using tensorflow::Edge;
+using tensorflow::Graph;
+using tensorflow::Node;
+
+// After TensorFlow's own passes of the phase, the last before the graph is cut by devices.
+constexpr int kPhase = 999;
+
+bool IsExecute(const Node& node) { return absl::StartsWith(node.type_string(), "TPUExecute"); }
+
+// Whether the node does the same on the host, whose memory is the core's.
+bool OnlyBringsArguments(const Node& node) {
+  return node.IsArg() || node.IsIdentity() || node.type_string() == "NoOp";
+}
+
+bool IsCore(const std::string& device) {
+  DeviceNameUtils::ParsedName name;
+  return DeviceNameUtils::ParseFullName(device, &name) && name.has_type &&
+         name.type == kTpuDeviceType && name.has_id;
+}
+
+class HostLaunch {
+ public:
+  HostLaunch(const CompositeDevices& composite_devices, Graph* graph)
+      : composite_devices_(composite_devices), graph_(*graph) {}
+
+  absl::Status Run() {
+    std::map<std::string, std::vector<Node*>> nodes_of;
+    for (Node* node : graph_.op_nodes()) {
+      if (IsCore(node->assigned_device_name())) {
+        nodes_of[node->assigned_device_name()].push_back(node);
+      }
+    }
+    for (const auto& [core, nodes] : nodes_of) {
+      if (!OnlyLaunches(nodes)) continue;
+      if (absl::Status status = Move(core, nodes); !status.ok()) return status;
+    }
+    RemoveUnused();
+    return absl::OkStatus();
+  }
+
+ private:
+  // The devices behind the node's composite device; null if it has a device of its own.
+  const std::vector<std::string>* DevicesBehind(const Node& node) const {
+    const auto found = composite_devices_.find(node.assigned_device_name());
+    return found == composite_devices_.end() ? nullptr : &found->second;
+  }
+
+  bool OnlyLaunches(const std::vector<Node*>& nodes) const {
+    if (std::none_of(nodes.begin(), nodes.end(),
+                     [](const Node* node) { return IsExecute(*node); })) {
+      return false;
+    }
+    return std::all_of(nodes.begin(), nodes.end(), [this](const Node* node) {
+      if (!IsExecute(*node) && !OnlyBringsArguments(*node)) return false;
+      // Of what lies on a composite device the host can be given arguments only.
+      return std::all_of(node->in_edges().begin(), node->in_edges().end(), [&](const Edge* edge) {
+        return edge->IsControlEdge() || DevicesBehind(*edge->src()) == nullptr ||
+               edge->src()->IsArg();
+      });
+    });
+  }
+
+  absl::Status Move(const std::string& core, const std::vector<Node*>& nodes) {
+    std::string host;
+    absl::Status status = DeviceNameUtils::DeviceNameToCpuDeviceName(core, &host);
+    if (!status.ok()) return status;
+    for (Node* node : nodes) {
+      node->set_assigned_device_name(host);
+      if (IsExecute(*node)) node->AddAttr(kCoreDevice, core);
+      const std::vector<const Edge*> edges(node->in_edges().begin(), node->in_edges().end());
+      for (const Edge* edge : edges) {
+        if (edge->IsControlEdge() || DevicesBehind(*edge->src()) == nullptr) continue;
+        absl::StatusOr<Node*> argument = ArgumentOfCore(edge->src(), core, host);
+        if (!argument.ok()) return argument.status();
+        const int input = edge->dst_input();
+        graph_.RemoveEdge(edge);
+        graph_.AddEdge(*argument, 0, node, input);
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // What the core has of an argument that has a value on each of several devices.
+  absl::StatusOr<Node*> ArgumentOfCore(Node* packed, const std::string& core,
+                                       const std::string& host) {
+    Node*& argument = arguments_[{packed, core}];
+    if (argument != nullptr) return argument;
+    const std::vector<std::string>& devices = *DevicesBehind(*packed);
+    const auto place = std::find(devices.begin(), devices.end(), core);
+    if (place == devices.end()) {
+      return absl::InternalError(
+          absl::StrCat("A TPU computation on ", core, " reads argument ", packed->name(),
+                       ", whose values are on other devices (", packed->assigned_device_name(),
+                       "). Report this with the program."));
+    }
+    const int number = place - devices.begin();
+    tensorflow::NodeDef definition = packed->def();
+    definition.set_name(graph_.NewName(absl::StrCat(packed->name(), "/core", number)));
+    tensorflow::AddNodeAttr("sub_index", number, &definition);
+    absl::StatusOr<Node*> added = graph_.AddNode(std::move(definition));
+    if (!added.ok()) return added;
+    argument = *added;
+    argument->set_assigned_device_name(host);
+    packed_.insert(packed);
+    return argument;
+  }
+
+  // A composite device of one device would keep that one in use.
+  void RemoveUnused() {
+    for (Node* packed : packed_) {
+      const auto& edges = packed->out_edges();
+      const bool unused = std::all_of(edges.begin(), edges.end(),
+                                      [](const Edge* edge) { return edge->dst()->IsSink(); });
+      if (unused) graph_.RemoveNode(packed);
+    }
+  }
+
+  const CompositeDevices& composite_devices_;
+  Graph& graph_;
+  std::map<std::pair<Node*, std::string>, Node*> arguments_;
+  std::set<Node*> packed_;
+};
+
+class LaunchFromHostPass : public tensorflow::GraphOptimizationPass {
+ public:
+  absl::Status Run(const tensorflow::GraphOptimizationPassOptions& options) override {
+    if (!options.is_function_graph || options.graph == nullptr || *options.graph == nullptr ||
+        !GetMachineOptions().launch_from_host) {
+      return absl::OkStatus();
+    }
+    CompositeDevices composite_devices;
+    if (options.composite_devices != nullptr) {
+      for (const tensorflow::CompositeDevice* device : *options.composite_devices) {
+        composite_devices[device->name()] = *device->underlying_devices();
+      }
+    }
+    return LaunchFromHost(composite_devices, options.graph->get());
+  }
+};
+
+REGISTER_OPTIMIZATION(tensorflow::OptimizationPassRegistry::POST_REWRITE_FOR_EXEC, kPhase,
+                      LaunchFromHostPass);
+
+}  // namespace
+
+absl::Status LaunchFromHost(const CompositeDevices& composite_devices, Graph* graph) {
+  return HostLaunch(composite_devices, graph).Run();
+}
+
+}  // namespace tf_tpu_ext

@@ -1,0 +1,172 @@
+#include "cc/passes/launch_from_host.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "cc/ops/op_names.h"
+#include "gtest/gtest.h"
+#include "tensorflow/core/framework/function.h"
+#include "tensorflow/core/framework/node_def_util.h"
+
+namespace tf_tpu_ext {
+namespace {
+
+using tensorflow::DataType;
+using tensorflow::FunctionLibraryDefinition;
+using tensorflow::Graph;
+using tensorflow::Node;
+using tensorflow::NodeDef;
+
+constexpr char kTask[] = "/job:localhost/replica:0/task:0";
+
+std::string Core(int number) { return absl::StrCat(kTask, "/device:TPU:", number); }
+std::string Host() { return absl::StrCat(kTask, "/device:CPU:0"); }
+std::string Composite() { return absl::StrCat(kTask, "/device:COMPOSITE:0"); }
+
+// A step of two cores: each reads a variable, which has a value on each of them, and a batch.
+class LaunchFromHostTest : public ::testing::Test {
+ protected:
+  LaunchFromHostTest()
+      : library_(tensorflow::OpRegistry::Global(), tensorflow::FunctionDefLibrary()),
+        graph_(&library_) {
+    compile_ = Add("compile", "Const", Host(), {}, [](NodeDef* node) {
+      tensorflow::AddNodeAttr("dtype", tensorflow::DT_STRING, node);
+      tensorflow::AddNodeAttr("value", tensorflow::Tensor("key"), node);
+    });
+    variable_ = AddArgument("variable", 0, tensorflow::DT_RESOURCE, Composite());
+    for (int core = 0; core < 2; ++core) {
+      Node* batch =
+          AddArgument(absl::StrCat("batch", core), 1 + core, tensorflow::DT_FLOAT, Core(core));
+      executes_.push_back(Add(
+          absl::StrCat("execute", core), "TPUExecute", Core(core), {variable_, batch, compile_},
+          [](NodeDef* node) {
+            tensorflow::AddNodeAttr(
+                "Targs", std::vector<DataType>{tensorflow::DT_RESOURCE, tensorflow::DT_FLOAT},
+                node);
+            tensorflow::AddNodeAttr("Tresults", std::vector<DataType>{tensorflow::DT_FLOAT}, node);
+          }));
+    }
+  }
+
+  template <typename Fill>
+  Node* Add(const std::string& name, const std::string& op, const std::string& device,
+            const std::vector<Node*>& inputs, Fill fill) {
+    NodeDef definition;
+    definition.set_name(name);
+    definition.set_op(op);
+    fill(&definition);
+    absl::StatusOr<Node*> node = graph_.AddNode(std::move(definition));
+    EXPECT_TRUE(node.ok()) << node.status();
+    (*node)->set_assigned_device_name(device);
+    for (size_t i = 0; i < inputs.size(); ++i) graph_.AddEdge(inputs[i], 0, *node, i);
+    return *node;
+  }
+
+  Node* AddArgument(const std::string& name, int index, DataType type, const std::string& device) {
+    return Add(name, "_Arg", device, {}, [&](NodeDef* node) {
+      tensorflow::AddNodeAttr("T", type, node);
+      tensorflow::AddNodeAttr("index", index, node);
+    });
+  }
+
+  Node* AddOfType(const std::string& name, const std::string& op, const std::string& device,
+                  Node* input, DataType type) {
+    return Add(name, op, device, {input}, [&](NodeDef* node) {
+      tensorflow::AddNodeAttr("T", type, node);
+      if (op == "_Retval") tensorflow::AddNodeAttr("index", 0, node);
+    });
+  }
+
+  absl::Status Run() { return LaunchFromHost({{Composite(), {Core(0), Core(1)}}}, &graph_); }
+
+  static const Node* Input(const Node* node, int number) {
+    const Node* input = nullptr;
+    EXPECT_TRUE(node->input_node(number, &input).ok());
+    return input;
+  }
+
+  int NodesOn(const std::string& device) const {
+    int nodes = 0;
+    for (const Node* node : graph_.op_nodes()) nodes += node->assigned_device_name() == device;
+    return nodes;
+  }
+
+  FunctionLibraryDefinition library_;
+  Graph graph_;
+  Node* compile_;
+  Node* variable_;
+  std::vector<Node*> executes_;
+};
+
+TEST_F(LaunchFromHostTest, LeavesNothingOnCoresThatOnlyLaunch) {
+  ASSERT_TRUE(Run().ok());
+  EXPECT_EQ(NodesOn(Core(0)), 0);
+  EXPECT_EQ(NodesOn(Core(1)), 0);
+  EXPECT_EQ(NodesOn(Composite()), 0);
+  for (int core = 0; core < 2; ++core) {
+    const Node* execute = executes_[core];
+    EXPECT_EQ(execute->assigned_device_name(), Host());
+    std::string device;
+    ASSERT_TRUE(tensorflow::GetNodeAttr(execute->attrs(), kCoreDevice, &device).ok());
+    EXPECT_EQ(device, Core(core));
+    const Node* variable = Input(execute, 0);
+    int index = -1, sub_index = -1;
+    ASSERT_TRUE(tensorflow::GetNodeAttr(variable->attrs(), "index", &index).ok());
+    ASSERT_TRUE(tensorflow::GetNodeAttr(variable->attrs(), "sub_index", &sub_index).ok());
+    EXPECT_EQ(index, 0);
+    EXPECT_EQ(sub_index, core);
+    EXPECT_EQ(Input(execute, 1)->name(), absl::StrCat("batch", core));
+    EXPECT_EQ(Input(execute, 2), compile_);
+  }
+}
+
+TEST_F(LaunchFromHostTest, CoreOfAResultKeepsItsNodes) {
+  AddOfType("result", "_Retval", Core(0), executes_[0], tensorflow::DT_FLOAT);
+  ASSERT_TRUE(Run().ok());
+  EXPECT_EQ(executes_[0]->assigned_device_name(), Core(0));
+  EXPECT_EQ(executes_[0]->attrs().Find(kCoreDevice), nullptr);
+  EXPECT_EQ(Input(executes_[0], 0), variable_);
+  EXPECT_EQ(executes_[1]->assigned_device_name(), Host());
+}
+
+TEST_F(LaunchFromHostTest, CoreThatComputesKeepsItsNodes) {
+  AddOfType("square", "Square", Core(1), executes_[1], tensorflow::DT_FLOAT);
+  ASSERT_TRUE(Run().ok());
+  EXPECT_EQ(executes_[0]->assigned_device_name(), Host());
+  EXPECT_EQ(executes_[1]->assigned_device_name(), Core(1));
+}
+
+TEST_F(LaunchFromHostTest, CoreWithoutProgramKeepsItsNodes) {
+  Node* batch = AddArgument("other", 3, tensorflow::DT_FLOAT, Core(2));
+  ASSERT_TRUE(Run().ok());
+  EXPECT_EQ(batch->assigned_device_name(), Core(2));
+}
+
+TEST_F(LaunchFromHostTest, IdentitiesComeAlong) {
+  Node* identity = AddOfType("identity", "Identity", Core(0), executes_[0], tensorflow::DT_FLOAT);
+  ASSERT_TRUE(Run().ok());
+  EXPECT_EQ(identity->assigned_device_name(), Host());
+}
+
+TEST_F(LaunchFromHostTest, ValuesOfSeveralDevicesThatAreNoArgumentsStay) {
+  Node* copy = AddOfType("copy", "Identity", Composite(), variable_, tensorflow::DT_RESOURCE);
+  const tensorflow::Edge* edge = nullptr;
+  ASSERT_TRUE(executes_[1]->input_edge(0, &edge).ok());
+  graph_.RemoveEdge(edge);
+  graph_.AddEdge(copy, 0, executes_[1], 0);
+  ASSERT_TRUE(Run().ok());
+  EXPECT_EQ(executes_[0]->assigned_device_name(), Host());
+  EXPECT_EQ(executes_[1]->assigned_device_name(), Core(1));
+  EXPECT_EQ(Input(copy, 0), variable_);
+}
+
+TEST_F(LaunchFromHostTest, ArgumentWithoutAValueForTheCoreIsAnError) {
+  const absl::Status status = LaunchFromHost({{Composite(), {Core(0), Core(5)}}}, &graph_);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+  EXPECT_NE(std::string(status.message()).find("variable"), std::string::npos) << status;
+}
+
+}  // namespace
+}  // namespace tf_tpu_ext

@@ -1,0 +1,187 @@
+"""Functions that start their programs from the host give what an executor for each core gives."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow.python.eager import cancellation, context
+
+import tf_tpu_ext
+
+Strategy = tf.distribute.TPUStrategy
+
+
+@pytest.fixture(params=[True, False], ids=["host", "cores"])
+def from_host(request: pytest.FixtureRequest) -> Iterator[bool]:
+    """Whether programs are started from the host."""
+    tf_tpu_ext.configure(launch_from_host=request.param)
+    yield request.param
+    tf_tpu_ext.configure(launch_from_host=True)
+
+
+@pytest.fixture(scope="module", params=[1, 2, 8])
+def strategy(request: pytest.FixtureRequest) -> Strategy:
+    resolver = tf.distribute.cluster_resolver.TPUClusterResolver()
+    topology = tf.tpu.experimental.initialize_tpu_system(resolver)
+    assignment = tf.tpu.experimental.DeviceAssignment.build(topology, num_replicas=request.param)
+    return Strategy(resolver, experimental_device_assignment=assignment)
+
+
+def devices_of_run(function: Any, *arguments: Any) -> set[str]:
+    """Runs a function that was not traced before; the types of the devices with executors."""
+    context.context().enable_run_metadata()
+    try:
+        context.context().export_run_metadata()  # forgets what ran before
+        function(*arguments)
+        graphs = context.context().export_run_metadata().function_graphs
+    finally:
+        context.context().disable_run_metadata()
+    names = {
+        node.device for graph in graphs for part in graph.partition_graphs for node in part.node
+    }
+    return {tf.DeviceSpec.from_string(name).device_type for name in names}
+
+
+def test_training_steps_agree_with_numpy(strategy: Strategy, from_host: bool) -> None:
+    replicas = strategy.num_replicas_in_sync
+    data = np.random.default_rng(3).normal(size=(replicas, 4, 3)).astype(np.float32)
+    with strategy.scope():
+        weight = tf.Variable(np.ones(3, np.float32))
+        steps = tf.Variable(
+            0, dtype=tf.int64, aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA
+        )
+
+    @tf.function
+    def step(batch: Any) -> Any:
+        def replica(x: Any) -> Any:
+            gradient = tf.reduce_sum(x * weight, axis=0)
+            summed = tf.distribute.get_replica_context().all_reduce("SUM", gradient)
+            weight.assign_sub(0.01 * summed)
+            steps.assign_add(1)
+            return tf.reduce_sum(gradient)
+
+        return strategy.reduce("SUM", strategy.run(replica, args=(batch,)), axis=None)
+
+    batch = strategy.experimental_distribute_values_from_function(
+        lambda place: tf.constant(data[place.replica_id_in_sync_group])
+    )
+    expected = np.ones(3)
+    for _ in range(3):
+        gradient = (data.astype(np.float64) * expected).sum(axis=(0, 1))
+        np.testing.assert_allclose(step(batch), gradient.sum(), rtol=1e-4)
+        expected -= 0.01 * gradient
+    for component in getattr(weight, "values", [weight]):
+        np.testing.assert_allclose(component, expected, rtol=1e-5)
+    assert int(steps.read_value()) == 3
+
+
+def test_no_core_has_an_executor_if_all_starts_from_the_host(
+    strategy: Strategy, from_host: bool
+) -> None:
+    with strategy.scope():
+        variable = tf.Variable(2.0)
+
+    @tf.function
+    def step() -> Any:
+        results = strategy.run(lambda: variable.assign_add(1.0) * 2.0)
+        return strategy.reduce("MEAN", results, axis=None) + 1.0
+
+    assert devices_of_run(step) == ({"CPU"} if from_host else {"CPU", "TPU"})
+
+
+def test_results_for_each_replica_stay_on_the_cores(strategy: Strategy, from_host: bool) -> None:
+    @tf.function
+    def step() -> Any:
+        return strategy.run(
+            lambda: tf.cast(
+                tf.distribute.get_replica_context().replica_id_in_sync_group, tf.float32
+            )
+        )
+
+    results = strategy.experimental_local_results(step())
+    assert [int(result) for result in results] == list(range(strategy.num_replicas_in_sync))
+    for replica, result in enumerate(results):
+        assert result.backing_device.endswith(f"TPU:{replica}")
+
+
+def test_loops_of_the_host(strategy: Strategy, from_host: bool) -> None:
+    with strategy.scope():
+        total = tf.Variable(0.0)
+
+    @tf.function
+    def steps(count: Any) -> Any:
+        last = tf.constant(0.0)
+        for i in tf.range(count):
+            results = strategy.run(lambda i: total.assign_add(i), args=(tf.cast(i, tf.float32),))
+            last = strategy.reduce("MEAN", results, axis=None)
+        return last
+
+    assert float(steps(tf.constant(5))) == 10.0
+    assert float(total.read_value()) == 10.0
+
+
+def test_variables_with_names_are_found_on_their_core(from_host: bool) -> None:
+    # As a checkpoint reader or an old program makes them: the handle holds a name, no reference.
+    with tf.device("/device:TPU:0"):
+        handle = tf.raw_ops.VarHandleOp(
+            dtype=tf.float32, shape=[2], shared_name=f"named_{from_host}", container="mine"
+        )
+        tf.raw_ops.AssignVariableOp(resource=handle, value=tf.constant([1.0, 2.0]))
+
+    @tf.function
+    def step() -> Any:
+        def replica() -> Any:
+            value = tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.float32)
+            tf.raw_ops.AssignVariableOp(resource=handle, value=value * 3.0)
+            return tf.reduce_sum(value)
+
+        return tf.identity(tf_tpu_ext.rewrite(replica)[0])
+
+    assert float(step()) == 3.0
+    with tf.device("/device:TPU:0"):
+        read = tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.float32)
+    np.testing.assert_array_equal(read, [3.0, 6.0])
+
+
+@pytest.mark.parametrize("state", ["missing", "uninitialized"])
+def test_variable_without_value_is_told_with_its_core(from_host: bool, state: str) -> None:
+    name = f"{state}_{from_host}"
+    with tf.device("/device:TPU:0"):
+        handle = tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=[], shared_name=name)
+
+    @tf.function
+    def step() -> Any:
+        if state == "uninitialized":
+            # Makes the variable, without a value.
+            with tf.device("/device:TPU:0"):
+                tf.raw_ops.VarIsInitializedOp(resource=handle)
+        return tf_tpu_ext.rewrite(
+            lambda: tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.float32)
+        )[0]
+
+    with pytest.raises(tf.errors.FailedPreconditionError) as error:
+        step()
+    message = str(error.value)
+    assert f"Variable '{name}'" in message
+    assert "/device:TPU:0" in message
+
+
+def test_cancelled_step_ends(strategy: Strategy, from_host: bool) -> None:
+    @tf.function
+    def step() -> Any:
+        # Nobody feeds the cores.
+        results = strategy.run(
+            lambda: tf.raw_ops.InfeedDequeueTuple(dtypes=[tf.float32], shapes=[[]])[0]
+        )
+        return strategy.reduce("SUM", results, axis=None)
+
+    manager = cancellation.CancellationManager()
+    concrete = manager.get_cancelable_function(step.get_concrete_function())
+    threading.Timer(0.3, manager.start_cancel).start()
+    with pytest.raises(tf.errors.CancelledError):
+        concrete()
