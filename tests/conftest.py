@@ -45,7 +45,7 @@ def run_tests_on_other_cores() -> Callable[..., None]:
         def run_on(cores: int) -> None:
             env = {**os.environ, "TF_TPU_EXT_CORES": str(cores)}
             done = subprocess.run(
-                command, env=env, cwd=ROOT, capture_output=True, text=True, timeout=280
+                command, env=env, cwd=ROOT, capture_output=True, text=True, timeout=840
             )
             assert done.returncode == 0, f"on {cores} cores:\n{done.stdout}{done.stderr}"
 

@@ -210,6 +210,7 @@ def test_model_trains_as_with_variables(strategy):
         np.testing.assert_allclose(tables[name], expected, rtol=1e-4, atol=1e-5, err_msg=name)
 
 
+@pytest.mark.timeout(900)
 def test_model_on_other_numbers_of_cores(run_tests_on_other_cores):
     names = "model_trains or step_sees or failed_step or optimizers"
     if os.environ.get("TF_TPU_EXT_EMBEDDING_INNER") is None:

@@ -25,7 +25,7 @@ def updates(request: pytest.FixtureRequest) -> Iterator[str]:
     tf_tpu_ext.configure(share_updates=True, stack_replicas=True)
 
 
-@pytest.fixture(scope="module", params=[2, 8])
+@pytest.fixture(scope="module", params=[1, 2, 8])
 def strategy(request: pytest.FixtureRequest) -> tf.distribute.TPUStrategy:
     resolver = tf.distribute.cluster_resolver.TPUClusterResolver()
     tf.config.experimental_connect_to_cluster(resolver)
@@ -269,3 +269,33 @@ def test_a_mirrored_variable_has_one_buffer(
     assert buffers < 2 if updates == "shared" else buffers > strategy.num_replicas_in_sync - 1
     for component in weights.values:
         assert float(component[-1]) == 3.0 * strategy.num_replicas_in_sync
+
+
+def peak_bytes_of(function: Callable[[], Any]) -> int:
+    """How many more bytes the process has had at once while it ran."""
+    pathlib.Path("/proc/self/clear_refs").write_text("5")  # the peak starts again
+    before = resident_bytes()
+    function()
+    status = pathlib.Path("/proc/self/status").read_text()
+    peak = next(line for line in status.splitlines() if line.startswith("VmHWM:"))
+    return int(peak.split()[1]) * 1024 - before
+
+
+def test_a_step_of_one_core_writes_over_its_variables(updates: str) -> None:
+    numbers = 1 << 24
+    with tf.device("/device:TPU:0"):
+        weights = tf.Variable(tf.zeros([numbers]))
+
+    @tf.function
+    def step() -> Any:
+        return tf_tpu_ext.rewrite(lambda: weights.assign_add(tf.fill([numbers], 2.0))[-1])[0]
+
+    step()
+    gc.collect()
+    buffers = peak_bytes_of(step) / (numbers * 4)
+    assert buffers < 0.5 if updates == "shared" else buffers > 0.5
+    kept = weights.read_value()
+    assert float(step()) == 6.0
+    # Somebody had the old value: the step took another buffer.
+    np.testing.assert_array_equal(kept[:3], [4.0, 4.0, 4.0])
+    np.testing.assert_array_equal(weights[:3], [6.0, 6.0, 6.0])

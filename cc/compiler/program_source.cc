@@ -45,6 +45,30 @@ std::vector<UpdatedVariable> UpdatedVariables(const ProgramSource& source,
   return updated;
 }
 
+// Lets a program that has such outputs of the step as results write the new values of variables
+// over the old ones, and returns these variables.
+std::vector<UpdatedVariable> Overwrite(const ProgramSource& source,
+                                       const std::vector<int>& output_of_result,
+                                       xla::HloModuleProto* module) {
+  std::vector<UpdatedVariable> updated = UpdatedVariables(source, output_of_result);
+  for (const UpdatedVariable& variable : updated) {
+    auto* entry = module->mutable_input_output_alias()->add_entries();
+    entry->add_output_shape_index(variable.result);
+    entry->set_parameter_number(variable.parameter);
+    entry->set_kind(xla::MAY_ALIAS);
+  }
+  return updated;
+}
+
+// Whether the program calls code that may fail.
+bool CallsOut(const xla::HloModuleProto& module) {
+  return absl::c_any_of(module.computations(), [](const xla::HloComputationProto& computation) {
+    return absl::c_any_of(computation.instructions(), [](const xla::HloInstructionProto& each) {
+      return each.opcode() == "custom-call";
+    });
+  });
+}
+
 // The outputs that the program computes, in order.
 std::vector<int> OutputsOfResults(const std::vector<CompiledProgram::Output>& outputs) {
   std::vector<int> output_of_result;
@@ -86,6 +110,8 @@ absl::StatusOr<std::shared_ptr<const SharedUpdate>> BuildSharedUpdate(XlaCompile
     if (!dtype.ok()) return dtype.status();
     combined.dtype = *dtype;
     compiled->outputs.push_back(std::move(combined));
+  }
+  for (int i = 0; i < split.num_combined_values; ++i) {
     program.parameter_arguments.push_back(source->num_arguments + i);
   }
   compiled->num_combined_outputs = split.combinations.size();
@@ -93,12 +119,7 @@ absl::StatusOr<std::shared_ptr<const SharedUpdate>> BuildSharedUpdate(XlaCompile
     update->read_arguments.push_back(compiled->parameter_arguments[parameter]);
   }
   xla::HloModuleProto module = split.update;
-  // The new values are written over the old ones.
-  for (const UpdatedVariable& variable : UpdatedVariables(*source, update->update_outputs)) {
-    auto* entry = module.mutable_input_output_alias()->add_entries();
-    entry->add_output_shape_index(variable.result);
-    entry->set_parameter_number(variable.parameter);
-    entry->set_kind(xla::MAY_ALIAS);
+  for (const UpdatedVariable& variable : Overwrite(*source, update->update_outputs, &module)) {
     update->updated_variables.emplace_back(variable.argument, variable.result);
   }
   xla::CompileOptions options;
@@ -152,6 +173,13 @@ absl::StatusOr<std::shared_ptr<Program>> BuildSource(XlaCompiler& compiler, Prog
     }
   }
   compiled.waits = compiled.waits || HasCollectives(source.module);
+  if (source.overwrites_variables && !compiled.waits && !CallsOut(source.module)) {
+    const std::vector<int> output_of_result = OutputsOfResults(compiled.outputs);
+    for (const UpdatedVariable& variable : Overwrite(source, output_of_result, &source.module)) {
+      compiled.overwritten_variables.emplace_back(variable.argument,
+                                                  output_of_result[variable.result]);
+    }
+  }
   auto executable = compiler.Compile(xla::XlaComputation(std::move(source.module)), source.options);
   if (!executable.ok()) return executable.status();
   compiled.executable = *std::move(executable);

@@ -29,6 +29,8 @@ struct ProgramSource {
   std::vector<std::pair<int, int>> updated_arguments;
   // Whether what its replicas compute alike may be split off.
   bool shares_update = false;
+  // Whether the program may overwrite variables: one of one core, which nothing can stop.
+  bool overwrites_variables = false;
 };
 
 // The devices of so many replicas with the cores in their order; null if there are none.

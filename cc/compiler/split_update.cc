@@ -41,6 +41,15 @@ bool IsHeavyOpcode(const std::string& opcode) {
   return heavy->contains(opcode);
 }
 
+// Of more replicas, values that several instructions read are better added up once.
+constexpr int kMostSummedByUpdate = 4;
+
+// Whether the instruction computes each element from one element of each operand, as compilers fuse
+// it with what makes its operands.
+bool IsElementwiseArithmetic(const std::string& opcode) {
+  return opcode == "add" || opcode == "subtract" || opcode == "multiply" || opcode == "divide";
+}
+
 class Splitter {
  public:
   Splitter(const HloModuleProto& module, int num_replicas,
@@ -243,11 +252,20 @@ class Splitter {
       if (parts_[i] != Part::kCombine) continue;
       combined.push_back(i);
       split.combinations.push_back(combined_.at(i).combination);
+      split.combinations.back().by_update = MayBeSummedByUpdate(i);
       replica_results.push_back(combined_.at(i).value);
     }
     BuildReplica(replica_results, &split);
     BuildUpdate(update_results, combined, &split);
     return split;
+  }
+
+  // A sum that one instruction reads costs that instruction less than a pass over memory.
+  bool MayBeSummedByUpdate(int position) const {
+    const Combination& combination = combined_.at(position).combination;
+    return combination.kind == Combination::kSum && combination.type == xla::F32 &&
+           num_replicas_ <= kMostSummedByUpdate && users_[position].size() == 1 &&
+           IsElementwiseArithmetic(At(users_[position][0]).opcode());
   }
 
   void BuildReplica(const std::vector<int>& results, SplitProgram* split) const {
@@ -284,29 +302,59 @@ class Splitter {
     }
     absl::c_sort(split->update_parameters);
     HloComputationProto* entry = CopyEntry(kept, &split->update);
+    TakeCombinedValues(combined, num_parameters, entry, split);
+    SetResults(results, entry, &split->update);
+  }
+
+  // Puts parameters, and their sums, in the place of the update's combinations.
+  void TakeCombinedValues(const std::vector<int>& combined, int num_parameters,
+                          HloComputationProto* entry, SplitProgram* split) const {
     absl::flat_hash_map<int64_t, int> number_of;
-    for (size_t k = 0; k < combined.size(); ++k) {
-      number_of[At(combined[k]).id()] = num_parameters + static_cast<int>(k);
+    int64_t last_id = At(root_).id();
+    for (size_t k = 0; k < combined.size(); ++k) number_of[At(combined[k]).id()] = k;
+    for (const HloInstructionProto& instruction : entry_->instructions()) {
+      last_id = std::max(last_id, instruction.id());
     }
-    for (HloInstructionProto& instruction : *entry->mutable_instructions()) {
-      auto number = number_of.find(instruction.id());
-      if (number == number_of.end()) continue;
-      HloInstructionProto parameter;
-      parameter.set_opcode("parameter");
-      parameter.set_id(instruction.id());
-      parameter.set_name(instruction.name());
-      parameter.set_parameter_number(number->second);
-      *parameter.mutable_shape() = instruction.shape();
-      instruction = std::move(parameter);
-    }
-    for (size_t k = 0; k < combined.size(); ++k) {
-      for (xla::ProgramShapeProto* shape :
-           {split->update.mutable_host_program_shape(), entry->mutable_program_shape()}) {
-        *shape->add_parameters() = At(combined[k]).shape();
-        shape->add_parameter_names(absl::StrCat("combined.", k));
+    std::vector<HloInstructionProto> instructions(entry->instructions().begin(),
+                                                  entry->instructions().end());
+    entry->clear_instructions();
+    // Parameters in the order of the combinations, which is that of the instructions.
+    for (HloInstructionProto& instruction : instructions) {
+      const auto number = number_of.find(instruction.id());
+      if (number == number_of.end()) {
+        *entry->add_instructions() = std::move(instruction);
+        continue;
+      }
+      const int values = split->combinations[number->second].by_update ? num_replicas_ : 1;
+      int64_t sum = 0;
+      for (int value = 0; value < values; ++value) {
+        const std::string name = absl::StrCat("combined.", number->second, ".", value);
+        HloInstructionProto* parameter = entry->add_instructions();
+        parameter->set_opcode("parameter");
+        parameter->set_name(name);
+        parameter->set_parameter_number(num_parameters + split->num_combined_values++);
+        *parameter->mutable_shape() = instruction.shape();
+        for (xla::ProgramShapeProto* shape :
+             {split->update.mutable_host_program_shape(), entry->mutable_program_shape()}) {
+          *shape->add_parameters() = instruction.shape();
+          shape->add_parameter_names(name);
+        }
+        // What the others refer to comes last.
+        parameter->set_id(values == 1 ? instruction.id() : ++last_id);
+        if (value == 0) {
+          sum = parameter->id();
+          continue;
+        }
+        HloInstructionProto* add = entry->add_instructions();
+        add->set_opcode("add");
+        add->set_name(absl::StrCat("sum.", number->second, ".", value));
+        add->add_operand_ids(LocalId(sum));
+        add->add_operand_ids(LocalId(parameter->id()));
+        *add->mutable_shape() = instruction.shape();
+        add->set_id(value + 1 == values ? instruction.id() : ++last_id);
+        sum = add->id();
       }
     }
-    SetResults(results, entry, &split->update);
   }
 
   // Copies the module with only those instructions of the entry that are kept.

@@ -18,12 +18,15 @@ namespace tf_tpu_ext {
 struct SplitProgram {
   // Its results: those of the whole that are `replica_results`, then the values to be combined.
   xla::HloModuleProto replica;
-  // Its parameters: those of the whole, then the combined values.
+  // Its parameters: those of the whole, then for each combination the combined value, or, if it
+  // adds them up itself, the values of all replicas.
   xla::HloModuleProto update;
   // Numbers of the whole's results, in the order of the parts'.
   std::vector<int> replica_results;
   std::vector<int> update_results;
   std::vector<Combination> combinations;
+  // How many of the update's parameters are not the whole's.
+  int num_combined_values = 0;
   // The parameters of the whole that the update reads.
   std::vector<int> update_parameters;
 };

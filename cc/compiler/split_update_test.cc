@@ -95,9 +95,31 @@ TEST(SplitUpdateTest, WhatFollowsTheSumIsTheUpdate) {
   EXPECT_EQ(Results(split->replica), 3);
   EXPECT_EQ(Count(split->update, "all-reduce"), 0);
   EXPECT_EQ(Count(split->update, "multiply"), 0);
-  EXPECT_EQ(Count(split->update, "parameter"), 4);
-  EXPECT_EQ(split->update.host_program_shape().parameters_size(), 4);
   EXPECT_EQ(Results(split->update), 1);
+}
+
+TEST(SplitUpdateTest, TheUpdateAddsUpWhatItReadsOnce) {
+  Builder b;
+  xla::XlaOp weights = b.Parameter(0), momentum = b.Parameter(3);
+  xla::XlaOp read_once = b.Sum(b.Parameter(1)), read_twice = b.Sum(b.Parameter(2));
+  auto split = b.Split({weights - read_once, momentum * read_twice + read_twice});
+  ASSERT_TRUE(split.has_value());
+  ASSERT_EQ(split->combinations.size(), 2);
+  EXPECT_TRUE(split->combinations[0].by_update);
+  EXPECT_FALSE(split->combinations[1].by_update);
+  EXPECT_EQ(split->num_combined_values, kReplicas + 1);
+  EXPECT_EQ(Count(split->update, "parameter"), 4 + kReplicas + 1);
+  EXPECT_EQ(split->update.host_program_shape().parameters_size(), 4 + kReplicas + 1);
+  EXPECT_EQ(Count(split->update, "add"), kReplicas - 1 + 1);
+  EXPECT_EQ(Results(split->replica), 2);
+}
+
+TEST(SplitUpdateTest, SumsOfManyReplicasAreMadeBefore) {
+  Builder b;
+  auto split = b.Split({b.Parameter(0) - b.Sum(b.Parameter(1))}, kReplicas + 1);
+  ASSERT_TRUE(split.has_value());
+  EXPECT_FALSE(split->combinations[0].by_update);
+  EXPECT_EQ(split->num_combined_values, 1);
 }
 
 TEST(SplitUpdateTest, ASumThatTheReplicaReadsStaysWithIt) {

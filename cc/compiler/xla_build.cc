@@ -229,6 +229,9 @@ absl::StatusOr<std::shared_ptr<Program>> BuildProgram(const LoweredModule& lower
   if (replicas_alike) source.mirrored_parameters = MirroredParameters(lowered, metadata, compiled);
   const MachineOptions machine = GetMachineOptions();
   source.shares_update = replicas_alike && machine.share_updates;
+  source.overwrites_variables = compiled.num_replicas == 1 && partitions == 1 &&
+                                compiled.core_slices.empty() && !HasDynamicSizes(*results) &&
+                                compiled.host_functions == nullptr && machine.share_updates;
   if (lowered.for_one_replica) OrderCollectives(results->computation.mutable_proto());
   source.module = results->computation.proto();
   source.compiled = std::move(compiled);

@@ -40,6 +40,8 @@ const Eigen::ThreadPoolDevice* ComputePool::EigenDevice() {
 
 int ComputePool::NumThreads() { return Pool().NumThreads(); }
 
+bool ComputePool::IsCaller() { return Pool().CurrentThreadId() >= 0; }
+
 int ComputePool::NumRuns() { return num_runs.load(std::memory_order_relaxed); }
 
 void ComputePool::AddRuns(int number) { num_runs.fetch_add(number, std::memory_order_relaxed); }

@@ -17,6 +17,8 @@ class ComputePool {
   static void Schedule(std::function<void()> work);
   static const Eigen::ThreadPoolDevice* EigenDevice();
   static int NumThreads();
+  // Whether the caller is one of its threads.
+  static bool IsCaller();
 
   // How many cores run programs now, those included that wait for others.
   static int NumRuns();

@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "cc/runtime/collectives.h"
 #include "cc/runtime/compute_pool.h"
+#include "cc/runtime/run_in_place.h"
 #include "cc/transfer/channels.h"
 #include "cc/transfer/host_calls.h"
 #include "tensorflow/core/platform/env.h"
@@ -218,6 +219,16 @@ void Launch::StartRuns() {
 void Launch::StartSlot(int slot, RunOptions options) {
   CoreArrival& arrival = *arrivals_[slot];
   const std::shared_ptr<Program>& program = ProgramOf(slot);
+  // A thread of the compute pool must not wait for the others.
+  if (const auto& overwritten = program->compiled().overwritten_variables;
+      !overwritten.empty() && !ComputePool::IsCaller() &&
+      MayRunInPlace(overwritten, arrival.arguments.values, {arrival.arguments.variables.get()})) {
+    std::vector<Tensor> outputs;
+    const absl::Status status = RunInPlace(*program, ContextOf(slot, arrival), overwritten,
+                                           {arrival.arguments.variables.get()},
+                                           std::move(arrival.arguments.values), &outputs);
+    return RunDone({slot}, status, std::move(outputs));
+  }
   std::vector<Tensor> arguments;
   if (program->compiled().shared_update != nullptr) {
     arguments = arrival.arguments.values;

@@ -75,6 +75,8 @@ struct CompiledProgram {
   int num_combined_outputs = 0;
   // How the replicas run; null if each runs for itself.
   std::shared_ptr<const StackedReplicas> stacked;
+  // The variables that the executable overwrites, if it may: numbers of an argument and an output.
+  std::vector<std::pair<int, int>> overwritten_variables;
   // Whether it may wait for other cores or the host.
   bool waits = true;
 };

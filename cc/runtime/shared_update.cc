@@ -4,17 +4,16 @@
 #include <atomic>
 #include <cstring>
 #include <iterator>
-#include <set>
 #include <string>
 #include <utility>
 
 #include "absl/algorithm/container.h"
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
-#include "absl/synchronization/notification.h"
 #include "cc/runtime/collectives.h"
 #include "cc/runtime/compute_pool.h"
 #include "cc/runtime/program.h"
+#include "cc/runtime/run_in_place.h"
 #include "tensorflow/core/platform/env.h"
 #include "tensorflow/core/platform/threadpool.h"
 #include "tsl/profiler/lib/traceme.h"
@@ -23,13 +22,9 @@ namespace tf_tpu_ext {
 namespace {
 
 using tensorflow::Tensor;
-using tensorflow::Var;
 
 // Elements that one thread combines at a time.
 constexpr int64_t kChunk = 1 << 16;
-// Variables of fewer bytes together are not worth their locks: they get new buffers.
-constexpr int64_t kMinBytesInPlace = 1 << 16;
-
 // One thread waits for the updates that run under locks, which must be released by the thread that
 // took them.
 tensorflow::thread::ThreadPool& LockingThread() {
@@ -37,22 +32,6 @@ tensorflow::thread::ThreadPool& LockingThread() {
       new tensorflow::thread::ThreadPool(tensorflow::Env::Default(), "tpu_update", 1);
   return *thread;
 }
-
-// Holds the locks of variables, taken in the order in which everybody takes several.
-class VariableLocks {
- public:
-  explicit VariableLocks(std::set<Var*> variables) : variables_(std::move(variables)) {
-    for (Var* variable : variables_) variable->mu()->lock();
-  }
-  ~VariableLocks() {
-    for (Var* variable : variables_) variable->mu()->unlock();
-  }
-  VariableLocks(const VariableLocks&) = delete;
-  VariableLocks& operator=(const VariableLocks&) = delete;
-
- private:
-  const std::set<Var*> variables_;  // by address
-};
 
 class UpdateRun : public std::enable_shared_from_this<UpdateRun> {
  public:
@@ -69,7 +48,8 @@ class UpdateRun : public std::enable_shared_from_this<UpdateRun> {
     for (size_t i = 0; i < update_->combinations.size(); ++i) {
       // The first replica's buffer takes the result.
       combined_.push_back(replicas_[0].outputs[own + i]);
-      if (update_->combinations[i].kind == Combination::kFirst) continue;
+      const Combination& combination = update_->combinations[i];
+      if (combination.kind == Combination::kFirst || combination.by_update) continue;
       const int64_t elements = combined_.back().NumElements();
       for (int64_t at = 0; at < elements; at += kChunk) {
         chunks_.push_back({static_cast<int>(i), at, std::min(kChunk, elements - at)});
@@ -129,7 +109,7 @@ class UpdateRun : public std::enable_shared_from_this<UpdateRun> {
     }
     if (!status.ok()) return Finish(std::move(status));
     if (!HaveEqualArguments()) return RunForEachReplica();
-    if (!MayOverwriteVariables()) {
+    if (!MayRunInPlace(update_->updated_variables, replicas_[0].arguments, Owners())) {
       return RunFor(
           0, Arguments(0),
           [self = shared_from_this()](absl::Status status, const std::vector<Tensor>& outputs) {
@@ -137,7 +117,7 @@ class UpdateRun : public std::enable_shared_from_this<UpdateRun> {
             self->Finish(std::move(status));
           });
     }
-    LockingThread().Schedule([self = shared_from_this()] { self->RunInPlace(); });
+    LockingThread().Schedule([self = shared_from_this()] { self->UpdateInPlace(); });
   }
 
   bool HaveEqualArguments() const {
@@ -151,68 +131,24 @@ class UpdateRun : public std::enable_shared_from_this<UpdateRun> {
     return true;
   }
 
-  bool MayOverwriteVariables() const {
-    int64_t bytes = 0;
-    for (const auto& [argument, output] : update_->updated_variables) {
-      bytes += replicas_[0].arguments[argument].TotalBytes();
-      for (const UpdateReplica& replica : replicas_) {
-        for (const auto& variables : replica.variables) {
-          if (variables == nullptr || (*variables)[argument] == nullptr) return false;
-        }
-      }
+  std::vector<const ArgumentVariables*> Owners() const {
+    std::vector<const ArgumentVariables*> owners;
+    for (const UpdateReplica& replica : replicas_) {
+      for (const auto& variables : replica.variables) owners.push_back(variables.get());
     }
-    return bytes >= kMinBytesInPlace;
+    return owners;
   }
 
   // On the locking thread.
-  void RunInPlace() {
-    tsl::profiler::TraceMe trace("TPU update in place");
-    std::set<Var*> variables;
-    ForEachUpdatedVariable([&](Var* variable, int, int) { variables.insert(variable); });
-    absl::Status result;
-    {
-      VariableLocks locks(std::move(variables));
-      std::vector<Tensor> arguments = Arguments(0);
-      for (UpdateReplica& replica : replicas_) replica.arguments.clear();
-      // A buffer that now only the variables refer to is nobody else's.
-      std::vector<Var*> taken;
-      ForEachUpdatedVariable([&](Var* variable, int argument, int) {
-        if (variable->tensor()->data() != arguments[argument].data()) return;
-        *variable->tensor() = Tensor(arguments[argument].dtype());
-        taken.push_back(variable);
-      });
-      RunOptions options;
-      for (const auto& [argument, output] : update_->updated_variables) {
-        if (arguments[argument].RefCountIsOne()) options.overwritable.push_back(argument);
-      }
-      absl::Notification ended;
-      update_->program->Start(replicas_[0].context, arguments, std::move(options),
-                              [&](absl::Status status, const std::vector<Tensor>& outputs) {
-                                result = std::move(status);
-                                updated_.assign(replicas_.size(), outputs);
-                                ended.Notify();
-                              });
-      ended.WaitForNotification();
-      ForEachUpdatedVariable([&](Var* variable, int argument, int output) {
-        if (result.ok()) {
-          *variable->tensor() = updated_[0][output];
-        } else if (absl::c_linear_search(taken, variable)) {
-          *variable->tensor() = arguments[argument];
-        }
-      });
-    }
-    Finish(std::move(result));
-  }
-
-  template <typename Body>
-  void ForEachUpdatedVariable(const Body& body) const {
-    for (const auto& [argument, output] : update_->updated_variables) {
-      for (const UpdateReplica& replica : replicas_) {
-        for (const auto& variables : replica.variables) {
-          body((*variables)[argument].get(), argument, output);
-        }
-      }
-    }
+  void UpdateInPlace() {
+    std::vector<Tensor> arguments = Arguments(0);
+    for (UpdateReplica& replica : replicas_) replica.arguments.clear();
+    std::vector<Tensor> outputs;
+    absl::Status status =
+        RunInPlace(*update_->program, replicas_[0].context, update_->updated_variables, Owners(),
+                   std::move(arguments), &outputs);
+    updated_.assign(replicas_.size(), outputs);
+    Finish(std::move(status));
   }
 
   void RunForEachReplica() {
@@ -235,7 +171,14 @@ class UpdateRun : public std::enable_shared_from_this<UpdateRun> {
   std::vector<Tensor> Arguments(size_t replica) const {
     std::vector<Tensor> arguments = replicas_[replica].arguments;
     arguments.resize(update_->num_arguments);
-    arguments.insert(arguments.end(), combined_.begin(), combined_.end());
+    const size_t own = update_->replica_outputs.size();
+    for (size_t i = 0; i < combined_.size(); ++i) {
+      if (!update_->combinations[i].by_update) {
+        arguments.push_back(combined_[i]);
+        continue;
+      }
+      for (const UpdateReplica& each : replicas_) arguments.push_back(each.outputs[own + i]);
+    }
     return arguments;
   }
 

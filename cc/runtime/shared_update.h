@@ -8,28 +8,25 @@
 
 #include "absl/status/status.h"
 #include "cc/runtime/core_context.h"
-#include "tensorflow/core/framework/resource_var.h"
+#include "cc/runtime/run_in_place.h"
 #include "tensorflow/core/framework/tensor.h"
-#include "tensorflow/core/platform/refcount.h"
 #include "xla/xla_data.pb.h"
 
 namespace tf_tpu_ext {
-
-class Program;
-
-// The variables among the arguments of an execute op, by argument number; null elsewhere.
-using ArgumentVariables = std::vector<tensorflow::core::RefCountPtr<tensorflow::Var>>;
 
 // How the values of the replicas become one.
 struct Combination {
   enum Kind { kSum, kProduct, kMin, kMax, kFirst };
   Kind kind = kSum;
   xla::PrimitiveType type = xla::PRIMITIVE_TYPE_INVALID;
+  // The update takes the values of all replicas and adds them up itself.
+  bool by_update = false;
 };
 
 // The part of a program that was split off (cc/compiler/split_update.h), and what belongs where.
 struct SharedUpdate {
-  // Takes the step's arguments, so many, and then the combined values.
+  // Takes the step's arguments, so many, and then for each combination what has become of it: one
+  // value, or those of all replicas, one after the other.
   std::shared_ptr<Program> program;
   int num_arguments = 0;
   // What becomes of the last outputs of the replicas' program, one for each.

@@ -6,9 +6,12 @@ import pathlib
 import subprocess
 import sys
 
+import pytest
+
 TOOL = pathlib.Path(__file__).resolve().parent.parent.parent / "tools" / "fuzz.py"
 
 
+@pytest.mark.timeout(900)
 def test_random_programs():
     run = subprocess.run(
         [
@@ -17,7 +20,7 @@ def test_random_programs():
         ],
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=840,
     )
     assert run.returncode == 0, f"{run.stdout}{run.stderr[-3000:]}"
     assert "programs agree" in run.stdout

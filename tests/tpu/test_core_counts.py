@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pathlib
 
+import pytest
+
 FOLDER = pathlib.Path(__file__).parent
 # The files whose programs depend on the number of cores; the others would only repeat themselves.
 FILES = [
@@ -16,5 +18,6 @@ FILES = [
 ]
 
 
+@pytest.mark.timeout(900)
 def test_with_other_numbers_of_cores(cores, run_tests_on_other_cores):
     run_tests_on_other_cores(cores, [FOLDER / file for file in FILES])

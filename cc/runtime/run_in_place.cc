@@ -1,0 +1,98 @@
+#include "cc/runtime/run_in_place.h"
+
+#include <set>
+
+#include "absl/algorithm/container.h"
+#include "absl/synchronization/notification.h"
+#include "tsl/profiler/lib/traceme.h"
+
+namespace tf_tpu_ext {
+namespace {
+
+using tensorflow::Tensor;
+using tensorflow::Var;
+
+// Variables of fewer bytes together are not worth their locks: they get new buffers.
+constexpr int64_t kMinBytes = 1 << 16;
+
+// Holds the locks of variables, taken in the order in which everybody takes several.
+class VariableLocks {
+ public:
+  explicit VariableLocks(std::set<Var*> variables) : variables_(std::move(variables)) {
+    for (Var* variable : variables_) variable->mu()->lock();
+  }
+  ~VariableLocks() {
+    for (Var* variable : variables_) variable->mu()->unlock();
+  }
+  VariableLocks(const VariableLocks&) = delete;
+  VariableLocks& operator=(const VariableLocks&) = delete;
+
+ private:
+  const std::set<Var*> variables_;  // by address
+};
+
+template <typename Body>
+void ForEachVariable(absl::Span<const std::pair<int, int>> updated,
+                     absl::Span<const ArgumentVariables* const> owners, const Body& body) {
+  for (const auto& [argument, output] : updated) {
+    for (const ArgumentVariables* variables : owners) {
+      body((*variables)[argument].get(), argument, output);
+    }
+  }
+}
+
+}  // namespace
+
+bool MayRunInPlace(absl::Span<const std::pair<int, int>> updated,
+                   absl::Span<const Tensor> arguments,
+                   absl::Span<const ArgumentVariables* const> owners) {
+  int64_t bytes = 0;
+  for (const auto& [argument, output] : updated) {
+    bytes += arguments[argument].TotalBytes();
+    for (const ArgumentVariables* variables : owners) {
+      if (variables == nullptr || (*variables)[argument] == nullptr) return false;
+    }
+  }
+  return bytes >= kMinBytes;
+}
+
+absl::Status RunInPlace(Program& program, const CoreContext& core,
+                        absl::Span<const std::pair<int, int>> updated,
+                        absl::Span<const ArgumentVariables* const> owners,
+                        std::vector<Tensor> arguments, std::vector<Tensor>* outputs) {
+  tsl::profiler::TraceMe trace("TPU update in place");
+  std::set<Var*> variables;
+  ForEachVariable(updated, owners, [&](Var* variable, int, int) { variables.insert(variable); });
+  VariableLocks locks(std::move(variables));
+  // A buffer that now only the variables refer to is nobody else's.
+  std::vector<Var*> taken;
+  ForEachVariable(updated, owners, [&](Var* variable, int argument, int) {
+    if (variable->tensor()->data() != arguments[argument].data()) return;
+    *variable->tensor() = Tensor(arguments[argument].dtype());
+    taken.push_back(variable);
+  });
+  RunOptions options;
+  options.on_one_thread = program.typical_run() < kWorthAThread;
+  for (const auto& [argument, output] : updated) {
+    if (arguments[argument].RefCountIsOne()) options.overwritable.push_back(argument);
+  }
+  absl::Status result;
+  absl::Notification ended;
+  program.Start(core, arguments, std::move(options),
+                [&](absl::Status status, std::vector<Tensor> values) {
+                  result = std::move(status);
+                  *outputs = std::move(values);
+                  ended.Notify();
+                });
+  ended.WaitForNotification();
+  ForEachVariable(updated, owners, [&](Var* variable, int argument, int output) {
+    if (result.ok()) {
+      *variable->tensor() = (*outputs)[output];
+    } else if (absl::c_linear_search(taken, variable)) {
+      *variable->tensor() = arguments[argument];
+    }
+  });
+  return result;
+}
+
+}  // namespace tf_tpu_ext
