@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -165,6 +165,15 @@ def test_calls_at_once():
     assert not failures
 
 
+@pytest.fixture
+def executors_of_cores() -> Iterator[None]:
+    """Starts programs from their core's executor, so that a trace of the step tells the core."""
+    tf_tpu_ext.configure(launch_from_host=False)
+    yield
+    tf_tpu_ext.configure(launch_from_host=True)
+
+
+@pytest.mark.usefixtures("executors_of_cores")
 def test_in_a_session():
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         weights = tf.compat.v1.get_variable("w", initializer=3.0, use_resource=True)
