@@ -24,7 +24,7 @@ class Builder {
     return xla::Parameter(&builder_, number, xla::ShapeUtil::MakeShape(xla::F32, {4}),
                           "p" + std::to_string(number));
   }
-  xla::XlaOp Sum(xla::XlaOp x, std::vector<std::vector<int64_t>> groups = {}) {
+  xla::XlaOp Sum(xla::XlaOp x, const std::vector<std::vector<int64_t>>& groups = {}) {
     std::vector<xla::ReplicaGroup> replica_groups;
     for (const std::vector<int64_t>& ids : groups) {
       xla::ReplicaGroup& group = replica_groups.emplace_back();

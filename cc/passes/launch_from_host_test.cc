@@ -79,7 +79,7 @@ class LaunchFromHostTest : public ::testing::Test {
     });
   }
 
-  absl::Status Run() { return LaunchFromHost({{Composite(), {Core(0), Core(1)}}}, &graph_); }
+  absl::Status Move() { return LaunchFromHost({{Composite(), {Core(0), Core(1)}}}, &graph_); }
 
   static const Node* Input(const Node* node, int number) {
     const Node* input = nullptr;
@@ -101,7 +101,7 @@ class LaunchFromHostTest : public ::testing::Test {
 };
 
 TEST_F(LaunchFromHostTest, LeavesNothingOnCoresThatOnlyLaunch) {
-  ASSERT_TRUE(Run().ok());
+  ASSERT_TRUE(Move().ok());
   EXPECT_EQ(NodesOn(Core(0)), 0);
   EXPECT_EQ(NodesOn(Core(1)), 0);
   EXPECT_EQ(NodesOn(Composite()), 0);
@@ -124,7 +124,7 @@ TEST_F(LaunchFromHostTest, LeavesNothingOnCoresThatOnlyLaunch) {
 
 TEST_F(LaunchFromHostTest, CoreOfAResultKeepsItsNodes) {
   AddOfType("result", "_Retval", Core(0), executes_[0], tensorflow::DT_FLOAT);
-  ASSERT_TRUE(Run().ok());
+  ASSERT_TRUE(Move().ok());
   EXPECT_EQ(executes_[0]->assigned_device_name(), Core(0));
   EXPECT_EQ(executes_[0]->attrs().Find(kCoreDevice), nullptr);
   EXPECT_EQ(Input(executes_[0], 0), variable_);
@@ -133,20 +133,20 @@ TEST_F(LaunchFromHostTest, CoreOfAResultKeepsItsNodes) {
 
 TEST_F(LaunchFromHostTest, CoreThatComputesKeepsItsNodes) {
   AddOfType("square", "Square", Core(1), executes_[1], tensorflow::DT_FLOAT);
-  ASSERT_TRUE(Run().ok());
+  ASSERT_TRUE(Move().ok());
   EXPECT_EQ(executes_[0]->assigned_device_name(), Host());
   EXPECT_EQ(executes_[1]->assigned_device_name(), Core(1));
 }
 
 TEST_F(LaunchFromHostTest, CoreWithoutProgramKeepsItsNodes) {
   Node* batch = AddArgument("other", 3, tensorflow::DT_FLOAT, Core(2));
-  ASSERT_TRUE(Run().ok());
+  ASSERT_TRUE(Move().ok());
   EXPECT_EQ(batch->assigned_device_name(), Core(2));
 }
 
 TEST_F(LaunchFromHostTest, IdentitiesComeAlong) {
   Node* identity = AddOfType("identity", "Identity", Core(0), executes_[0], tensorflow::DT_FLOAT);
-  ASSERT_TRUE(Run().ok());
+  ASSERT_TRUE(Move().ok());
   EXPECT_EQ(identity->assigned_device_name(), Host());
 }
 
@@ -156,7 +156,7 @@ TEST_F(LaunchFromHostTest, ValuesOfSeveralDevicesThatAreNoArgumentsStay) {
   ASSERT_TRUE(executes_[1]->input_edge(0, &edge).ok());
   graph_.RemoveEdge(edge);
   graph_.AddEdge(copy, 0, executes_[1], 0);
-  ASSERT_TRUE(Run().ok());
+  ASSERT_TRUE(Move().ok());
   EXPECT_EQ(executes_[0]->assigned_device_name(), Host());
   EXPECT_EQ(executes_[1]->assigned_device_name(), Core(1));
   EXPECT_EQ(Input(copy, 0), variable_);
