@@ -75,7 +75,7 @@ absl::Status JoinLaunch(tensorflow::OpKernelContext* context, int core, int64_t 
     if (!status.ok()) context->SetStatus(status);
     done();
   };
-  const absl::Status status = LaunchTable::Get().Arrive(
+  absl::Status status = LaunchTable::Get().Arrive(
       launch_id, std::move(arrival),
       [handle](const std::shared_ptr<Launch>& launch) { handle->Join(launch); });
   if (!status.ok()) {
