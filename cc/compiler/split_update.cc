@@ -310,7 +310,7 @@ class Splitter {
   void TakeCombinedValues(const std::vector<int>& combined, int num_parameters,
                           HloComputationProto* entry, SplitProgram* split) const {
     absl::flat_hash_map<int64_t, int> number_of;
-    int64_t last_id = At(root_).id();
+    int64_t last_id = 0;
     for (size_t k = 0; k < combined.size(); ++k) number_of[At(combined[k]).id()] = k;
     for (const HloInstructionProto& instruction : entry_->instructions()) {
       last_id = std::max(last_id, instruction.id());
@@ -328,32 +328,39 @@ class Splitter {
       const int values = split->combinations[number->second].by_update ? num_replicas_ : 1;
       int64_t sum = 0;
       for (int value = 0; value < values; ++value) {
-        const std::string name = absl::StrCat("combined.", number->second, ".", value);
-        HloInstructionProto* parameter = entry->add_instructions();
-        parameter->set_opcode("parameter");
-        parameter->set_name(name);
-        parameter->set_parameter_number(num_parameters + split->num_combined_values++);
-        *parameter->mutable_shape() = instruction.shape();
-        for (xla::ProgramShapeProto* shape :
-             {split->update.mutable_host_program_shape(), entry->mutable_program_shape()}) {
-          *shape->add_parameters() = instruction.shape();
-          shape->add_parameter_names(name);
-        }
         // What the others refer to comes last.
-        parameter->set_id(values == 1 ? instruction.id() : ++last_id);
+        const int64_t parameter = values == 1 ? instruction.id() : ++last_id;
+        AddParameter(num_parameters + split->num_combined_values++,
+                     absl::StrCat("combined.", number->second, ".", value), instruction.shape(),
+                     parameter, entry, &split->update);
         if (value == 0) {
-          sum = parameter->id();
+          sum = parameter;
           continue;
         }
         HloInstructionProto* add = entry->add_instructions();
         add->set_opcode("add");
         add->set_name(absl::StrCat("sum.", number->second, ".", value));
         add->add_operand_ids(LocalId(sum));
-        add->add_operand_ids(LocalId(parameter->id()));
+        add->add_operand_ids(LocalId(parameter));
         *add->mutable_shape() = instruction.shape();
         add->set_id(value + 1 == values ? instruction.id() : ++last_id);
         sum = add->id();
       }
+    }
+  }
+
+  static void AddParameter(int number, const std::string& name, const xla::ShapeProto& shape,
+                           int64_t id, HloComputationProto* entry, HloModuleProto* module) {
+    HloInstructionProto* parameter = entry->add_instructions();
+    parameter->set_opcode("parameter");
+    parameter->set_id(id);
+    parameter->set_name(name);
+    parameter->set_parameter_number(number);
+    *parameter->mutable_shape() = shape;
+    for (xla::ProgramShapeProto* program :
+         {module->mutable_host_program_shape(), entry->mutable_program_shape()}) {
+      *program->add_parameters() = shape;
+      program->add_parameter_names(name);
     }
   }
 

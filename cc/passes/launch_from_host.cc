@@ -5,11 +5,11 @@
 #include <set>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "cc/device/machine.h"
 #include "cc/device/virtual_device.h"
 #include "cc/ops/op_names.h"
+#include "cc/passes/execute_nodes.h"
 #include "tensorflow/core/common_runtime/composite_device.h"
 #include "tensorflow/core/common_runtime/optimization_registry.h"
 #include "tensorflow/core/framework/node_def_util.h"
@@ -25,8 +25,6 @@ using tensorflow::Node;
 
 // After TensorFlow's own passes of the phase, the last before the graph is cut by devices.
 constexpr int kPhase = 999;
-
-bool IsExecute(const Node& node) { return absl::StartsWith(node.type_string(), "TPUExecute"); }
 
 // Whether the node does the same on the host, whose memory is the core's.
 bool OnlyBringsArguments(const Node& node) {

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "cc/passes/execute_nodes.h"
 #include "cc/runtime/launch_ids.h"
 #include "tensorflow/core/common_runtime/optimization_registry.h"
 #include "tensorflow/core/graph/graph.h"
@@ -30,7 +30,7 @@ constexpr int kPhase = 998;
 std::set<int> CoresOf(const Node& compile) {
   std::set<int> cores;
   for (const Edge* edge : compile.out_edges()) {
-    if (!absl::StartsWith(edge->dst()->type_string(), "TPUExecute")) continue;
+    if (!IsExecute(*edge->dst())) continue;
     tensorflow::DeviceNameUtils::ParsedName device;
     if (tensorflow::DeviceNameUtils::ParseFullName(edge->dst()->requested_device(), &device) &&
         device.has_id) {

@@ -3,6 +3,7 @@
 // all the variable's cores, from which nothing but function arguments can be fed; this pass puts it
 // on one of the cores.
 #include "absl/strings/match.h"
+#include "cc/passes/execute_nodes.h"
 #include "tensorflow/core/common_runtime/optimization_registry.h"
 #include "tensorflow/core/graph/graph.h"
 
@@ -27,7 +28,7 @@ class PackedVariableShapes : public tensorflow::GraphOptimizationPass {
         continue;
       }
       for (const Edge* edge : variable->out_edges()) {
-        if (!absl::StartsWith(edge->dst()->type_string(), "TPUExecute")) continue;
+        if (!IsExecute(*edge->dst())) continue;
         node->set_requested_device(edge->dst()->requested_device());
         break;
       }

@@ -25,6 +25,7 @@ using tensorflow::Tensor;
 
 // Elements that one thread combines at a time.
 constexpr int64_t kChunk = 1 << 16;
+
 // One thread waits for the updates that run under locks, which must be released by the thread that
 // took them.
 tensorflow::thread::ThreadPool& LockingThread() {
