@@ -16,7 +16,7 @@
 #include "cc/device/machine.h"
 #include "cc/ops/host_update_ops.h"
 #include "cc/passes/bridge_passes.h"
-#include "cc/passes/fold_passes.h"
+#include "cc/passes/preparing_passes.h"
 #include "cc/runtime/compute_pool.h"
 #include "cc/runtime/padding_stats.h"
 #include "cc/transfer/transfer_stats.h"
@@ -31,7 +31,7 @@ namespace {
   RegisterHostUpdates();
   RegisterKernelProxies();
   RegisterBridgePasses();
-  RegisterFoldPass();
+  RegisterPreparingPass();
   RegisterJitKernels();
   return true;
 }();

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.python.eager import cancellation
 
 import tf_tpu_ext
 
@@ -329,3 +330,106 @@ def test_64_replicas_on_two_processors(run_python):
         env={"TF_TPU_EXT_CORES": "64"},
         timeout=150,
     )
+
+
+class TestStepsAtOnce:
+    """A core runs one program that updates variables at a time; the others wait."""
+
+    @pytest.fixture
+    def steps(self, strategy):
+        with strategy.scope():
+            count = tf.Variable(0.0)
+
+        def hold():
+            fed = tf.raw_ops.InfeedDequeueTuple(dtypes=[tf.float32], shapes=[[]])[0]
+            count.assign_add(fed)
+            return all_sum(fed)
+
+        def add():
+            return count.assign_add(1.0)
+
+        @tf.function
+        def holding():
+            return strategy.run(hold)
+
+        @tf.function
+        def counting():
+            return strategy.run(add)
+
+        return holding, counting, count
+
+    @staticmethod
+    def feed(value):
+        for core in range(CORES):
+            with tf.device("/device:CPU:0"):
+                tf.raw_ops.InfeedEnqueueTuple(
+                    inputs=[tf.constant(value)], shapes=[[]], device_ordinal=core
+                )
+
+    def started(self, function, errors):
+        def call():
+            try:
+                function()
+            except tf.errors.OpError as error:
+                errors.append(error)
+
+        thread = threading.Thread(target=call)
+        thread.start()
+        time.sleep(0.3)
+        return thread
+
+    def test_later_step_sees_what_the_earlier_leaves(self, strategy, steps):
+        holding, counting, count = steps
+        errors = []
+        threads = [self.started(holding, errors), self.started(counting, errors)]
+        assert float(count.read_value()) == 0.0
+        self.feed(10.0)
+        for thread in threads:
+            thread.join()
+        assert not errors
+        np.testing.assert_allclose(local(strategy, count), [11.0] * CORES)
+
+    def test_cancelled_step_gives_up_its_place(self, strategy, steps):
+        holding, counting, _ = steps
+        errors, manager = [], cancellation.CancellationManager()
+        cancelable = manager.get_cancelable_function(counting.get_concrete_function())
+        holder = self.started(holding, errors)
+        waiting = self.started(cancelable, errors)
+        manager.start_cancel()
+        waiting.join()
+        assert [type(error) for error in errors] == [tf.errors.CancelledError]
+        self.feed(10.0)
+        holder.join()
+        np.testing.assert_allclose(local(strategy, counting()), [11.0] * CORES)
+        assert len(errors) == 1
+
+    def test_failed_step_lets_the_next_one_run(self, strategy, steps):
+        holding, counting, _ = steps
+        errors = []
+        # Each with a manager of its own: TensorFlow gives a call without one that of other threads.
+        managers = [cancellation.CancellationManager() for _ in range(2)]
+        holder, waiting = (
+            self.started(manager.get_cancelable_function(step.get_concrete_function()), errors)
+            for manager, step in zip(managers, (holding, counting), strict=True)
+        )
+        managers[0].start_cancel()
+        holder.join()
+        waiting.join()
+        assert [type(error) for error in errors] == [tf.errors.CancelledError]
+        np.testing.assert_allclose(local(strategy, counting()), [2.0] * CORES)
+
+    def test_endless_wait_names_the_cores(self, strategy, steps):
+        holding, counting, count = steps
+        counting()
+        errors = []
+        holder = self.started(holding, errors)
+        before = tf_tpu_ext.machine().wait_limit_seconds
+        tf_tpu_ext.configure(wait_limit_seconds=1)
+        try:
+            message = r"cores \[0, 1, 2, 3, 4, 5, 6, 7\] run another program"
+            assert seconds_to_fail(counting, message) < 5
+        finally:
+            tf_tpu_ext.configure(wait_limit_seconds=before)
+        self.feed(10.0)
+        holder.join()
+        np.testing.assert_allclose(local(strategy, count), [11.0] * CORES)

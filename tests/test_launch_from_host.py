@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pathlib
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from tensorflow.python.eager import cancellation, context
+from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
 import tf_tpu_ext
 
@@ -185,3 +187,98 @@ def test_cancelled_step_ends(strategy: Strategy, from_host: bool) -> None:
     threading.Timer(0.3, manager.start_cancel).start()
     with pytest.raises(tf.errors.CancelledError):
         concrete()
+
+
+def scaled_sum(strategy: Strategy) -> tuple[Any, tf.Variable]:
+    """A short step that returns a sum of the host's; the variable that it counts up."""
+    with strategy.scope():
+        count = tf.Variable(0.0)
+
+    @tf.function
+    def step(scale: Any) -> Any:
+        return strategy.reduce("SUM", strategy.run(lambda: count.assign_add(1.0)), None) * scale
+
+    return step, count
+
+
+def test_callers_thread_starts_the_programs(
+    strategy: Strategy, from_host: bool, tmp_path: pathlib.Path
+) -> None:
+    step, _ = scaled_sum(strategy)
+    for _ in range(3):  # compiles, and learns that the program is short
+        step(tf.constant(1.0))
+    tf.profiler.experimental.start(str(tmp_path))
+    step(tf.constant(1.0))
+    tf.profiler.experimental.stop()
+    events = [
+        {plane.event_metadata[event.metadata_id].name for event in line.events}
+        for path in tmp_path.rglob("*.xplane.pb")
+        for plane in xplane_pb2.XSpace.FromString(path.read_bytes()).planes
+        for line in plane.lines
+    ]
+    on_caller = [of_thread for of_thread in events if "EagerExecute" in of_thread]
+    assert on_caller
+    assert ("TPU core 0" in set().union(*on_caller)) == from_host
+
+
+def test_callers_thread_computes_as_tensorflows_do(strategy: Strategy, from_host: bool) -> None:
+    # TensorFlow's threads make zeros of results that are smaller than normal numbers.
+    step, _ = scaled_sum(strategy)
+    assert float(step(tf.constant(1e-39 / strategy.num_replicas_in_sync))) == 0.0
+    assert float(np.float32(1e-39)) > 0.0  # the thread's own arithmetic stays as it was
+
+
+def test_steps_of_several_threads(strategy: Strategy, from_host: bool) -> None:
+    step, count = scaled_sum(strategy)
+    step(tf.constant(1.0))
+    results: list[float] = []
+
+    def work() -> None:
+        for _ in range(25):
+            results.append(float(step(tf.constant(1.0))))
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    # Each saw what another had left, on all cores alike.
+    replicas = strategy.num_replicas_in_sync
+    assert sorted(results) == [replicas * n for n in range(2, 102)]
+    assert float(count.read_value()) == 101.0
+
+
+def test_steps_in_a_row(strategy: Strategy, from_host: bool) -> None:
+    with strategy.scope():
+        count = tf.Variable(0.0)
+
+    @tf.function
+    def steps() -> Any:
+        last = tf.constant(0.0)
+        for _ in range(20):
+            last = strategy.reduce("MEAN", strategy.run(lambda: count.assign_add(1.0)), None)
+        return last
+
+    assert float(steps()) == 20.0
+    assert float(steps()) == 40.0
+
+
+def test_steps_that_nobody_waits_for(strategy: Strategy, from_host: bool) -> None:
+    step, count = scaled_sum(strategy)
+    tf.config.experimental.set_synchronous_execution(False)
+    try:
+        results = [step(tf.constant(1.0)) for _ in range(5)]
+        replicas = strategy.num_replicas_in_sync
+        assert [float(result) for result in results] == [replicas * n for n in range(1, 6)]
+        assert float(count.read_value()) == 5.0
+    finally:
+        tf.config.experimental.set_synchronous_execution(True)
+
+
+def test_chosen_executor_stays(strategy: Strategy, from_host: bool) -> None:
+    step, _ = scaled_sum(strategy)
+    with (
+        tf.experimental.function_executor_type("NO_SUCH_EXECUTOR"),
+        pytest.raises(tf.errors.NotFoundError, match="NO_SUCH_EXECUTOR"),
+    ):
+        step(tf.constant(1.0))

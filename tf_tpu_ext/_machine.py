@@ -29,7 +29,8 @@ class Machine:
             themselves.
         share_updates: Whether updates that all replicas compute alike run once for all of them.
         stack_replicas: Whether groups of replicas run as one program where that saves work.
-        launch_from_host: Whether functions start their programs from the host's executor.
+        launch_from_host: Whether functions start their programs from the host, on the thread of the
+            caller.
         tensorflow_kernels: Whether compiled programs compute convolutions and pools by TensorFlow's
             own CPU kernels.
         compilation_cache: The folder that keeps compiled programs for later processes; None if
@@ -202,9 +203,10 @@ def configure(
             one program where that saves work. The results differ by rounding only. Stays as it is
             if None; the default is True.
         launch_from_host: Whether functions that are traced from now on start the programs of their
-            cores from the host's executor, if all they have on a core is the program and its
-            arguments. Otherwise TensorFlow starts an executor for each core. The results are the
-            same. Stays as it is if None; the default is True.
+            cores from the host, if all they have on a core is the program and its arguments, and on
+            the thread of the caller, if they do nothing else on the host. Otherwise TensorFlow
+            starts an executor for each core. The results are the same. Stays as it is if None; the
+            default is True.
         tensorflow_kernels: Whether programs that are compiled from now on compute convolutions and
             pools by TensorFlow's own CPU kernels, where those are faster than XLA's code. Stays as
             it is if None; the default is True.

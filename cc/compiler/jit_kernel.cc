@@ -16,6 +16,7 @@
 #include "cc/compiler/tensorflow_kernels.h"
 #include "cc/compiler/xla_build.h"
 #include "cc/device/virtual_device.h"
+#include "cc/passes/reachable_nodes.h"
 #include "cc/runtime/join_launch.h"
 #include "cc/runtime/launch_ids.h"
 #include "llvm/ADT/StringRef.h"

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "cc/device/core_function.h"
 #include "cc/ops/op_names.h"
@@ -82,28 +81,6 @@ class JitWithHostOp : public AsyncOpKernel {
 };
 
 }  // namespace
-
-bool HoldsOutsideCompilation(const std::string& function,
-                             const FunctionLibraryDefinition& library) {
-  absl::flat_hash_set<std::string> seen = {function};
-  std::vector<std::string> open = {function};
-  while (!open.empty()) {
-    const FunctionDef* definition = library.Find(open.back());
-    open.pop_back();
-    if (definition == nullptr) continue;
-    for (const NodeDef& node : definition->node_def()) {
-      for (const auto& [name, value] : node.attr()) {
-        if (name == kOutsideCompilation) return true;
-        const auto visit = [&](const NameAttrList& callee) {
-          if (seen.insert(callee.name()).second) open.push_back(callee.name());
-        };
-        if (value.has_func()) visit(value.func());
-        for (const NameAttrList& callee : value.list().func()) visit(callee);
-      }
-    }
-  }
-  return false;
-}
 
 absl::Status AddAsTpuComputation(const std::string& function, const std::string& name,
                                  FunctionLibraryDefinition* library) {

@@ -11,10 +11,6 @@
 
 namespace tf_tpu_ext {
 
-// Whether the function, or one that it calls, holds ops marked for outside compilation.
-bool HoldsOutsideCompilation(const std::string& function,
-                             const tensorflow::FunctionLibraryDefinition& library);
-
 // Adds to the library a function `name` that does what `function` does, as the computation of a TPU
 // with one replica.
 absl::Status AddAsTpuComputation(const std::string& function, const std::string& name,

@@ -26,7 +26,8 @@ struct MachineOptions {
   bool share_updates = true;
   // Whether several replicas run as one program where there are more than processors.
   bool stack_replicas = true;
-  // Whether functions start their programs from the host, without an executor for each core.
+  // Whether functions start their programs from the host, on the thread of the caller, without an
+  // executor for each core.
   bool launch_from_host = true;
   // Whether programs compute convolutions and pools by TensorFlow's own kernels.
   bool tensorflow_kernels = true;

@@ -11,6 +11,7 @@
 #include "cc/ops/op_names.h"
 #include "cc/passes/host_cluster.h"
 #include "cc/passes/host_updates.h"
+#include "cc/passes/reachable_nodes.h"
 #include "tensorflow/core/common_runtime/function_body.h"
 #include "tensorflow/core/common_runtime/function_def_utils.h"
 #include "tensorflow/core/framework/attr_value.pb.h"
@@ -197,22 +198,8 @@ class Folder {
   // Whether the function, or one that it calls, has marked ops.
   bool HoldsClusters(const std::string& name) {
     const auto [known, fresh] = holds_.emplace(name, false);
-    if (!fresh) return known->second;
-    const FunctionDef* function = library_->Find(name);
-    if (function == nullptr) return false;
-    bool holds = false;
-    for (const auto& node : function->node_def()) {
-      for (const auto& [attribute, value] : node.attr()) {
-        holds = holds || attribute == kOutsideCompilation ||
-                (value.has_func() && HoldsClusters(value.func().name()));
-        for (const NameAttrList& callee : value.list().func()) {
-          holds = holds || HoldsClusters(callee.name());
-        }
-      }
-      if (holds) break;
-    }
-    holds_[name] = holds;
-    return holds;
+    if (fresh) known->second = HoldsOutsideCompilation(name, *library_);
+    return known->second;
   }
 
   absl::Status InferShapes(Body* body) const {

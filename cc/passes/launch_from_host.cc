@@ -9,7 +9,7 @@
 #include "cc/device/machine.h"
 #include "cc/device/virtual_device.h"
 #include "cc/ops/op_names.h"
-#include "cc/passes/execute_nodes.h"
+#include "cc/ops/execute_nodes.h"
 #include "tensorflow/core/common_runtime/composite_device.h"
 #include "tensorflow/core/common_runtime/optimization_registry.h"
 #include "tensorflow/core/framework/node_def_util.h"

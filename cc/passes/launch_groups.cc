@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "cc/passes/execute_nodes.h"
+#include "cc/ops/execute_nodes.h"
 #include "cc/runtime/launch_ids.h"
 #include "tensorflow/core/common_runtime/optimization_registry.h"
 #include "tensorflow/core/graph/graph.h"

@@ -3,7 +3,7 @@
 // all the variable's cores, from which nothing but function arguments can be fed; this pass puts it
 // on one of the cores.
 #include "absl/strings/match.h"
-#include "cc/passes/execute_nodes.h"
+#include "cc/ops/execute_nodes.h"
 #include "tensorflow/core/common_runtime/optimization_registry.h"
 #include "tensorflow/core/graph/graph.h"
 

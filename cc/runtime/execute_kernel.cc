@@ -1,4 +1,5 @@
 // TPUExecute and TPUExecuteAndUpdateVariables.
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
@@ -86,8 +87,11 @@ class ExecuteOp : public AsyncOpKernel {
     auto write = [this, context, variables](std::vector<Tensor> outputs) {
       return WriteResults(context, *variables, std::move(outputs));
     };
-    return JoinLaunch(context, core_, key.launch_id, *program, {std::move(arguments), variables},
-                      std::move(write), std::move(done));
+    const bool updates = std::any_of(variable_outputs_.begin(), variable_outputs_.end(),
+                                     [](int output) { return output >= 0; });
+    return JoinLaunch(context, core_, key.launch_id, *program,
+                      {std::move(arguments), variables, updates}, std::move(write),
+                      std::move(done));
   }
 
   absl::Status ReadArguments(OpKernelContext* context, std::vector<Tensor>* arguments,

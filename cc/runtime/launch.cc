@@ -1,5 +1,6 @@
 #include "cc/runtime/launch.h"
 
+#include <algorithm>
 #include <atomic>
 #include <numeric>
 #include <set>
@@ -9,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "cc/runtime/collectives.h"
 #include "cc/runtime/compute_pool.h"
+#include "cc/runtime/core_order.h"
 #include "cc/runtime/run_in_place.h"
 #include "cc/transfer/channels.h"
 #include "cc/transfer/host_calls.h"
@@ -73,11 +75,12 @@ void Launch::WatchWait() {
 
 void Launch::WaitExpired(absl::Duration waited) {
   std::vector<int> here, missing;
-  bool running;
+  bool running, ordered;
   {
     absl::MutexLock lock(&mutex_);
     if (finished_) return;
     running = started_;
+    ordered = ordered_;
     const std::vector<int>& cores = program_->compiled().cores;
     for (int slot = 0; slot < program_->num_slots(); ++slot) {
       (arrivals_[slot] != nullptr ? here : missing).push_back(cores.empty() ? 0 : cores[slot]);
@@ -89,6 +92,14 @@ void Launch::WaitExpired(absl::Duration waited) {
   const std::string advice =
       " Find out why the missing ones do not come, or raise the limit with "
       "tf_tpu_ext.configure(wait_limit_seconds=...).";
+  if (!running && ordered) {
+    Fail(absl::DeadlineExceededError(
+        absl::StrCat(step, "cores [", absl::StrJoin(here, ", "),
+                     "] run another program, which updates variables as this one does and has not "
+                     "ended. Look for what it waits for, or raise the limit with "
+                     "tf_tpu_ext.configure(wait_limit_seconds=...).")));
+    return;
+  }
   if (!running) {
     Fail(absl::DeadlineExceededError(absl::StrCat(step, "cores [", absl::StrJoin(here, ", "),
                                                   "] are ready and wait for cores [",
@@ -131,13 +142,49 @@ void Launch::PrepareHostCalls() {
   }
 }
 
+bool Launch::UpdatesVariables() const {
+  return std::any_of(arrivals_.begin(), arrivals_.end(),
+                     [](const auto& arrival) { return arrival->arguments.updates_variables; });
+}
+
 void Launch::Start() {
+  if (UpdatesVariables()) {
+    std::vector<int> cores;
+    for (const std::unique_ptr<CoreArrival>& arrival : arrivals_) cores.push_back(arrival->core);
+    absl::MutexLock lock(&mutex_);
+    if (!status_.ok()) return;  // Fail came first and finishes the launch
+    ordered_ = true;
+    if (!CoreOrder::Get().Enter(run_id_, std::move(cores),
+                                [self = shared_from_this()] { self->StartOnFreeCores(); })) {
+      return;
+    }
+  }
+  StartOnFreeCores();
+}
+
+void Launch::ReadVariables() {
+  for (const std::unique_ptr<CoreArrival>& arrival : arrivals_) {
+    StepArguments& arguments = arrival->arguments;
+    if (arguments.variables == nullptr) continue;
+    for (size_t i = 0; i < arguments.values.size(); ++i) {
+      tensorflow::Var* variable = (*arguments.variables)[i].get();
+      if (variable == nullptr) continue;
+      tensorflow::tf_shared_lock lock(*variable->mu());
+      arguments.values[i] = *variable->tensor();
+    }
+  }
+}
+
+void Launch::StartOnFreeCores() {
+  bool ordered;
   {
     absl::MutexLock lock(&mutex_);
     if (!status_.ok()) return;  // Fail came first and finishes the launch
     PrepareHostCalls();
     started_ = true;
+    ordered = ordered_;
   }
+  if (ordered) ReadVariables();
   const std::shared_ptr<const StackedReplicas>& stacked = program_->compiled().stacked;
   runner_ = program_;
   if (stacked == nullptr) return StartRuns();
@@ -393,12 +440,14 @@ void Launch::Fail(const absl::Status& status) {
 void Launch::Finish() {
   absl::Status status;
   WaitMonitor::WaitId wait;
+  bool ordered;
   {
     absl::MutexLock lock(&mutex_);
     if (finished_) return;
     finished_ = true;
     status = status_;
     wait = wait_;
+    ordered = ordered_;
   }
   if (status.ok() && stacked_ != nullptr) status = Unstack();
   WaitMonitor::Get().End(wait);
@@ -412,6 +461,8 @@ void Launch::Finish() {
     // One op tells the error; the others' would only repeat it.
     status = tsl::StatusGroup::MakeDerived(status);
   }
+  // The variables have their new values. The next program starts on this thread.
+  if (ordered) CoreOrder::Get().Leave(run_id_);
 }
 
 void Launch::DropQueuedForCores(const absl::Status& status) const {

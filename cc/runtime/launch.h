@@ -33,6 +33,8 @@ struct StepArguments {
   std::vector<tensorflow::Tensor> values;
   // Where the values were read, if the step may change them there.
   std::shared_ptr<const ArgumentVariables> variables;
+  // Whether the step gives some of the variables new values.
+  bool updates_variables = false;
 };
 
 // What the execute op of one core brings, and how it is told of the end.
@@ -59,6 +61,7 @@ class Launch : public std::enable_shared_from_this<Launch> {
 
   // Takes the arrival, and returns whether it was the last one: then the caller must Start.
   bool Add(int slot, CoreArrival arrival);
+  // Starts the programs, at once or when the cores are free.
   void Start();
 
   // Begins to count the time that the launch waits for its cores.
@@ -70,6 +73,11 @@ class Launch : public std::enable_shared_from_this<Launch> {
 
  private:
   CoreContext ContextOf(int slot, const CoreArrival& arrival) const;
+  bool UpdatesVariables() const;
+  // Starts the programs on cores that are free for them.
+  void StartOnFreeCores();
+  // Variables may have got new values since the cores came.
+  void ReadVariables();
   void StartRuns();
   // Lets the programs that call the host do so.
   void PrepareHostCalls();
@@ -115,6 +123,8 @@ class Launch : public std::enable_shared_from_this<Launch> {
   int arrived_ ABSL_GUARDED_BY(mutex_) = 0;
   int running_ ABSL_GUARDED_BY(mutex_) = 0;
   bool started_ ABSL_GUARDED_BY(mutex_) = false;
+  // Whether the launch has a place in the CoreOrder.
+  bool ordered_ ABSL_GUARDED_BY(mutex_) = false;
   // The replicas have ended and the shared update runs: it is too late to fail.
   bool updating_ ABSL_GUARDED_BY(mutex_) = false;
   bool finished_ ABSL_GUARDED_BY(mutex_) = false;

@@ -26,8 +26,8 @@ using tensorflow::Tensor;
 // Elements that one thread combines at a time.
 constexpr int64_t kChunk = 1 << 16;
 
-// One thread waits for the updates that run under locks, which must be released by the thread that
-// took them.
+// Waits, for threads of the compute pool, for the updates that run under locks, which must be
+// released by the thread that took them.
 tensorflow::thread::ThreadPool& LockingThread() {
   static auto* thread =
       new tensorflow::thread::ThreadPool(tensorflow::Env::Default(), "tpu_update", 1);
@@ -118,6 +118,8 @@ class UpdateRun : public std::enable_shared_from_this<UpdateRun> {
             self->Finish(std::move(status));
           });
     }
+    // A thread of the compute pool must not wait for the others.
+    if (!ComputePool::IsCaller()) return UpdateInPlace();
     LockingThread().Schedule([self = shared_from_this()] { self->UpdateInPlace(); });
   }
 
@@ -140,7 +142,6 @@ class UpdateRun : public std::enable_shared_from_this<UpdateRun> {
     return owners;
   }
 
-  // On the locking thread.
   void UpdateInPlace() {
     std::vector<Tensor> arguments = Arguments(0);
     for (UpdateReplica& replica : replicas_) replica.arguments.clear();

@@ -1,5 +1,5 @@
-#ifndef TF_TPU_EXT_CC_PASSES_EXECUTE_NODES_H_
-#define TF_TPU_EXT_CC_PASSES_EXECUTE_NODES_H_
+#ifndef TF_TPU_EXT_CC_OPS_EXECUTE_NODES_H_
+#define TF_TPU_EXT_CC_OPS_EXECUTE_NODES_H_
 
 #include "absl/strings/match.h"
 #include "tensorflow/core/graph/graph.h"
@@ -13,4 +13,4 @@ inline bool IsExecute(const tensorflow::Node& node) {
 
 }  // namespace tf_tpu_ext
 
-#endif  // TF_TPU_EXT_CC_PASSES_EXECUTE_NODES_H_
+#endif  // TF_TPU_EXT_CC_OPS_EXECUTE_NODES_H_

@@ -1,5 +1,5 @@
-// Runs the folding of clusters before the bridge, for functions and for graphs of sessions.
-#include "cc/passes/fold_passes.h"
+// Runs the passes that come before the bridge, on functions and on graphs of sessions.
+#include "cc/passes/preparing_passes.h"
 
 #include <algorithm>
 #include <map>
@@ -11,6 +11,7 @@
 #include "cc/device/machine.h"
 #include "cc/passes/compile_marks.h"
 #include "cc/passes/fold_clusters.h"
+#include "cc/passes/order_computations.h"
 #include "cc/transfer/transfer_stats.h"
 #include "tensorflow/compiler/mlir/mlir_graph_optimization_pass.h"
 #include "tensorflow/core/common_runtime/function_optimization_registry.h"
@@ -32,7 +33,8 @@ using tensorflow::Graph;
 // The bridge runs in phase 0 of sessions' graphs.
 constexpr int kPhaseBeforeBridge = -1;
 
-absl::StatusOr<FoldedGraph> FoldForBridge(Graph* graph, FunctionLibraryDefinition* library) {
+absl::StatusOr<FoldedGraph> PrepareForBridge(bool of_session, Graph* graph,
+                                             FunctionLibraryDefinition* library) {
   if (!tensorflow::IsSupportedByReplicatedBridge(*graph, library)) return FoldedGraph();
   if (absl::Status status = DropCompileMarks(graph, library); !status.ok()) return status;
   absl::StatusOr<FoldedGraph> folded =
@@ -45,6 +47,9 @@ absl::StatusOr<FoldedGraph> FoldForBridge(Graph* graph, FunctionLibraryDefinitio
     record.source = std::move(report.source);
     record.counted_as = std::move(report.counted_as);
     RecordCluster(std::move(record));
+  }
+  if (absl::Status status = OrderComputations(of_session, graph, library); !status.ok()) {
+    return status;
   }
   return folded;
 }
@@ -61,7 +66,7 @@ void Rename(const std::map<std::string, std::string>& replaced, std::vector<std:
 }
 
 // TensorFlow has one pass for functions, which runs the MLIR passes: this one goes before it.
-class FoldThenMlirPass : public tensorflow::FunctionOptimizationPass {
+class PrepareThenMlirPass : public tensorflow::FunctionOptimizationPass {
  public:
   absl::Status Run(const std::string& function_name, const tensorflow::DeviceSet& device_set,
                    const tensorflow::ConfigProto& config_proto,
@@ -69,7 +74,8 @@ class FoldThenMlirPass : public tensorflow::FunctionOptimizationPass {
                    FunctionLibraryDefinition* library,
                    std::vector<std::string>* control_ret_node_names,
                    bool* control_rets_updated) override {
-    absl::StatusOr<FoldedGraph> folded = FoldForBridge(graph->get(), library);
+    absl::StatusOr<FoldedGraph> folded =
+        PrepareForBridge(/*of_session=*/false, graph->get(), library);
     if (!folded.ok()) return folded.status();
     if (!folded->replaced.empty()) Rename(folded->replaced, control_ret_node_names);
     return mlir_.Run(function_name, device_set, config_proto, function_options, graph, library,
@@ -80,24 +86,25 @@ class FoldThenMlirPass : public tensorflow::FunctionOptimizationPass {
   tensorflow::MlirFunctionOptimizationPass mlir_;
 };
 
-class FoldInSessionPass : public tensorflow::GraphOptimizationPass {
+class PrepareInSessionPass : public tensorflow::GraphOptimizationPass {
  public:
   absl::Status Run(const tensorflow::GraphOptimizationPassOptions& options) override {
     if (options.graph == nullptr || *options.graph == nullptr || options.flib_def == nullptr ||
         options.is_function_graph) {
       return absl::OkStatus();
     }
-    return FoldForBridge(options.graph->get(), options.flib_def).status();
+    return PrepareForBridge(/*of_session=*/true, options.graph->get(), options.flib_def).status();
   }
 };
 
 REGISTER_OPTIMIZATION(tensorflow::OptimizationPassRegistry::PRE_PLACEMENT, kPhaseBeforeBridge,
-                      FoldInSessionPass);
+                      PrepareInSessionPass);
 
 }  // namespace
 
-void RegisterFoldPass() {
-  tensorflow::FunctionOptimizationPassRegistry::Global().Init(std::make_unique<FoldThenMlirPass>());
+void RegisterPreparingPass() {
+  tensorflow::FunctionOptimizationPassRegistry::Global().Init(
+      std::make_unique<PrepareThenMlirPass>());
 }
 
 }  // namespace tf_tpu_ext

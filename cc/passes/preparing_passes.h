@@ -1,0 +1,11 @@
+#ifndef TF_TPU_EXT_CC_PASSES_PREPARING_PASSES_H_
+#define TF_TPU_EXT_CC_PASSES_PREPARING_PASSES_H_
+
+namespace tf_tpu_ext {
+
+// Lets functions be prepared for the bridge before TensorFlow's MLIR passes see them.
+void RegisterPreparingPass();
+
+}  // namespace tf_tpu_ext
+
+#endif  // TF_TPU_EXT_CC_PASSES_PREPARING_PASSES_H_

@@ -1,0 +1,171 @@
+#include "cc/runtime/caller_executor.h"
+
+#include <cfenv>
+#include <deque>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/string_view.h"
+#include "cc/ops/execute_nodes.h"
+#include "tensorflow/core/common_runtime/executor.h"
+#include "tensorflow/core/common_runtime/executor_factory.h"
+#include "tensorflow/core/common_runtime/local_executor_params.h"
+#include "tensorflow/core/graph/algorithm.h"
+#include "tsl/platform/denormal.h"
+#include "tsl/platform/setround.h"
+
+namespace tf_tpu_ext {
+namespace {
+
+using tensorflow::Executor;
+using tensorflow::Graph;
+using tensorflow::Node;
+
+bool IsCompile(const Node& node) { return node.type_string() == "_TPUCompileMlir"; }
+
+// Ops that wait for nobody, and of which no two are worth a thread each.
+bool IsShort(const Node& node) {
+  static const auto* types = new absl::flat_hash_set<absl::string_view>{
+      "Add",
+      "AddN",
+      "AddV2",
+      "AssignAddVariableOp",
+      "AssignSubVariableOp",
+      "AssignVariableOp",
+      "Cast",
+      "ConcatV2",
+      "DivNoNan",
+      "ExpandDims",
+      "IdentityN",
+      "Mean",
+      "Mul",
+      "NoOp",
+      "Pack",
+      "RealDiv",
+      "ReadVariableOp",
+      "Reshape",
+      "Shape",
+      "Squeeze",
+      "StopGradient",
+      "StridedSlice",
+      "Sub",
+      "Sum",
+      "TPUCompileSucceededAssert",
+      "Unpack",
+      "VarHandleOp",
+  };
+  return node.IsArg() || node.IsRetval() || node.IsConstant() || node.IsIdentity() ||
+         types->contains(node.type_string());
+}
+
+// What the executor gives to its threads while this one is inside of it, to be run here.
+class CallerWork {
+ public:
+  CallerWork() : outer_(current_) { current_ = this; }
+  ~CallerWork() { current_ = outer_; }
+  CallerWork(const CallerWork&) = delete;
+  CallerWork& operator=(const CallerWork&) = delete;
+
+  // The thread's; null outside of an executor.
+  static CallerWork* Current() { return current_; }
+
+  void Add(Executor::Args::Closure work) { work_.push_back(std::move(work)); }
+
+  void Run() {
+    while (!work_.empty()) {
+      const Executor::Args::Closure work = std::move(work_.front());
+      work_.pop_front();
+      work();
+    }
+  }
+
+ private:
+  static thread_local CallerWork* current_;
+  CallerWork* const outer_;
+  std::deque<Executor::Args::Closure> work_;
+};
+
+thread_local CallerWork* CallerWork::current_ = nullptr;
+
+class CallerExecutor : public Executor {
+ public:
+  CallerExecutor(std::unique_ptr<Executor> executor, CallersPart part)
+      : executor_(std::move(executor)), part_(part) {}
+
+ private:
+  void RunAsyncInternal(const Args& args, DoneCallback done) override {
+    Args of_caller = args;
+    of_caller.run_all_kernels_inline = true;
+    of_caller.runner = [others = args.runner,
+                        whole = part_ == CallersPart::kWhole](Args::Closure work) {
+      if (CallerWork* caller = CallerWork::Current()) {
+        caller->Add(std::move(work));
+      } else if (whole) {
+        work();
+      } else {
+        others(std::move(work));
+      }
+    };
+    // As on TensorFlow's own threads.
+    const tsl::port::ScopedFlushDenormal flush;
+    const tsl::port::ScopedSetRound round(FE_TONEAREST);
+    // Once the executor's work is done its owner may delete it: nothing below refers to it.
+    CallerWork work;
+    executor_->RunAsync(of_caller, std::move(done));
+    work.Run();
+  }
+
+  const std::unique_ptr<Executor> executor_;
+  const CallersPart part_;
+};
+
+class CallerExecutorFactory : public tensorflow::ExecutorFactory {
+ public:
+  absl::Status NewExecutor(const tensorflow::LocalExecutorParams& params, const Graph& graph,
+                           std::unique_ptr<Executor>* executor) override {
+    Executor* made = nullptr;
+    absl::Status status = tensorflow::NewLocalExecutor(params, graph, &made);
+    if (!status.ok()) return status;
+    executor->reset(made);
+    const CallersPart part = PartOfCaller(graph);
+    if (part != CallersPart::kNothing) {
+      *executor = std::make_unique<CallerExecutor>(std::move(*executor), part);
+    }
+    return absl::OkStatus();
+  }
+};
+
+const bool registered = [] {
+  tensorflow::ExecutorFactory::Register(kCallerExecutor, new CallerExecutorFactory);
+  return true;
+}();
+
+}  // namespace
+
+CallersPart PartOfCaller(const Graph& graph) {
+  std::vector<const Node*> executes;
+  for (const Node* node : graph.op_nodes()) {
+    if (IsExecute(*node)) {
+      executes.push_back(node);
+    } else if (!IsCompile(*node) && !IsShort(*node)) {
+      return CallersPart::kNothing;
+    }
+  }
+  if (executes.empty()) return CallersPart::kNothing;
+  bool programs_follow = false;
+  std::vector<const Node*> after;
+  for (const Node* execute : executes) {
+    for (const Node* next : execute->out_nodes()) after.push_back(next);
+  }
+  tensorflow::DFSFrom(
+      graph, after,
+      [&](const Node* node) {
+        programs_follow = programs_follow || IsExecute(*node) || IsCompile(*node);
+      },
+      /*leave=*/nullptr);
+  return programs_follow ? CallersPart::kStart : CallersPart::kWhole;
+}
+
+}  // namespace tf_tpu_ext

@@ -1,0 +1,59 @@
+#include "cc/runtime/core_order.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace tf_tpu_ext {
+namespace {
+
+bool HaveCommon(const std::vector<int>& a, const std::vector<int>& b) {
+  auto in_a = a.begin();
+  auto in_b = b.begin();
+  while (in_a != a.end() && in_b != b.end()) {
+    if (*in_a == *in_b) return true;
+    if (*in_a < *in_b) {
+      ++in_a;
+    } else {
+      ++in_b;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+bool CoreOrder::IsNext(std::list<Entry>::const_iterator entry) const {
+  return std::none_of(entries_.begin(), entry, [&](const Entry& earlier) {
+    return HaveCommon(earlier.cores, entry->cores);
+  });
+}
+
+bool CoreOrder::Enter(int64_t id, std::vector<int> cores, std::function<void()> start) {
+  std::sort(cores.begin(), cores.end());
+  absl::MutexLock lock(&mutex_);
+  const auto entry =
+      entries_.insert(entries_.end(), {id, std::move(cores), std::move(start), /*started=*/false});
+  entry->started = IsNext(entry);
+  return entry->started;
+}
+
+void CoreOrder::Leave(int64_t id) {
+  std::vector<std::function<void()>> starts;
+  {
+    absl::MutexLock lock(&mutex_);
+    entries_.remove_if([id](const Entry& entry) { return entry.id == id; });
+    for (auto entry = entries_.begin(); entry != entries_.end(); ++entry) {
+      if (entry->started || !IsNext(entry)) continue;
+      entry->started = true;
+      starts.push_back(std::move(entry->start));
+    }
+  }
+  for (const std::function<void()>& start : starts) start();
+}
+
+CoreOrder& CoreOrder::Get() {
+  static auto* order = new CoreOrder;
+  return *order;
+}
+
+}  // namespace tf_tpu_ext
