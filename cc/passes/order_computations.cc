@@ -169,7 +169,7 @@ bool OrderFunction(FunctionDef* function) {
   for (const NodeDef* node : definitions) names.push_back(node->name());
   for (const Gate& gate : gates) {
     std::string name = NameOfGate(gate.computation);
-    while (numbers.contains(name)) name += "_";
+    while (numbers.contains(name)) name += '_';
     for (int node : gate.before) function->mutable_node_def(node)->add_input("^" + name);
     NodeDef* definition = function->add_node_def();
     definition->set_op("NoOp");

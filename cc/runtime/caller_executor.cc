@@ -63,13 +63,13 @@ bool IsShort(const Node& node) {
 // What the executor gives to its threads while this one is inside of it, to be run here.
 class CallerWork {
  public:
-  CallerWork() : outer_(current_) { current_ = this; }
-  ~CallerWork() { current_ = outer_; }
+  CallerWork() : outer_(current) { current = this; }
+  ~CallerWork() { current = outer_; }
   CallerWork(const CallerWork&) = delete;
   CallerWork& operator=(const CallerWork&) = delete;
 
   // The thread's; null outside of an executor.
-  static CallerWork* Current() { return current_; }
+  static CallerWork* Current() { return current; }
 
   void Add(Executor::Args::Closure work) { work_.push_back(std::move(work)); }
 
@@ -82,12 +82,12 @@ class CallerWork {
   }
 
  private:
-  static thread_local CallerWork* current_;
+  static thread_local CallerWork* current;
   CallerWork* const outer_;
   std::deque<Executor::Args::Closure> work_;
 };
 
-thread_local CallerWork* CallerWork::current_ = nullptr;
+thread_local CallerWork* CallerWork::current = nullptr;
 
 class CallerExecutor : public Executor {
  public:
@@ -137,8 +137,9 @@ class CallerExecutorFactory : public tensorflow::ExecutorFactory {
   }
 };
 
-const bool registered = [] {
-  tensorflow::ExecutorFactory::Register(kCallerExecutor, new CallerExecutorFactory);
+const bool kRegistered = [] {
+  static auto* factory = new CallerExecutorFactory;
+  tensorflow::ExecutorFactory::Register(kCallerExecutor, factory);
   return true;
 }();
 

@@ -103,7 +103,7 @@ class CallerExecutorTest : public ::testing::Test {
   }
 
   // Runs the graph; what is handed to other threads is counted and done at once.
-  absl::Status Run() {
+  absl::Status RunGraph() {
     tensorflow::FixupSourceAndSinkEdges(&graph_);
     tensorflow::LocalExecutorParams params;
     params.device = device_.get();
@@ -135,7 +135,7 @@ class CallerExecutorTest : public ::testing::Test {
 TEST_F(CallerExecutorTest, StartsProgramsOnTheCallersThread) {
   AddSum({Add("TPUExecuteElsewhere", {value_}), Add("TPUExecuteElsewhere", {value_})});
   EXPECT_EQ(PartOfCaller(graph_), CallersPart::kWhole);
-  ASSERT_TRUE(Run().ok());
+  ASSERT_TRUE(RunGraph().ok());
   const std::thread::id here = std::this_thread::get_id();
   EXPECT_EQ(Started(), (std::vector<std::thread::id>{here, here}));
   EXPECT_EQ(handed_over_, 0);
@@ -144,7 +144,7 @@ TEST_F(CallerExecutorTest, StartsProgramsOnTheCallersThread) {
 TEST_F(CallerExecutorTest, ProgramsAfterProgramsAreNotStartedWhereThoseEnd) {
   AddSum({Add("TPUExecuteElsewhere", {Add("TPUExecuteElsewhere", {value_})})});
   EXPECT_EQ(PartOfCaller(graph_), CallersPart::kStart);
-  ASSERT_TRUE(Run().ok());
+  ASSERT_TRUE(RunGraph().ok());
   EXPECT_EQ(Started()[0], std::this_thread::get_id());
   EXPECT_GT(handed_over_, 0);
 }
@@ -153,7 +153,7 @@ TEST_F(CallerExecutorTest, ManyProgramsInARowNeedNoStack) {
   constexpr int kPrograms = 20000;
   Node* last = value_;
   for (int i = 0; i < kPrograms; ++i) last = Add("TPUExecuteHere", {last});
-  ASSERT_TRUE(Run().ok());
+  ASSERT_TRUE(RunGraph().ok());
   EXPECT_EQ(Started().size(), kPrograms);
   EXPECT_EQ(handed_over_, 0);
 }
@@ -168,7 +168,7 @@ TEST_F(CallerExecutorTest, OtherOpsKeepTheirThreads) {
 TEST_F(CallerExecutorTest, GraphsWithoutProgramsKeepTheirThreads) {
   AddSum({value_, value_});
   EXPECT_EQ(PartOfCaller(graph_), CallersPart::kNothing);
-  ASSERT_TRUE(Run().ok());
+  ASSERT_TRUE(RunGraph().ok());
   EXPECT_GT(handed_over_, 0);
 }
 
