@@ -238,6 +238,9 @@ def test_failing_step_is_told_and_the_next_one_runs(capsys):
 )
 def test_tensorflow_io_never_fails_the_whole(tmp_path, monkeypatch, code, status, part):
     (tmp_path / "tensorflow_io.py").write_text(code)
+    if status == "note":
+        # Nothing but TensorFlow's version is asked for, and importing it takes seconds.
+        (tmp_path / "tensorflow.py").write_text("__version__ = '2.21.0'")
     monkeypatch.setattr(doctor, "_version", lambda name: "0.37.1")
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     (check,) = doctor.tensorflow_io(environment, timeout=120)

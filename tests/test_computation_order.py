@@ -21,14 +21,6 @@ def expected(count: int, start: float = 0.0) -> float:
     return value
 
 
-@pytest.fixture(scope="module", params=[1, 2, 8])
-def strategy(request: pytest.FixtureRequest) -> Strategy:
-    resolver = tf.distribute.cluster_resolver.TPUClusterResolver()
-    topology = tf.tpu.experimental.initialize_tpu_system(resolver)
-    assignment = tf.tpu.experimental.DeviceAssignment.build(topology, num_replicas=request.param)
-    return Strategy(resolver, experimental_device_assignment=assignment)
-
-
 def test_steps_that_python_unrolls(strategy: Strategy) -> None:
     with strategy.scope():
         variable = tf.Variable(0.0)

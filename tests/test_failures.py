@@ -356,6 +356,11 @@ class TestStepsAtOnce:
         def counting():
             return strategy.run(add)
 
+        # Compiled, they are soon where they wait.
+        self.feed(0.0)
+        holding()
+        counting()
+        count.assign(0.0)
         return holding, counting, count
 
     @staticmethod
@@ -373,9 +378,9 @@ class TestStepsAtOnce:
             except tf.errors.OpError as error:
                 errors.append(error)
 
-        thread = threading.Thread(target=call)
+        thread = threading.Thread(target=call, daemon=True)
         thread.start()
-        time.sleep(0.3)
+        time.sleep(0.5)
         return thread
 
     def test_later_step_sees_what_the_earlier_leaves(self, strategy, steps):

@@ -22,13 +22,24 @@ needs_estimator = pytest.mark.skipif(
 )
 
 
+# The command where TensorFlow was imported before it: enough for a script that is not to start.
+AFTER_TENSORFLOW = """
+import os, runpy, sys
+os.chdir(sys.argv.pop(1))
+runpy.run_path(sys.argv.pop(1), run_name="__main__")
+"""
+
+
 @pytest.fixture
-def run(tmp_path):
+def run(tmp_path, run_python):
     """Writes a script and runs it by `tf-tpu run`."""
 
-    def run(code, *arguments, options=(), name="script.py"):
+    def run(code, *arguments, options=(), name="script.py", after_tensorflow=False):
         script = tmp_path / name
         script.write_text(textwrap.dedent(code))
+        if after_tensorflow:
+            command = [str(tmp_path), str(PACKAGE / "cli"), "run", *options, str(script)]
+            return run_python(AFTER_TENSORFLOW, *command, *arguments, check=False)
         # The package under test must be found by its own place.
         environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
         return subprocess.run(
@@ -128,7 +139,7 @@ def test_error_of_the_script_is_its_own(run):
 
 
 def test_what_keeps_it_from_starting_is_told(run, tmp_path):
-    done = run("print('ran')", options=["--cores", "0"])
+    done = run("print('ran')", options=["--cores", "0"], after_tensorflow=True)
     assert done.returncode == 2
     assert "ran" not in done.stdout
     assert "tf-tpu run: " in done.stderr
@@ -136,7 +147,7 @@ def test_what_keeps_it_from_starting_is_told(run, tmp_path):
     done = run("print('ran')", options=["--hosts", "0"])
     assert (done.returncode, done.stdout) == (2, "")
     assert "--hosts is 0" in done.stderr
-    done = run("print('ran')", "--data=gs://bucket/train")
+    done = run("print('ran')", "--data=gs://bucket/train", after_tensorflow=True)
     assert done.returncode == 2
     assert "ran" not in done.stdout
     assert "gs://bucket/train is in Google Cloud Storage" in done.stderr

@@ -25,15 +25,6 @@ def updates(request: pytest.FixtureRequest) -> Iterator[str]:
     tf_tpu_ext.configure(share_updates=True, stack_replicas=True)
 
 
-@pytest.fixture(scope="module", params=[1, 2, 8])
-def strategy(request: pytest.FixtureRequest) -> tf.distribute.TPUStrategy:
-    resolver = tf.distribute.cluster_resolver.TPUClusterResolver()
-    tf.config.experimental_connect_to_cluster(resolver)
-    topology = tf.tpu.experimental.initialize_tpu_system(resolver)
-    assignment = tf.tpu.experimental.DeviceAssignment.build(topology, num_replicas=request.param)
-    return tf.distribute.TPUStrategy(resolver, experimental_device_assignment=assignment)
-
-
 def copies(variable: Any) -> list[np.ndarray]:
     """The variable's value on each core."""
     return [component.numpy() for component in variable.values]
