@@ -26,14 +26,6 @@ def from_host(request: pytest.FixtureRequest) -> Iterator[bool]:
     tf_tpu_ext.configure(launch_from_host=True)
 
 
-@pytest.fixture(scope="module", params=[1, 2, 8])
-def strategy(request: pytest.FixtureRequest) -> Strategy:
-    resolver = tf.distribute.cluster_resolver.TPUClusterResolver()
-    topology = tf.tpu.experimental.initialize_tpu_system(resolver)
-    assignment = tf.tpu.experimental.DeviceAssignment.build(topology, num_replicas=request.param)
-    return Strategy(resolver, experimental_device_assignment=assignment)
-
-
 def devices_of_run(function: Any, *arguments: Any) -> set[str]:
     """Runs a function that was not traced before; the types of the devices with executors."""
     context.context().enable_run_metadata()
@@ -123,8 +115,106 @@ def test_loops_of_the_host(strategy: Strategy, from_host: bool) -> None:
             last = strategy.reduce("MEAN", results, axis=None)
         return last
 
-    assert float(steps(tf.constant(5))) == 10.0
+    assert devices_of_run(steps, tf.constant(5)) == ({"CPU"} if from_host else {"CPU", "TPU"})
     assert float(total.read_value()) == 10.0
+    assert float(steps(tf.constant(5))) == 20.0
+    assert float(steps(tf.constant(0))) == 0.0
+    assert float(total.read_value()) == 20.0
+
+
+def test_loops_of_the_host_in_loops_and_branches(strategy: Strategy, from_host: bool) -> None:
+    with strategy.scope():
+        total = tf.Variable(0.0)
+        odd = tf.Variable(0.0)
+
+    def mean(replica: Any, *arguments: Any) -> Any:
+        return strategy.reduce("MEAN", strategy.run(replica, args=arguments), axis=None)
+
+    @tf.function
+    def steps(rows: Any, stop: Any) -> Any:
+        last = tf.constant(-1.0)
+        for row in tf.range(rows):
+            for column in tf.range(row):
+                if column % 2 == 1:
+                    last = mean(lambda x: odd.assign_add(x), tf.cast(column, tf.float32))
+                else:
+                    last = mean(lambda x: total.assign_add(x), tf.cast(row, tf.float32))
+                if last > stop:
+                    break
+        return last
+
+    def expected(rows: int, stop: float) -> tuple[float, float, float]:
+        sums, last = [0.0, 0.0], -1.0
+        for row in range(rows):
+            for column in range(row):
+                sums[column % 2] += column if column % 2 else row
+                last = sums[column % 2]
+                if last > stop:
+                    break
+        return last, sums[0], sums[1]
+
+    for stop in (1e6, 7.0):
+        total.assign(0.0)
+        odd.assign(0.0)
+        last = steps(tf.constant(6), tf.constant(stop))
+        counted = tuple(float(value) for value in (last, total.read_value(), odd.read_value()))
+        assert counted == expected(6, stop)
+
+
+def test_loop_takes_what_each_core_has(strategy: Strategy, from_host: bool) -> None:
+    places = strategy.experimental_distribute_values_from_function(
+        lambda place: tf.constant(float(place.replica_id_in_sync_group))
+    )
+
+    @tf.function
+    def steps(count: Any) -> Any:
+        def double(x: Any, place: Any) -> Any:
+            return x * 2.0 + place
+
+        value = strategy.run(lambda place: place * 1.0, args=(places,))
+        for _ in tf.range(count):
+            value = strategy.run(double, args=(value, places))
+        return strategy.reduce("SUM", value, axis=None)
+
+    # After n rounds a core has (2**n) * place + (2**n - 1) * place.
+    replicas = strategy.num_replicas_in_sync
+    assert float(steps(tf.constant(5))) == 63.0 * sum(range(replicas))
+
+
+def test_loop_of_the_host_ends_when_cancelled(strategy: Strategy, from_host: bool) -> None:
+    with strategy.scope():
+        count = tf.Variable(0.0)
+
+    @tf.function
+    def steps() -> Any:
+        last = tf.constant(0.0)
+        while last >= 0.0:
+            last = strategy.reduce("MEAN", strategy.run(lambda: count.assign_add(1.0)), None)
+        return last
+
+    manager = cancellation.CancellationManager()
+    concrete = manager.get_cancelable_function(steps.get_concrete_function())
+    threading.Timer(0.5, manager.start_cancel).start()
+    with pytest.raises(tf.errors.CancelledError):
+        concrete()
+    assert float(count.read_value()) > 1.0
+
+
+def test_error_ends_a_loop_of_the_host(strategy: Strategy, from_host: bool) -> None:
+    with strategy.scope():
+        count = tf.Variable(0.0)
+
+    @tf.function
+    def steps() -> Any:
+        last = tf.constant(0.0)
+        for _ in tf.range(10):
+            last = strategy.reduce("MEAN", strategy.run(lambda: count.assign_add(1.0)), None)
+            tf.debugging.assert_less(last, 4.0, message="Too many rounds.")
+        return last
+
+    with pytest.raises(tf.errors.InvalidArgumentError, match="Too many rounds"):
+        steps()
+    assert float(count.read_value()) == 4.0
 
 
 def test_variables_with_names_are_found_on_their_core(from_host: bool) -> None:

@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "cc/device/machine.h"
@@ -28,7 +29,7 @@ constexpr int kPhase = 999;
 
 // Whether the node does the same on the host, whose memory is the core's.
 bool OnlyBringsArguments(const Node& node) {
-  return node.IsArg() || node.IsIdentity() || node.type_string() == "NoOp";
+  return node.IsArg() || node.IsIdentity() || node.IsControlFlow() || node.type_string() == "NoOp";
 }
 
 bool IsCore(const std::string& device) {
@@ -74,8 +75,19 @@ class HostLaunch {
       // Of what lies on a composite device the host can be given arguments only.
       return std::all_of(node->in_edges().begin(), node->in_edges().end(), [&](const Edge* edge) {
         return edge->IsControlEdge() || DevicesBehind(*edge->src()) == nullptr ||
-               edge->src()->IsArg();
+               IsArgument(*edge->src());
       });
+    });
+  }
+
+  // Whether the node of a composite device gives an argument, which it may take into a loop or a
+  // branch.
+  bool IsArgument(const Node& packed) const {
+    if (packed.IsArg()) return true;
+    if (!packed.IsIdentity() && !packed.IsEnter() && !packed.IsSwitch()) return false;
+    return std::all_of(packed.in_edges().begin(), packed.in_edges().end(), [&](const Edge* edge) {
+      return DevicesBehind(*edge->src()) == nullptr ||
+             (!edge->IsControlEdge() && IsArgument(*edge->src()));
     });
   }
 
@@ -91,9 +103,9 @@ class HostLaunch {
         if (edge->IsControlEdge() || DevicesBehind(*edge->src()) == nullptr) continue;
         absl::StatusOr<Node*> argument = ArgumentOfCore(edge->src(), core, host);
         if (!argument.ok()) return argument.status();
-        const int input = edge->dst_input();
+        const int output = edge->src_output(), input = edge->dst_input();
         graph_.RemoveEdge(edge);
-        graph_.AddEdge(*argument, 0, node, input);
+        graph_.AddEdge(*argument, output, node, input);
       }
     }
     return absl::OkStatus();
@@ -115,29 +127,44 @@ class HostLaunch {
     const int number = place - devices.begin();
     tensorflow::NodeDef definition = packed->def();
     definition.set_name(graph_.NewName(absl::StrCat(packed->name(), "/core", number)));
-    tensorflow::AddNodeAttr("sub_index", number, &definition);
+    if (packed->IsArg()) tensorflow::AddNodeAttr("sub_index", number, &definition);
     absl::StatusOr<Node*> added = graph_.AddNode(std::move(definition));
     if (!added.ok()) return added;
-    argument = *added;
-    argument->set_assigned_device_name(host);
-    packed_.insert(packed);
+    Node* const of_core = *added;
+    of_core->set_assigned_device_name(host);
+    for (const Edge* edge : packed->in_edges()) {
+      Node* input = edge->src();
+      if (DevicesBehind(*input) != nullptr) {
+        absl::StatusOr<Node*> input_of_core = ArgumentOfCore(input, core, host);
+        if (!input_of_core.ok()) return input_of_core;
+        input = *input_of_core;
+      }
+      graph_.AddEdge(input, edge->src_output(), of_core, edge->dst_input());
+    }
+    argument = of_core;
+    packed_.push_back(packed);
     return argument;
   }
 
   // A composite device of one device would keep that one in use.
   void RemoveUnused() {
-    for (Node* packed : packed_) {
-      const auto& edges = packed->out_edges();
+    std::set<Node*> removed;
+    // What an argument is taken from comes before it.
+    for (auto packed = packed_.rbegin(); packed != packed_.rend(); ++packed) {
+      if (removed.count(*packed) > 0) continue;
+      const auto& edges = (*packed)->out_edges();
       const bool unused = std::all_of(edges.begin(), edges.end(),
                                       [](const Edge* edge) { return edge->dst()->IsSink(); });
-      if (unused) graph_.RemoveNode(packed);
+      if (!unused) continue;
+      graph_.RemoveNode(*packed);
+      removed.insert(*packed);
     }
   }
 
   const CompositeDevices& composite_devices_;
   Graph& graph_;
   std::map<std::pair<Node*, std::string>, Node*> arguments_;
-  std::set<Node*> packed_;
+  std::vector<Node*> packed_;  // what was copied for a core, once for each
 };
 
 class LaunchFromHostPass : public tensorflow::GraphOptimizationPass {

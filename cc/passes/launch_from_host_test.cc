@@ -79,6 +79,14 @@ class LaunchFromHostTest : public ::testing::Test {
     });
   }
 
+  // Lets the execute read the output of the node in place of its variable.
+  void ReplaceInput(Node* execute, Node* node, int output) {
+    const tensorflow::Edge* edge = nullptr;
+    ASSERT_TRUE(execute->input_edge(0, &edge).ok());
+    graph_.RemoveEdge(edge);
+    graph_.AddEdge(node, output, execute, 0);
+  }
+
   absl::Status Move() { return LaunchFromHost({{Composite(), {Core(0), Core(1)}}}, &graph_); }
 
   static const Node* Input(const Node* node, int number) {
@@ -151,15 +159,67 @@ TEST_F(LaunchFromHostTest, IdentitiesComeAlong) {
 }
 
 TEST_F(LaunchFromHostTest, ValuesOfSeveralDevicesThatAreNoArgumentsStay) {
-  Node* copy = AddOfType("copy", "Identity", Composite(), variable_, tensorflow::DT_RESOURCE);
-  const tensorflow::Edge* edge = nullptr;
-  ASSERT_TRUE(executes_[1]->input_edge(0, &edge).ok());
-  graph_.RemoveEdge(edge);
-  graph_.AddEdge(copy, 0, executes_[1], 0);
+  Node* copy = Add("copy", "Merge", Composite(), {variable_, variable_}, [](NodeDef* node) {
+    tensorflow::AddNodeAttr("T", tensorflow::DT_RESOURCE, node);
+    tensorflow::AddNodeAttr("N", 2, node);
+  });
+  ReplaceInput(executes_[1], copy, 0);
   ASSERT_TRUE(Move().ok());
   EXPECT_EQ(executes_[0]->assigned_device_name(), Host());
   EXPECT_EQ(executes_[1]->assigned_device_name(), Core(1));
   EXPECT_EQ(Input(copy, 0), variable_);
+}
+
+TEST_F(LaunchFromHostTest, ArgumentsAreTakenIntoLoopsOfTheHost) {
+  Node* rounds = AddOfType("rounds", "Identity", Host(), executes_[0], tensorflow::DT_FLOAT);
+  Node* entered = Add("enter", "Enter", Composite(), {variable_}, [](NodeDef* node) {
+    tensorflow::AddNodeAttr("T", tensorflow::DT_RESOURCE, node);
+    tensorflow::AddNodeAttr("frame_name", "loop", node);
+    tensorflow::AddNodeAttr("is_constant", true, node);
+  });
+  Node* inside = AddOfType("inside", "Identity", Composite(), entered, tensorflow::DT_RESOURCE);
+  graph_.AddControlEdge(rounds, inside);
+  for (Node* execute : executes_) ReplaceInput(execute, inside, 0);
+  Node* batch = AddOfType("next", "NextIteration", Core(0), executes_[0], tensorflow::DT_FLOAT);
+  ASSERT_TRUE(Move().ok());
+  EXPECT_EQ(batch->assigned_device_name(), Host());
+  EXPECT_EQ(NodesOn(Core(0)) + NodesOn(Core(1)) + NodesOn(Composite()), 0);
+  for (int core = 0; core < 2; ++core) {
+    const Node* identity = Input(executes_[core], 0);
+    EXPECT_TRUE(identity->IsIdentity());
+    bool after_rounds = false;
+    for (const tensorflow::Edge* edge : identity->in_edges()) {
+      after_rounds = after_rounds || (edge->IsControlEdge() && edge->src() == rounds);
+    }
+    EXPECT_TRUE(after_rounds);
+    const Node* enter = Input(identity, 0);
+    std::string frame;
+    ASSERT_TRUE(tensorflow::GetNodeAttr(enter->attrs(), "frame_name", &frame).ok());
+    EXPECT_EQ(frame, "loop");
+    int sub_index = -1;
+    ASSERT_TRUE(tensorflow::GetNodeAttr(Input(enter, 0)->attrs(), "sub_index", &sub_index).ok());
+    EXPECT_EQ(sub_index, core);
+  }
+}
+
+TEST_F(LaunchFromHostTest, ArgumentsAreTakenIntoBranchesOfTheHost) {
+  Node* taken = Add("taken", "Const", Host(), {}, [](NodeDef* node) {
+    tensorflow::AddNodeAttr("dtype", tensorflow::DT_BOOL, node);
+    tensorflow::AddNodeAttr("value", tensorflow::Tensor(true), node);
+  });
+  Node* branch = Add("branch", "Switch", Composite(), {variable_, taken}, [](NodeDef* node) {
+    tensorflow::AddNodeAttr("T", tensorflow::DT_RESOURCE, node);
+  });
+  for (Node* execute : executes_) ReplaceInput(execute, branch, 1);
+  ASSERT_TRUE(Move().ok());
+  EXPECT_EQ(NodesOn(Core(0)) + NodesOn(Core(1)) + NodesOn(Composite()), 0);
+  for (const Node* execute : executes_) {
+    const tensorflow::Edge* edge = nullptr;
+    ASSERT_TRUE(execute->input_edge(0, &edge).ok());
+    EXPECT_EQ(edge->src_output(), 1);
+    EXPECT_TRUE(edge->src()->IsSwitch());
+    EXPECT_EQ(Input(edge->src(), 1), taken);
+  }
 }
 
 TEST_F(LaunchFromHostTest, ArgumentWithoutAValueForTheCoreIsAnError) {

@@ -37,14 +37,27 @@ bool IsShort(const Node& node) {
       "Cast",
       "ConcatV2",
       "DivNoNan",
+      "Equal",
       "ExpandDims",
+      "FloorMod",
+      "Greater",
+      "GreaterEqual",
       "IdentityN",
+      "Less",
+      "LessEqual",
+      "LogicalAnd",
+      "LogicalNot",
+      "LogicalOr",
+      "LoopCond",
+      "Maximum",
       "Mean",
+      "Minimum",
       "Mul",
       "NoOp",
+      "NotEqual",
       "Pack",
-      "RealDiv",
       "ReadVariableOp",
+      "RealDiv",
       "Reshape",
       "Shape",
       "Squeeze",
@@ -57,7 +70,7 @@ bool IsShort(const Node& node) {
       "VarHandleOp",
   };
   return node.IsArg() || node.IsRetval() || node.IsConstant() || node.IsIdentity() ||
-         types->contains(node.type_string());
+         node.IsControlFlow() || types->contains(node.type_string());
 }
 
 // What the executor gives to its threads while this one is inside of it, to be run here.

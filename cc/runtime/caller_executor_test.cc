@@ -158,6 +158,45 @@ TEST_F(CallerExecutorTest, ManyProgramsInARowNeedNoStack) {
   EXPECT_EQ(handed_over_, 0);
 }
 
+TEST_F(CallerExecutorTest, LoopsRunWithoutThreadsBetweenTheirPrograms) {
+  const auto of_floats = [](NodeDef* node) {
+    tensorflow::AddNodeAttr("T", tensorflow::DT_FLOAT, node);
+  };
+  const auto into_loop = [&](bool constant) {
+    return [&, constant](NodeDef* node) {
+      of_floats(node);
+      tensorflow::AddNodeAttr("frame_name", "loop", node);
+      tensorflow::AddNodeAttr("is_constant", constant, node);
+      tensorflow::AddNodeAttr("parallel_iterations", 10, node);
+    };
+  };
+  // Of 2, as long as it is less than 32, its double.
+  Node* limit = Add("Const", {}, [](NodeDef* node) {
+    tensorflow::AddNodeAttr("dtype", tensorflow::DT_FLOAT, node);
+    tensorflow::AddNodeAttr("value", tensorflow::Tensor(32.0F), node);
+  });
+  Node* value = Add("Merge", {Add("Enter", {value_}, into_loop(false))}, [&](NodeDef* node) {
+    of_floats(node);
+    tensorflow::AddNodeAttr("N", 2, node);
+    node->add_input("next");
+  });
+  Node* less = Add("Less", {value, Add("Enter", {limit}, into_loop(true))}, of_floats);
+  Node* choice = Add("Switch", {value, Add("LoopCond", {less})}, of_floats);
+  Add("Exit", {choice}, of_floats);
+  Node* program =
+      Add("TPUExecuteElsewhere", {}, [](NodeDef* node) { node->add_input("choice:1"); });
+  graph_.AddEdge(choice, 1, program, 0);
+  graph_.AddEdge(Add("NextIteration", {AddSum({program, program})}, of_floats), 0, value, 1);
+
+  EXPECT_EQ(PartOfCaller(graph_), CallersPart::kStart);
+  const absl::Status status = RunGraph();
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(Started().size(), 4);
+  EXPECT_EQ(Started()[0], std::this_thread::get_id());
+  // What follows each program, and the executor's end.
+  EXPECT_EQ(handed_over_, 5);
+}
+
 TEST_F(CallerExecutorTest, OtherOpsKeepTheirThreads) {
   Node* program = Add("TPUExecuteHere", {value_});
   Add("MatrixInverse", {program},
