@@ -26,7 +26,7 @@ class XlaCompiler {
   // `name` is the program's, for messages.
   static absl::StatusOr<XlaCompiler> Create(std::string name);
 
-  absl::StatusOr<std::shared_ptr<xla::Executable>> Compile(const xla::XlaComputation& computation,
+  absl::StatusOr<std::shared_ptr<xla::Executable>> Compile(xla::XlaComputation computation,
                                                            const xla::CompileOptions& options);
 
   // Whether nothing had to be compiled.
