@@ -53,6 +53,8 @@ class ExecuteOp : public AsyncOpKernel {
                 absl::InvalidArgumentError(absl::StrCat(
                     name(), " reads ", variable_arguments_.size(), " variables and updates ",
                     variable_outputs_.size(), "; the numbers must be equal.")));
+    updates_variables_ = std::any_of(variable_outputs_.begin(), variable_outputs_.end(),
+                                     [](int output) { return output >= 0; });
   }
 
   // It only brings the core to the launch: one thread does so for all cores.
@@ -82,19 +84,18 @@ class ExecuteOp : public AsyncOpKernel {
     if (!program.ok()) return program.status();
     auto variables = std::make_shared<ArgumentVariables>();
     std::vector<Tensor> arguments;
-    absl::Status status = ReadArguments(context, &arguments, variables.get());
+    absl::Status status = FindArguments(context, &arguments, variables.get());
     if (!status.ok()) return status;
     auto write = [this, context, variables](std::vector<Tensor> outputs) {
       return WriteResults(context, *variables, std::move(outputs));
     };
-    const bool updates = std::any_of(variable_outputs_.begin(), variable_outputs_.end(),
-                                     [](int output) { return output >= 0; });
     return JoinLaunch(context, core_, key.launch_id, *program,
-                      {std::move(arguments), variables, updates}, std::move(write),
+                      {std::move(arguments), variables, updates_variables_}, std::move(write),
                       std::move(done));
   }
 
-  absl::Status ReadArguments(OpKernelContext* context, std::vector<Tensor>* arguments,
+  // The launch reads the variables, once it may start.
+  absl::Status FindArguments(OpKernelContext* context, std::vector<Tensor>* arguments,
                              ArgumentVariables* variables) const {
     const int size = context->num_inputs() - 1;
     arguments->resize(size);
@@ -118,7 +119,6 @@ class ExecuteOp : public AsyncOpKernel {
             "Variable '", handle.name(), "', argument ", i, " of TPU computation ", name(),
             ", is not initialized on ", core_device_, ". Run its initializer before the step."));
       }
-      (*arguments)[i] = *(*variables)[i]->tensor();
     }
     return absl::OkStatus();
   }
@@ -182,6 +182,7 @@ class ExecuteOp : public AsyncOpKernel {
   int core_ = 0;
   std::vector<int> variable_arguments_;
   std::vector<int> variable_outputs_;
+  bool updates_variables_ = false;
 };
 
 REGISTER_KERNEL_BUILDER(Name("TPUExecute").Device(kTpuDeviceType).HostMemory("key"), ExecuteOp);

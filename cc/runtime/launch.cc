@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
 #include "cc/runtime/collectives.h"
 #include "cc/runtime/compute_pool.h"
 #include "cc/runtime/core_order.h"
@@ -89,15 +90,16 @@ void Launch::WaitExpired(absl::Duration waited) {
   const std::string step =
       absl::StrCat("TPU program ", program_->compiled().name, ", launch ", launch_id_,
                    ", waited longer than the limit of ", absl::FormatDuration(waited), ": ");
+  constexpr absl::string_view raise_limit =
+      " or raise the limit with tf_tpu_ext.configure(wait_limit_seconds=...).";
   const std::string advice =
-      " Find out why the missing ones do not come, or raise the limit with "
-      "tf_tpu_ext.configure(wait_limit_seconds=...).";
+      absl::StrCat(" Find out why the missing ones do not come,", raise_limit);
   if (!running && ordered) {
-    Fail(absl::DeadlineExceededError(
-        absl::StrCat(step, "cores [", absl::StrJoin(here, ", "),
-                     "] run another program, which updates variables as this one does and has not "
-                     "ended. Look for what it waits for, or raise the limit with "
-                     "tf_tpu_ext.configure(wait_limit_seconds=...).")));
+    Fail(absl::DeadlineExceededError(absl::StrCat(
+        step, "cores [", absl::StrJoin(here, ", "),
+        "] run another program, which updates variables as this one does and has not ended. Look "
+        "for what it waits for,",
+        raise_limit)));
     return;
   }
   if (!running) {
@@ -176,15 +178,13 @@ void Launch::ReadVariables() {
 }
 
 void Launch::StartOnFreeCores() {
-  bool ordered;
   {
     absl::MutexLock lock(&mutex_);
     if (!status_.ok()) return;  // Fail came first and finishes the launch
     PrepareHostCalls();
     started_ = true;
-    ordered = ordered_;
   }
-  if (ordered) ReadVariables();
+  ReadVariables();
   const std::shared_ptr<const StackedReplicas>& stacked = program_->compiled().stacked;
   runner_ = program_;
   if (stacked == nullptr) return StartRuns();

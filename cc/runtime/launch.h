@@ -31,7 +31,8 @@ class HostCalls;
 
 struct StepArguments {
   std::vector<tensorflow::Tensor> values;
-  // Where the values were read, if the step may change them there.
+  // Whose values are read when the launch starts. The op of one core has made sure that there are
+  // some.
   std::shared_ptr<const ArgumentVariables> variables;
   // Whether the step gives some of the variables new values.
   bool updates_variables = false;
