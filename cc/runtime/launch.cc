@@ -90,16 +90,16 @@ void Launch::WaitExpired(absl::Duration waited) {
   const std::string step =
       absl::StrCat("TPU program ", program_->compiled().name, ", launch ", launch_id_,
                    ", waited longer than the limit of ", absl::FormatDuration(waited), ": ");
-  constexpr absl::string_view raise_limit =
+  constexpr absl::string_view kRaiseLimit =
       " or raise the limit with tf_tpu_ext.configure(wait_limit_seconds=...).";
   const std::string advice =
-      absl::StrCat(" Find out why the missing ones do not come,", raise_limit);
+      absl::StrCat(" Find out why the missing ones do not come,", kRaiseLimit);
   if (!running && ordered) {
     Fail(absl::DeadlineExceededError(absl::StrCat(
         step, "cores [", absl::StrJoin(here, ", "),
         "] run another program, which updates variables as this one does and has not ended. Look "
         "for what it waits for,",
-        raise_limit)));
+        kRaiseLimit)));
     return;
   }
   if (!running) {
