@@ -8,7 +8,8 @@ namespace tf_tpu_ext {
 
 // Cuts each chain of more than `max_length` ops that XLA would make one kernel of. The time to
 // compile a kernel grows faster than its length, and XLA walks through it by recursion: 100,000 ops
-// end the process. A cut (cc/runtime/chain_cut.h) costs some microseconds when the program runs.
+// end the process. A cut (cc/runtime/chain_cut.h) costs one or two microseconds when the program
+// runs.
 //
 // Modules with sizes that are known only when they run stay as they are.
 void CutChains(int max_length, xla::HloModuleProto* module);

@@ -12,8 +12,8 @@
 namespace tf_tpu_ext {
 namespace {
 
-// Of ops in one kernel. A kernel of 1,000 takes twice the time of ten with 100; shorter ones gain
-// little more, and the chains of models are rarely as long.
+// Of ops in one kernel. A chain of 3,000 takes 1.6 s in kernels of 1,000, 0.6 in such of 300 and
+// 0.4 in such of 100; the chains of models are rarely as long.
 constexpr int kMaxChain = 200;
 
 // The client only compiles: programs are run by cc/runtime, which needs none of its buffers, pools
