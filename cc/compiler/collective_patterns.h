@@ -2,19 +2,12 @@
 #ifndef TF_TPU_EXT_CC_COMPILER_COLLECTIVE_PATTERNS_H_
 #define TF_TPU_EXT_CC_COMPILER_COLLECTIVE_PATTERNS_H_
 
-#include <cstdint>
 #include <string>
 
-#include "absl/container/flat_hash_map.h"
+#include "cc/compiler/instruction_table.h"
 #include "xla/service/hlo.pb.h"
 
 namespace tf_tpu_ext {
-
-// An instruction's number within its computation, by which others refer to it.
-inline int32_t LocalId(int64_t id) { return static_cast<int32_t>(id); }
-
-// The computation's instructions by local id.
-using InstructionTable = absl::flat_hash_map<int32_t, const xla::HloInstructionProto*>;
 
 // Whether the instruction acts on more than its replica, or on the host, or sees where it runs.
 bool Communicates(const xla::HloInstructionProto& instruction);

@@ -5,7 +5,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
-#include "cc/compiler/collective_patterns.h"
+#include "cc/compiler/instruction_table.h"
 #include "cc/compiler/stacked_computation.h"
 
 namespace tf_tpu_ext {
@@ -42,10 +42,7 @@ class CostCounter {
     const auto found = computations_.find(computation_id);
     if (found == computations_.end()) return;
     const HloComputationProto& computation = *found->second;
-    InstructionTable instructions;
-    for (const HloInstructionProto& instruction : computation.instructions()) {
-      instructions[LocalId(instruction.id())] = &instruction;
-    }
+    const InstructionTable instructions = InstructionsOf(computation);
     absl::flat_hash_set<int32_t> needed = {LocalId(computation.root_id())};
     // Operands stand before their users.
     for (int i = computation.instructions_size() - 1; i >= 0; --i) {

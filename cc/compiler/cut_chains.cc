@@ -9,7 +9,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
-#include "cc/compiler/collective_patterns.h"
+#include "cc/compiler/instruction_table.h"
 #include "cc/runtime/chain_cut.h"
 
 namespace tf_tpu_ext {
@@ -49,7 +49,7 @@ bool EndsKernel(const HloInstructionProto& instruction) {
   return type == xla::TUPLE || type == xla::TOKEN || opcodes->contains(instruction.opcode());
 }
 
-bool HasDynamicSizes(const HloModuleProto& module) {
+bool HasDynamicShapes(const HloModuleProto& module) {
   return absl::c_any_of(module.computations(), [](const HloComputationProto& computation) {
     return absl::c_any_of(computation.instructions(), [](const HloInstructionProto& instruction) {
       return absl::c_linear_search(instruction.shape().is_dynamic_dimension(), true);
@@ -59,13 +59,10 @@ bool HasDynamicSizes(const HloModuleProto& module) {
 
 class ChainCutter {
  public:
-  ChainCutter(int max_length, HloModuleProto* module) : max_length_(max_length), module_(*module) {
+  ChainCutter(int max_length, HloModuleProto* module)
+      : max_length_(max_length), module_(*module), next_id_(FirstFreeId(*module)) {
     for (HloComputationProto& computation : *module_.mutable_computations()) {
       computations_[LocalId(computation.id())] = &computation;
-      next_id_ = std::max<int32_t>(next_id_, LocalId(computation.id()) + 1);
-      for (const HloInstructionProto& instruction : computation.instructions()) {
-        next_id_ = std::max<int32_t>(next_id_, LocalId(instruction.id()) + 1);
-      }
     }
   }
 
@@ -145,13 +142,13 @@ class ChainCutter {
   const int max_length_;
   HloModuleProto& module_;
   absl::flat_hash_map<int32_t, HloComputationProto*> computations_;
-  int32_t next_id_ = 1;
+  int32_t next_id_;
 };
 
 }  // namespace
 
 void CutChains(int max_length, HloModuleProto* module) {
-  if (!HasDynamicSizes(*module)) ChainCutter(max_length, module).Run();
+  if (!HasDynamicShapes(*module)) ChainCutter(max_length, module).Run();
 }
 
 }  // namespace tf_tpu_ext

@@ -4,9 +4,9 @@
 #include <map>
 #include <set>
 #include <string>
-#include <unordered_map>
 
 #include "absl/algorithm/container.h"
+#include "cc/compiler/instruction_table.h"
 
 namespace tf_tpu_ext {
 namespace {
@@ -16,12 +16,7 @@ using xla::HloInstructionProto;
 class Finder {
  public:
   Finder(const xla::HloComputationProto& entry, absl::Span<const int> parameter_arguments)
-      : parameter_arguments_(parameter_arguments) {
-    for (const HloInstructionProto& instruction : entry.instructions()) {
-      // The upper half of an id is the computation's; operands are told without it.
-      instructions_[static_cast<int32_t>(instruction.id())] = &instruction;
-    }
-  }
+      : parameter_arguments_(parameter_arguments), instructions_(InstructionsOf(entry)) {}
 
   // The argument that an instruction passes on, or -1.
   int Argument(int64_t id) const {
@@ -38,20 +33,20 @@ class Finder {
 
  private:
   const HloInstructionProto* Find(int64_t id) const {
-    const auto found = instructions_.find(static_cast<int32_t>(id));
+    const auto found = instructions_.find(LocalId(id));
     return found == instructions_.end() ? nullptr : found->second;
   }
 
   // Dimensions are set one after the other; a size may come as a vector of one element.
   static bool PassesOn(const HloInstructionProto& instruction) {
-    static const auto* const kOpcodes =
+    static const auto* const opcodes =
         new std::set<std::string>{"bitcast", "convert", "copy", "reshape", "set-dimension-size"};
-    return kOpcodes->count(instruction.opcode()) > 0 ||
+    return opcodes->count(instruction.opcode()) > 0 ||
            instruction.custom_call_target() == "Sharding";
   }
 
   const absl::Span<const int> parameter_arguments_;
-  std::unordered_map<int32_t, const HloInstructionProto*> instructions_;
+  const InstructionTable instructions_;
 };
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "cc/compiler/collective_patterns.h"
+#include "cc/compiler/instruction_table.h"
 
 namespace tf_tpu_ext {
 namespace {
@@ -80,9 +81,7 @@ class Splitter {
   bool Index() {
     const int count = entry_->instructions_size();
     absl::flat_hash_map<int32_t, int> position_of;
-    for (const HloInstructionProto& instruction : entry_->instructions()) {
-      instructions_[LocalId(instruction.id())] = &instruction;
-    }
+    instructions_ = InstructionsOf(*entry_);
     operands_.resize(count);
     users_.resize(count);
     for (int i = 0; i < count; ++i) {

@@ -12,6 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "cc/compiler/collective_patterns.h"
+#include "cc/compiler/instruction_table.h"
 #include "cc/compiler/stack_rules.h"
 #include "cc/compiler/stacked_computation.h"
 #include "cc/transfer/channels.h"
@@ -69,15 +70,14 @@ class ReplicaStacker {
       : module_(module),
         stacked_(options.group_size),
         num_replicas_(options.num_replicas),
-        num_groups_(options.num_replicas / options.group_size) {
+        num_groups_(options.num_replicas / options.group_size),
+        next_id_(FirstFreeId(module)) {
     int64_t num_instructions = 0;
     for (const HloComputationProto& computation : module.computations()) {
       computations_[computation.id()] = &computation;
-      next_id_ = std::max<int64_t>(next_id_, LocalId(computation.id()) + 1);
       num_instructions += computation.instructions_size();
       for (const HloInstructionProto& instruction : computation.instructions()) {
         meets_ = meets_ || instruction.opcode() == "all-reduce";
-        next_id_ = std::max<int64_t>(next_id_, LocalId(instruction.id()) + 1);
       }
     }
     max_repeated_ = kMaxGrowth * num_instructions + kFreeGrowth;
@@ -130,16 +130,13 @@ class ReplicaStacker {
  private:
   // A computation of the original program, as its stacked form is made.
   struct Scope {
-    explicit Scope(const HloComputationProto& computation) {
-      for (const HloInstructionProto& instruction : computation.instructions()) {
-        instructions[LocalId(instruction.id())] = &instruction;
-      }
-    }
+    explicit Scope(const HloComputationProto& computation)
+        : instructions(InstructionsOf(computation)) {}
     const HloInstructionProto& Operand(const HloInstructionProto& instruction, int number) const {
       return *instructions.at(LocalId(instruction.operand_ids(number)));
     }
 
-    InstructionTable instructions;
+    const InstructionTable instructions;
     // Those that the result needs, with the numbers of their users.
     absl::flat_hash_map<int32_t, int> users;
     absl::flat_hash_map<int32_t, Value> values;
@@ -589,7 +586,7 @@ class ReplicaStacker {
   bool meets_ = false;
   absl::flat_hash_map<int64_t, const HloComputationProto*> computations_;
   absl::flat_hash_map<int64_t, bool> acting_computations_;
-  int64_t next_id_ = 1;
+  int64_t next_id_;
   // Instructions that are there for each replica, and how many may be.
   int64_t repeated_ = 0;
   int64_t max_repeated_ = 0;
