@@ -56,6 +56,38 @@ def strategy(request: pytest.FixtureRequest, make_strategy: Callable[[int], Any]
     return make_strategy(request.param)
 
 
+@pytest.fixture(params=[True, False], ids=["host", "cores"])
+def from_host(request: pytest.FixtureRequest) -> Iterator[bool]:
+    """Whether programs are started from the host."""
+    tf_tpu_ext.configure(launch_from_host=request.param)
+    yield request.param
+    tf_tpu_ext.configure(launch_from_host=True)
+
+
+@pytest.fixture(scope="session")
+def program_devices() -> Callable[..., set[str]]:
+    """Runs a function that was not traced before; the device types that have a part of a step."""
+    import tensorflow as tf
+    from tensorflow.python.eager import context
+
+    def run(function: Callable[..., Any], *arguments: Any) -> set[str]:
+        context.context().enable_run_metadata()
+        try:
+            context.context().export_run_metadata()  # forgets what ran before
+            function(*arguments)
+            graphs = context.context().export_run_metadata().function_graphs
+        finally:
+            context.context().disable_run_metadata()
+        devices = set()
+        for graph in graphs:
+            nodes = [node for part in graph.partition_graphs for node in part.node]
+            if any(node.op.startswith("TPUExecute") for node in nodes):
+                devices |= {tf.DeviceSpec.from_string(node.device).device_type for node in nodes}
+        return devices
+
+    return run
+
+
 @pytest.fixture(scope="session")
 def run_tests_on_other_cores() -> Callable[..., None]:
     """Runs test files on one, two and eight cores, leaving out the number of this process."""

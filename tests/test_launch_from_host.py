@@ -4,41 +4,19 @@ from __future__ import annotations
 
 import pathlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
-from tensorflow.python.eager import cancellation, context
+from tensorflow.python.eager import cancellation
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
 import tf_tpu_ext
 
 Strategy = tf.distribute.TPUStrategy
-
-
-@pytest.fixture(params=[True, False], ids=["host", "cores"])
-def from_host(request: pytest.FixtureRequest) -> Iterator[bool]:
-    """Whether programs are started from the host."""
-    tf_tpu_ext.configure(launch_from_host=request.param)
-    yield request.param
-    tf_tpu_ext.configure(launch_from_host=True)
-
-
-def devices_of_run(function: Any, *arguments: Any) -> set[str]:
-    """Runs a function that was not traced before; the types of the devices with executors."""
-    context.context().enable_run_metadata()
-    try:
-        context.context().export_run_metadata()  # forgets what ran before
-        function(*arguments)
-        graphs = context.context().export_run_metadata().function_graphs
-    finally:
-        context.context().disable_run_metadata()
-    names = {
-        node.device for graph in graphs for part in graph.partition_graphs for node in part.node
-    }
-    return {tf.DeviceSpec.from_string(name).device_type for name in names}
+ProgramDevices = Callable[..., set[str]]
 
 
 def test_training_steps_agree_with_numpy(strategy: Strategy, from_host: bool) -> None:
@@ -75,7 +53,7 @@ def test_training_steps_agree_with_numpy(strategy: Strategy, from_host: bool) ->
 
 
 def test_no_core_has_an_executor_if_all_starts_from_the_host(
-    strategy: Strategy, from_host: bool
+    strategy: Strategy, from_host: bool, program_devices: ProgramDevices
 ) -> None:
     with strategy.scope():
         variable = tf.Variable(2.0)
@@ -85,7 +63,7 @@ def test_no_core_has_an_executor_if_all_starts_from_the_host(
         results = strategy.run(lambda: variable.assign_add(1.0) * 2.0)
         return strategy.reduce("MEAN", results, axis=None) + 1.0
 
-    assert devices_of_run(step) == ({"CPU"} if from_host else {"CPU", "TPU"})
+    assert program_devices(step) == ({"CPU"} if from_host else {"CPU", "TPU"})
 
 
 def test_results_for_each_replica_stay_on_the_cores(strategy: Strategy, from_host: bool) -> None:
@@ -103,7 +81,9 @@ def test_results_for_each_replica_stay_on_the_cores(strategy: Strategy, from_hos
         assert result.backing_device.endswith(f"TPU:{replica}")
 
 
-def test_loops_of_the_host(strategy: Strategy, from_host: bool) -> None:
+def test_loops_of_the_host(
+    strategy: Strategy, from_host: bool, program_devices: ProgramDevices
+) -> None:
     with strategy.scope():
         total = tf.Variable(0.0)
 
@@ -115,7 +95,7 @@ def test_loops_of_the_host(strategy: Strategy, from_host: bool) -> None:
             last = strategy.reduce("MEAN", results, axis=None)
         return last
 
-    assert devices_of_run(steps, tf.constant(5)) == ({"CPU"} if from_host else {"CPU", "TPU"})
+    assert program_devices(steps, tf.constant(5)) == ({"CPU"} if from_host else {"CPU", "TPU"})
     assert float(total.read_value()) == 10.0
     assert float(steps(tf.constant(5))) == 20.0
     assert float(steps(tf.constant(0))) == 0.0

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "cc/device/core_threads.h"
 #include "tensorflow/core/framework/tensor.h"
+#include "tensorflow/core/util/device_name_utils.h"
 
 namespace tf_tpu_ext {
 
@@ -14,6 +15,15 @@ using tensorflow::Device;
 using tensorflow::DeviceContext;
 using tensorflow::StatusCallback;
 using tensorflow::Tensor;
+
+std::optional<int> CoreOfDevice(const std::string& device) {
+  tensorflow::DeviceNameUtils::ParsedName name;
+  if (!tensorflow::DeviceNameUtils::ParseFullName(device, &name) || !name.has_type ||
+      name.type != kTpuDeviceType || !name.has_id) {
+    return std::nullopt;
+  }
+  return name.id;
+}
 
 void HostMemoryContext::CopyCPUTensorToDevice(const Tensor* cpu_tensor, Device* /*device*/,
                                               Tensor* device_tensor, StatusCallback done,

@@ -3,6 +3,8 @@
 #define TF_TPU_EXT_CC_DEVICE_VIRTUAL_DEVICE_H_
 
 #include <memory>
+#include <optional>
+#include <string>
 
 #include "tensorflow/core/common_runtime/local_device.h"
 #include "tensorflow/core/framework/allocator.h"
@@ -15,6 +17,9 @@ namespace tf_tpu_ext {
 
 inline constexpr char kTpuDeviceType[] = "TPU";
 inline constexpr char kTpuSystemDeviceType[] = "TPU_SYSTEM";
+
+// The number of the core with a device of that name, such as "/device:TPU:3".
+std::optional<int> CoreOfDevice(const std::string& device);
 
 // Tensors are passed between host and core by reference: both live in host memory.
 class HostMemoryContext : public tensorflow::DeviceContext {

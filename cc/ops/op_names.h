@@ -11,6 +11,7 @@ inline constexpr char kOutsideCompilation[] = "_xla_outside_compilation";
 // An attribute of an execute op that is placed on the host: the device of the core that it is for.
 inline constexpr char kCoreDevice[] = "_tpu_ext_core_device";
 
+inline constexpr char kHostHandleOp[] = "TpuExt>HostHandle";
 inline constexpr char kHostComputeOp[] = "TpuExt>HostCompute";
 inline constexpr char kHostCallOp[] = "TpuExt>HostCall";
 // The bridge knows neither of these: a HostCall goes through it as the op that it makes for

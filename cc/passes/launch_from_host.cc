@@ -19,7 +19,6 @@
 namespace tf_tpu_ext {
 namespace {
 
-using tensorflow::DeviceNameUtils;
 using tensorflow::Edge;
 using tensorflow::Graph;
 using tensorflow::Node;
@@ -27,15 +26,20 @@ using tensorflow::Node;
 // After TensorFlow's own passes of the phase, the last before the graph is cut by devices.
 constexpr int kPhase = 999;
 
-// Whether the node does the same on the host, whose memory is the core's.
-bool OnlyBringsArguments(const Node& node) {
-  return node.IsArg() || node.IsIdentity() || node.IsControlFlow() || node.type_string() == "NoOp";
+// Whether the node takes an argument out of a variable or an iterator.
+bool ReadsResource(const Node& node) {
+  const std::string& type = node.type_string();
+  return type == "ReadVariableOp" || type == "IteratorGetNext" ||
+         type == "IteratorGetNextAsOptional";
 }
 
-bool IsCore(const std::string& device) {
-  DeviceNameUtils::ParsedName name;
-  return DeviceNameUtils::ParseFullName(device, &name) && name.has_type &&
-         name.type == kTpuDeviceType && name.has_id;
+// Whether the node does the same on the host, whose memory is the core's.
+bool OnlyBringsArguments(const Node& node) {
+  const std::string& type = node.type_string();
+  // Iterators whose cores may end at different steps give optional values.
+  return node.IsArg() || node.IsIdentity() || node.IsControlFlow() || node.IsConstant() ||
+         type == "NoOp" || type == "OptionalFromValue" || type == "OptionalGetValue" ||
+         type == "OptionalHasValue" || type == "OptionalNone" || ReadsResource(node);
 }
 
 class HostLaunch {
@@ -46,7 +50,7 @@ class HostLaunch {
   absl::Status Run() {
     std::map<std::string, std::vector<Node*>> nodes_of;
     for (Node* node : graph_.op_nodes()) {
-      if (IsCore(node->assigned_device_name())) {
+      if (CoreOfDevice(node->assigned_device_name()).has_value()) {
         nodes_of[node->assigned_device_name()].push_back(node);
       }
     }
@@ -93,7 +97,7 @@ class HostLaunch {
 
   absl::Status Move(const std::string& core, const std::vector<Node*>& nodes) {
     std::string host;
-    absl::Status status = DeviceNameUtils::DeviceNameToCpuDeviceName(core, &host);
+    absl::Status status = tensorflow::DeviceNameUtils::DeviceNameToCpuDeviceName(core, &host);
     if (!status.ok()) return status;
     for (Node* node : nodes) {
       node->set_assigned_device_name(host);
@@ -107,7 +111,26 @@ class HostLaunch {
         graph_.RemoveEdge(edge);
         graph_.AddEdge(*argument, output, node, input);
       }
+      if (!ReadsResource(*node)) continue;
+      if (status = LetHostRead(node, host); !status.ok()) return status;
     }
+    return absl::OkStatus();
+  }
+
+  // A kernel takes no resource of another device, and the node's is one of the core.
+  absl::Status LetHostRead(Node* node, const std::string& host) {
+    const Edge* edge = nullptr;
+    absl::Status status = node->input_edge(0, &edge);
+    if (!status.ok()) return status;
+    tensorflow::NodeDef definition;
+    definition.set_name(graph_.NewName(absl::StrCat(node->name(), "/host_handle")));
+    definition.set_op(kHostHandleOp);
+    absl::StatusOr<Node*> handle = graph_.AddNode(std::move(definition));
+    if (!handle.ok()) return handle.status();
+    (*handle)->set_assigned_device_name(host);
+    graph_.AddEdge(edge->src(), edge->src_output(), *handle, 0);
+    graph_.RemoveEdge(edge);
+    graph_.AddEdge(*handle, 0, node, 0);
     return absl::OkStatus();
   }
 

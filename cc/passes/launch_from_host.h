@@ -14,9 +14,10 @@ namespace tf_tpu_ext {
 using CompositeDevices = absl::flat_hash_map<std::string, std::vector<std::string>>;
 
 // Moves the nodes of cores that do no more than launch programs to the host of the cores: executes,
-// the arguments that are brought to them, and the loops and branches in which that happens.
-// TensorFlow starts an executor for each device of a function, which costs more than a short step,
-// and in a loop they tell each other of every round. It needs none for a core without nodes.
+// the arguments that are brought to them, out of variables and iterators as well, and the loops and
+// branches in which that happens. TensorFlow starts an executor for each device of a function,
+// which costs more than a short step, and in a loop they tell each other of every round. It needs
+// none for a core without nodes.
 //
 // The nodes of `graph`, the body of a function, have been assigned to devices. A core that has
 // other nodes as well, a result of the function for one, keeps them all. An execute that has moved

@@ -158,6 +158,31 @@ TEST_F(LaunchFromHostTest, IdentitiesComeAlong) {
   EXPECT_EQ(identity->assigned_device_name(), Host());
 }
 
+TEST_F(LaunchFromHostTest, IteratorsAndVariablesAreReadByTheHost) {
+  Node* iterator = AddArgument("iterator", 3, tensorflow::DT_RESOURCE, Core(0));
+  Node* batch = Add("next", "IteratorGetNext", Core(0), {iterator}, [](NodeDef* node) {
+    tensorflow::AddNodeAttr("output_types", std::vector<DataType>{tensorflow::DT_FLOAT}, node);
+    tensorflow::AddNodeAttr("output_shapes", std::vector<tensorflow::TensorShape>{{}}, node);
+  });
+  Node* bound = Add("bound", "ReadVariableOp", Core(1), {variable_}, [](NodeDef* node) {
+    tensorflow::AddNodeAttr("dtype", tensorflow::DT_FLOAT, node);
+  });
+  ReplaceInput(executes_[0], batch, 0);
+  ReplaceInput(executes_[1], bound, 0);
+  ASSERT_TRUE(Move().ok());
+  EXPECT_EQ(NodesOn(Core(0)) + NodesOn(Core(1)) + NodesOn(Composite()), 0);
+  for (const Node* read : {batch, bound}) {
+    const Node* handle = Input(read, 0);
+    EXPECT_EQ(handle->type_string(), kHostHandleOp);
+    EXPECT_EQ(handle->assigned_device_name(), Host());
+  }
+  EXPECT_EQ(Input(Input(batch, 0), 0), iterator);
+  int sub_index = -1;
+  const Node* of_core = Input(Input(bound, 0), 0);
+  ASSERT_TRUE(tensorflow::GetNodeAttr(of_core->attrs(), "sub_index", &sub_index).ok());
+  EXPECT_EQ(sub_index, 1);
+}
+
 TEST_F(LaunchFromHostTest, ValuesOfSeveralDevicesThatAreNoArgumentsStay) {
   Node* copy = Add("copy", "Merge", Composite(), {variable_, variable_}, [](NodeDef* node) {
     tensorflow::AddNodeAttr("T", tensorflow::DT_RESOURCE, node);

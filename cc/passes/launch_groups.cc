@@ -9,13 +9,13 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "cc/device/virtual_device.h"
 #include "cc/ops/execute_nodes.h"
 #include "cc/runtime/launch_ids.h"
 #include "tensorflow/core/common_runtime/optimization_registry.h"
 #include "tensorflow/core/graph/graph.h"
 #include "tensorflow/core/platform/fingerprint.h"
 #include "tensorflow/core/protobuf/tpu/compile_metadata.pb.h"
-#include "tensorflow/core/util/device_name_utils.h"
 
 namespace tf_tpu_ext {
 namespace {
@@ -31,11 +31,7 @@ std::set<int> CoresOf(const Node& compile) {
   std::set<int> cores;
   for (const Edge* edge : compile.out_edges()) {
     if (!IsExecute(*edge->dst())) continue;
-    tensorflow::DeviceNameUtils::ParsedName device;
-    if (tensorflow::DeviceNameUtils::ParseFullName(edge->dst()->requested_device(), &device) &&
-        device.has_id) {
-      cores.insert(device.id);
-    }
+    if (const auto core = CoreOfDevice(edge->dst()->requested_device())) cores.insert(*core);
   }
   return cores;
 }

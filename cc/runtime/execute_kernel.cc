@@ -1,6 +1,7 @@
 // TPUExecute and TPUExecuteAndUpdateVariables.
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,7 +18,6 @@
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/resource_mgr.h"
 #include "tensorflow/core/framework/resource_var.h"
-#include "tensorflow/core/util/device_name_utils.h"
 #include "xla/tsl/platform/status.h"
 
 namespace tf_tpu_ext {
@@ -37,13 +37,12 @@ class ExecuteOp : public AsyncOpKernel {
     if (construction->HasAttr(kCoreDevice)) {
       OP_REQUIRES_OK(construction, construction->GetAttr(kCoreDevice, &core_device_));
     }
-    tensorflow::DeviceNameUtils::ParsedName parsed;
+    const std::optional<int> core = CoreOfDevice(core_device_);
     OP_REQUIRES(
-        construction,
-        tensorflow::DeviceNameUtils::ParseFullName(core_device_, &parsed) && parsed.has_id,
+        construction, core.has_value(),
         absl::InvalidArgumentError(absl::StrCat(
             name(), " must be placed on a core, such as /device:TPU:0. It has: ", core_device_)));
-    core_ = parsed.id;
+    core_ = *core;
     if (type_string() != "TPUExecuteAndUpdateVariables") return;
     OP_REQUIRES_OK(construction,
                    construction->GetAttr("device_var_reads_indices", &variable_arguments_));
