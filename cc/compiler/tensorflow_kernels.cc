@@ -27,6 +27,9 @@ using tensorflow::TensorShape;
 // Calling a kernel takes some 15 microseconds, in which XLA's code does about so much.
 constexpr int64_t kLeastWork = 100'000;
 
+// Elements of a window that are compared one by one.
+constexpr int64_t kLargestTile = 16;
+
 // Where the three shapes of a convolution or pool are found, as operand numbers; kResult is the
 // op's result.
 constexpr int kResult = -1;
@@ -276,6 +279,25 @@ std::optional<KernelChoice> ChooseKernel(const NodeDef& node,
   if (!kernel) return std::nullopt;
   choice.node = *std::move(kernel);
   return choice;
+}
+
+std::optional<std::vector<int32_t>> TilesOfMaxPoolGrad(const NodeDef& node,
+                                                       const std::vector<KernelOperand>& operands) {
+  if (node.op() != "MaxPoolGrad") return std::nullopt;
+  const Route& route = Routes().at(node.op());
+  const std::optional<Windows> windows = WindowsOf(node, route, operands);
+  if (!windows || operands[1].shape != windows->output) return std::nullopt;
+  const std::optional<std::vector<int32_t>> sizes = Spatial(node, "ksize", route.spatial);
+  if (sizes != windows->strides) return std::nullopt;
+  int64_t elements = 1;
+  for (int d = 0; d < route.spatial; ++d) {
+    const int64_t size = (*sizes)[d];
+    if (windows->output.dim_size(d + 1) * size != windows->input.dim_size(d + 1)) {
+      return std::nullopt;
+    }
+    elements *= size;
+  }
+  return elements > kLargestTile ? std::nullopt : sizes;
 }
 
 absl::Status UseTensorFlowKernels(tensorflow::FunctionLibraryDefinition* library) {

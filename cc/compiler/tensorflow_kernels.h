@@ -2,7 +2,8 @@
 //
 // XLA:CPU's convolutions and their gradients are slow, above all in loops; TensorFlow's, by oneDNN
 // or Eigen, are not. Convolutions and pools become twins (twin_ops.h), which are compiled to a call
-// of such a kernel (cc/runtime/kernel_call.h) where it takes the op, and by XLA where not.
+// of such a kernel (cc/runtime/kernel_call.h) where it takes the op, and by XLA where not. The
+// gradient of a max pool without overlap is computed by XLA in other ops than the stock ones.
 #ifndef TF_TPU_EXT_CC_COMPILER_TENSORFLOW_KERNELS_H_
 #define TF_TPU_EXT_CC_COMPILER_TENSORFLOW_KERNELS_H_
 
@@ -47,6 +48,11 @@ int SizesOperand(const std::string& op);
 // do it: XLA is faster, the kernel does not support it, or the op is in error.
 std::optional<KernelChoice> ChooseKernel(const tensorflow::NodeDef& node,
                                          const std::vector<KernelOperand>& operands);
+
+// The height and width of the windows of a MaxPoolGrad that tile its input, which XLA computes
+// best: no element is in two of them or in none, and they are small. None for any other op.
+std::optional<std::vector<int32_t>> TilesOfMaxPoolGrad(const tensorflow::NodeDef& node,
+                                                       const std::vector<KernelOperand>& operands);
 
 // Puts the twins in place of the ops that a kernel may take, unless the option is off.
 absl::Status UseTensorFlowKernels(tensorflow::FunctionLibraryDefinition* library);

@@ -120,6 +120,35 @@ TEST(ChooseKernelTest, Pools) {
   EXPECT_EQ(ChooseKernel(node, operands)->shape, kImages);
 }
 
+TEST(TilesOfMaxPoolGradTest, WindowsThatTileTheInput) {
+  NodeDef node = Node("MaxPoolGrad");
+  SetNumbers("ksize", {1, 2, 4, 1}, &node);
+  SetNumbers("strides", {1, 2, 4, 1}, &node);
+  const TensorShape pooled({16, 14, 7, 32});
+  const std::vector<KernelOperand> operands = {Of(kImages), Of(pooled), Of(pooled)};
+  EXPECT_EQ(TilesOfMaxPoolGrad(node, operands), (std::vector<int32_t>{2, 4}));
+  EXPECT_FALSE(TilesOfMaxPoolGrad(node, {Of(kImages), Of(kImages), Of(pooled)}).has_value());
+  node.set_op("AvgPoolGrad");
+  EXPECT_FALSE(TilesOfMaxPoolGrad(node, operands).has_value());
+}
+
+TEST(TilesOfMaxPoolGradTest, OtherWindowsAreLeftToKernels) {
+  NodeDef node = Node("MaxPoolGrad");
+  SetNumbers("ksize", {1, 3, 3, 1}, &node);
+  SetNumbers("strides", {1, 2, 2, 1}, &node);
+  const TensorShape overlapping({16, 14, 14, 32});
+  EXPECT_FALSE(
+      TilesOfMaxPoolGrad(node, {Of(kImages), Of(overlapping), Of(overlapping)}).has_value());
+  SetNumbers("strides", {1, 3, 3, 1}, &node);
+  Set("padding", "VALID", &node);
+  const TensorShape with_rest({16, 9, 9, 32});
+  EXPECT_FALSE(TilesOfMaxPoolGrad(node, {Of(kImages), Of(with_rest), Of(with_rest)}).has_value());
+  SetNumbers("ksize", {1, 7, 7, 1}, &node);
+  SetNumbers("strides", {1, 7, 7, 1}, &node);
+  const TensorShape large({16, 4, 4, 32});
+  EXPECT_FALSE(TilesOfMaxPoolGrad(node, {Of(kImages), Of(large), Of(large)}).has_value());
+}
+
 TEST(ChooseKernelTest, SmallOpsAreXlas) {
   EXPECT_FALSE(
       ChooseKernel(Node("Conv2D"), {Of(TensorShape({1, 4, 4, 3})), Of(TensorShape({3, 3, 3, 8}))})

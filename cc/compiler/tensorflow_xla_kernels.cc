@@ -19,6 +19,37 @@ namespace tf_tpu_ext {
 namespace {
 
 using tensorflow::XlaOpKernelContext;
+using xla::XlaOp;
+
+// The gradient of a max pool by its input, whose windows tile it. The first of a window's largest
+// elements gets the window's gradient. Fuses with what comes before and after, as XLA's own
+// select-and-scatter does not, and reads the input once.
+XlaOp TiledMaxPoolGrad(XlaOp input, XlaOp output, XlaOp gradient,
+                       const tensorflow::TensorShape& shape, const std::vector<int32_t>& tile) {
+  const int64_t batch = shape.dim_size(0), channels = shape.dim_size(3);
+  const int64_t height = shape.dim_size(1), width = shape.dim_size(2);
+  const int32_t count = tile[0] * tile[1];
+  // Where in its window the element is that gets the gradient; not a number is equal to nothing.
+  XlaOp first = xla::FullLike(xla::ConvertElementType(output, xla::S32), count - 1);
+  for (int32_t number = count - 2; number >= 0; --number) {
+    const int64_t row = number / tile[1], column = number % tile[1];
+    const XlaOp elements = xla::Slice(input, {0, row, column, 0}, {batch, height, width, channels},
+                                      {1, tile[0], tile[1], 1});
+    first = xla::Select(xla::Eq(elements, output), xla::FullLike(first, number), first);
+  }
+  const std::vector<int64_t> tiled = {batch,           height / tile[0], tile[0],
+                                      width / tile[1], tile[1],          channels};
+  const auto spread = [&](XlaOp of_windows) {
+    return xla::BroadcastInDim(of_windows, tiled, {0, 1, 3, 5});
+  };
+  const xla::Shape numbers = xla::ShapeUtil::MakeShape(xla::S32, tiled);
+  XlaOp number = xla::Iota(input.builder(), numbers, 2);
+  number = number * xla::FullLike(number, tile[1]) + xla::Iota(input.builder(), numbers, 4);
+  const XlaOp gradients = spread(gradient);
+  return xla::Reshape(
+      xla::Select(xla::Eq(spread(first), number), gradients, xla::ZerosLike(gradients)),
+      shape.dim_sizes());
+}
 
 class KernelTwin : public TwinKernel {
  public:
@@ -30,6 +61,10 @@ class KernelTwin : public TwinKernel {
     OP_REQUIRES_OK(context, padded.status());
     std::vector<KernelOperand> operands;
     if (*padded || !Describe(context, &operands)) return CompileStock(context);
+    if (const auto tiles = TilesOfMaxPoolGrad(StockNode(), operands)) {
+      return context->SetOutput(0, TiledMaxPoolGrad(context->Input(0), context->Input(1),
+                                                    context->Input(2), operands[0].shape, *tiles));
+    }
     std::optional<KernelChoice> choice = ChooseKernel(StockNode(), operands);
     if (!choice) return CompileStock(context);
     OP_REQUIRES_OK(context, EmitCall(context, operands, *choice));
@@ -55,7 +90,7 @@ class KernelTwin : public TwinKernel {
   absl::Status EmitCall(XlaOpKernelContext* context, const std::vector<KernelOperand>& operands,
                         const KernelChoice& choice) const {
     xla::XlaBuilder* builder = context->builder();
-    std::vector<xla::XlaOp> inputs;
+    std::vector<XlaOp> inputs;
     std::vector<xla::Shape> shapes;
     for (int i = 0; i < context->num_inputs(); ++i) {
       if (i == SizesOperand(StockOp())) {

@@ -109,7 +109,14 @@ OPS: dict[str, tuple[Function, list[tuple[int, ...]], int]] = {
         [(64, 18, 16, 3), (3, 3, 3, 2)],
         3,
     ),
-    "max_pool": (lambda x: tf.nn.max_pool2d(tf.nn.relu(x), 2, 2, "SAME"), [(64, 18, 16, 3)], 2),
+    # XLA computes the gradient, in ops of ours.
+    "max_pool": (lambda x: tf.nn.max_pool2d(tf.nn.relu(x), 2, 2, "SAME"), [(64, 18, 16, 3)], 1),
+    "max_pool_wide": (
+        lambda x: tf.nn.max_pool2d(tf.nn.relu(x), 6, 6, "SAME"),
+        [(64, 18, 12, 3)],
+        2,
+    ),
+    "max_pool_with_rest": (lambda x: tf.nn.max_pool2d(x, 2, 2, "VALID"), [(64, 19, 16, 3)], 2),
     "max_pool_overlapping": (
         lambda x: tf.nn.max_pool2d(tf.round(x) + x * 0, 3, 2, "VALID"),
         [(64, 18, 16, 3)],
@@ -191,8 +198,57 @@ def test_any_pool(cores, size, channels, window, stride, padding, pool):
     batch = -(-LEAST_POOLED // math.prod((*result, *window, channels)))
     # Many equal elements: the first of the largest gets the gradient.
     count = check(function, tf.round(numbers(batch, *size, channels)))
-    overlap = any(w > s for w, s in zip(window, stride, strict=True))
-    assert count == (2 if pool is tf.nn.max_pool2d or overlap else 1)
+    if pool is tf.nn.max_pool2d:
+        of_xla = window == stride and all(n % w == 0 for n, w in zip(size, window, strict=True))
+    else:
+        of_xla = all(w <= s for w, s in zip(window, stride, strict=True))
+    assert count == (1 if of_xla else 2)
+
+
+def first_largest_gradient(x: np.ndarray, gradient: np.ndarray, window: tuple[int, int]):
+    """The gradient of a max pool whose windows tile `x`, element by element."""
+    expected = np.zeros_like(x)
+    for n, row, column, channel in np.ndindex(*gradient.shape):
+        top, left = row * window[0], column * window[1]
+        tile = x[n, top : top + window[0], left : left + window[1], channel]
+        i, j = np.unravel_index(np.argmax(tile), tile.shape)
+        expected[n, top + i, left + j, channel] = gradient[n, row, column, channel]
+    return expected
+
+
+@FUZZ
+@given(
+    tiles=st.tuples(st.integers(1, 4), st.integers(1, 4)),
+    window=st.tuples(WINDOWS, WINDOWS),
+    channels=st.integers(1, 9),
+    dtype=st.sampled_from([tf.float32, tf.bfloat16, tf.float16, tf.float64]),
+    padding=st.sampled_from(["SAME", "VALID"]),
+)
+def test_gradient_of_pools_that_tile(cores, tiles, window, channels, dtype, padding):
+    random = np.random.default_rng(5)
+    shape = (2, tiles[0] * window[0], tiles[1] * window[1], channels)
+    # Many equal elements: the first of the largest gets the gradient.
+    x = random.integers(-3, 4, size=shape).astype(np.float64)
+    gradient = random.integers(-9, 9, size=(2, *tiles, channels)).astype(np.float64)
+
+    def function(x, gradient):
+        y = tf.nn.max_pool2d(x, window, window, padding)
+        return [tf.gradients(y, x, gradient)[0]]
+
+    actual = tpu.rewrite(function, [tf.constant(x, dtype), tf.constant(gradient, dtype)])[0]
+    expected = first_largest_gradient(x, gradient, window)
+    np.testing.assert_array_equal(tf.cast(actual, tf.float64), expected)
+
+
+def test_gradient_of_a_window_without_number_goes_to_one_element(cores):
+    x = np.ones((1, 4, 4, 1), np.float32)
+    x[0, 0, 1, 0] = np.nan
+
+    def function(x):
+        return [tf.gradients(tf.nn.max_pool2d(x, 2, 2, "VALID"), x)[0]]
+
+    gradient = np.asarray(tpu.rewrite(function, [tf.constant(x)])[0])
+    np.testing.assert_array_equal(gradient.reshape(2, 2, 2, 2).sum(axis=(1, 3)), np.ones((2, 2)))
 
 
 @FUZZ
@@ -239,7 +295,7 @@ def test_in_loop(kernels):
         ]
 
     count = check(function, numbers(64, 8, 8, 3), numbers(3, 3, 3, 3, seed=1))
-    assert (count >= 3) == kernels
+    assert (count >= 2) == kernels
 
 
 def test_gradient_through_loop_and_branch(kernels):
@@ -362,7 +418,7 @@ def test_without_onednn(run_python):
 
         for mine, theirs in zip(tf_tpu_ext.rewrite(step, [x, filter]), step(x, filter)):
             np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-3)
-        assert tf_tpu_ext.compilation_stats().programs[-1].tensorflow_kernels == 5
+        assert tf_tpu_ext.compilation_stats().programs[-1].tensorflow_kernels == 4
         """,
         env={"TF_ENABLE_ONEDNN_OPTS": "0"},
     )
