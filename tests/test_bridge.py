@@ -200,3 +200,22 @@ class TestFunctionsThatNeedNotBeCompiled:
 
         for value in strategy.experimental_local_results(step(tf.constant([1.0, 2.0]))):
             np.testing.assert_array_equal(value, [3.0, 5.0])
+
+
+def test_session_whose_graph_grows():
+    v1 = tf.compat.v1
+
+    def replica(x):
+        doubled = tf.while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, x * 2.0), [0, x])[1]
+        return doubled + v1.tpu.outside_compilation(lambda x: x + 1.0, x)
+
+    with tf.Graph().as_default():
+        dataset = tf.data.Dataset.range(10).map(lambda x: tf.cast(x, tf.float32))
+        iterator = v1.data.make_initializable_iterator(dataset)
+        result = v1.tpu.replicate(replica, [[iterator.get_next()]])[0][0]
+        with v1.Session() as session:
+            session.run(v1.tpu.initialize_system())
+            session.run(iterator.initializer)
+            # Each new op makes the session run all passes once more.
+            for number in range(6):
+                assert session.run(result + float(number)) == 9.0 * number + 1.0 + number

@@ -1,0 +1,87 @@
+#include "cc/passes/stale_functions.h"
+
+#include <utility>
+
+#include "tensorflow/core/common_runtime/optimization_registry.h"
+
+namespace tf_tpu_ext {
+namespace {
+
+using tensorflow::FunctionDef;
+using tensorflow::FunctionLibraryDefinition;
+using tensorflow::GraphOptimizationPassOptions;
+
+// Before and after all other passes of the phase.
+constexpr int kFirst = -999;
+constexpr int kLast = 999;
+
+constexpr char kMadeByPasses[] = "_tpu_ext_made_by_passes";
+
+// What the library of the graph in work held before; the passes of a graph run on one thread.
+struct InWork {
+  const FunctionLibraryDefinition* library = nullptr;
+  FunctionNames given;
+};
+thread_local InWork in_work;
+
+bool IsOfSession(const GraphOptimizationPassOptions& options) {
+  return !options.is_function_graph && options.flib_def != nullptr && options.graph != nullptr &&
+         *options.graph != nullptr;
+}
+
+class DropStaleFunctionsPass : public tensorflow::GraphOptimizationPass {
+ public:
+  absl::Status Run(const GraphOptimizationPassOptions& options) override {
+    if (!IsOfSession(options)) return absl::OkStatus();
+    absl::StatusOr<FunctionNames> given = DropStaleFunctions(**options.graph, options.flib_def);
+    if (!given.ok()) return given.status();
+    in_work = {options.flib_def, *std::move(given)};
+    return absl::OkStatus();
+  }
+};
+
+class MarkNewFunctionsPass : public tensorflow::GraphOptimizationPass {
+ public:
+  absl::Status Run(const GraphOptimizationPassOptions& options) override {
+    if (!IsOfSession(options) || in_work.library != options.flib_def) return absl::OkStatus();
+    const InWork done = std::exchange(in_work, {});
+    return MarkNewFunctions(done.given, options.flib_def);
+  }
+};
+
+REGISTER_OPTIMIZATION(tensorflow::OptimizationPassRegistry::PRE_PLACEMENT, kFirst,
+                      DropStaleFunctionsPass);
+REGISTER_OPTIMIZATION(tensorflow::OptimizationPassRegistry::PRE_PLACEMENT, kLast,
+                      MarkNewFunctionsPass);
+
+}  // namespace
+
+absl::StatusOr<FunctionNames> DropStaleFunctions(const tensorflow::Graph& graph,
+                                                 FunctionLibraryDefinition* library) {
+  const FunctionLibraryDefinition called = library->ReachableDefinitions(graph);
+  FunctionNames given;
+  for (const std::string& name : library->ListFunctionNames()) {
+    const bool stale =
+        !called.Contains(name) && library->Find(name)->attr().contains(kMadeByPasses);
+    if (!stale) {
+      given.insert(name);
+    } else if (absl::Status status = library->RemoveFunction(name); !status.ok()) {
+      return status;
+    }
+  }
+  return given;
+}
+
+absl::Status MarkNewFunctions(const FunctionNames& given, FunctionLibraryDefinition* library) {
+  for (const std::string& name : library->ListFunctionNames()) {
+    if (given.contains(name)) continue;
+    const auto record = library->FindRecord(name);
+    FunctionDef function = record->fdef();
+    (*function.mutable_attr())[kMadeByPasses].set_b(true);
+    absl::Status status = library->ReplaceFunction(name, function, record->stack_traces());
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace tf_tpu_ext
