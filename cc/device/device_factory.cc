@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "cc/device/machine.h"
+#include "cc/base/machine.h"
 #include "cc/device/virtual_device.h"
 #include "tensorflow/core/common_runtime/device_factory.h"
 

@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "cc/device/machine.h"
+#include "cc/base/machine.h"
 
 namespace tf_tpu_ext {
 

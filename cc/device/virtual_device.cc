@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "cc/device/core_threads.h"
+#include "cc/base/core_threads.h"
 #include "tensorflow/core/framework/tensor.h"
 #include "tensorflow/core/util/device_name_utils.h"
 

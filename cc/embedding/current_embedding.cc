@@ -6,7 +6,7 @@
 #include "absl/base/no_destructor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
-#include "cc/runtime/compute_pool.h"
+#include "cc/base/compute_pool.h"
 
 namespace tf_tpu_ext {
 namespace {

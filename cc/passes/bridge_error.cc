@@ -10,7 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
-#include "cc/device/machine.h"
+#include "cc/base/machine.h"
 
 namespace tf_tpu_ext {
 namespace {

@@ -11,7 +11,7 @@
 #include "cc/ops/op_names.h"
 #include "cc/passes/host_cluster.h"
 #include "cc/passes/host_updates.h"
-#include "cc/passes/reachable_nodes.h"
+#include "cc/ops/reachable_nodes.h"
 #include "tensorflow/core/common_runtime/function_body.h"
 #include "tensorflow/core/common_runtime/function_def_utils.h"
 #include "tensorflow/core/framework/attr_value.pb.h"

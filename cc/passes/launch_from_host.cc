@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "cc/device/machine.h"
+#include "cc/base/machine.h"
 #include "cc/device/virtual_device.h"
 #include "cc/ops/execute_nodes.h"
 #include "cc/ops/op_names.h"

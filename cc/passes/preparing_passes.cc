@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "cc/device/machine.h"
+#include "cc/base/machine.h"
 #include "cc/passes/compile_marks.h"
 #include "cc/passes/fold_clusters.h"
 #include "cc/passes/order_computations.h"

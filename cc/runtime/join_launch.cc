@@ -4,7 +4,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
-#include "cc/runtime/after_cancellation.h"
+#include "cc/base/after_cancellation.h"
 #include "tensorflow/core/framework/cancellation.h"
 
 namespace tf_tpu_ext {

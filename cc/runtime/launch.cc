@@ -10,7 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "cc/runtime/collectives.h"
-#include "cc/runtime/compute_pool.h"
+#include "cc/base/compute_pool.h"
 #include "cc/runtime/core_order.h"
 #include "cc/runtime/run_in_place.h"
 #include "cc/transfer/channels.h"

@@ -22,7 +22,7 @@
 #include "cc/runtime/program.h"
 #include "cc/runtime/shared_update.h"
 #include "cc/runtime/stacked_replicas.h"
-#include "cc/runtime/wait_monitor.h"
+#include "cc/base/wait_monitor.h"
 #include "tensorflow/core/framework/tensor.h"
 
 namespace tf_tpu_ext {

@@ -14,9 +14,9 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "cc/runtime/core_context.h"
-#include "cc/runtime/padding_stats.h"
-#include "cc/transfer/taken_queues.h"
+#include "cc/base/core_context.h"
+#include "cc/program/padding_stats.h"
+#include "cc/program/taken_queues.h"
 #include "tensorflow/core/framework/tensor.h"
 #include "tensorflow/core/framework/types.h"
 

@@ -11,7 +11,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "cc/runtime/collectives.h"
-#include "cc/runtime/compute_pool.h"
+#include "cc/base/compute_pool.h"
 #include "cc/runtime/program.h"
 #include "cc/runtime/run_in_place.h"
 #include "tensorflow/core/platform/env.h"

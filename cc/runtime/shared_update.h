@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "cc/runtime/core_context.h"
+#include "cc/base/core_context.h"
 #include "cc/runtime/run_in_place.h"
 #include "tensorflow/core/framework/tensor.h"
 #include "xla/xla_data.pb.h"
@@ -23,7 +23,7 @@ struct Combination {
   bool by_update = false;
 };
 
-// The part of a program that was split off (cc/compiler/split_update.h), and what belongs where.
+// The part of a program that was split off (cc/compiler/replicas/split_update.h), and what belongs where.
 struct SharedUpdate {
   // Takes the step's arguments, so many, and then for each combination what has become of it: one
   // value, or those of all replicas, one after the other.

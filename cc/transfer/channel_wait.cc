@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "cc/runtime/after_cancellation.h"
+#include "cc/base/after_cancellation.h"
 
 namespace tf_tpu_ext {
 

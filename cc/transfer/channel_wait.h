@@ -8,7 +8,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
-#include "cc/runtime/wait_monitor.h"
+#include "cc/base/wait_monitor.h"
 #include "cc/transfer/channels.h"
 #include "tensorflow/core/framework/cancellation.h"
 

@@ -6,7 +6,7 @@
 
 #include "absl/base/const_init.h"
 #include "absl/synchronization/mutex.h"
-#include "cc/device/machine.h"
+#include "cc/base/machine.h"
 #include "cc/embedding/current_embedding.h"
 
 namespace tf_tpu_ext {

@@ -10,7 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "cc/transfer/host_function_source.h"
+#include "cc/program/host_function_source.h"
 #include "cc/transfer/transfer_stats.h"
 #include "tensorflow/core/framework/cancellation.h"
 #include "tensorflow/core/framework/function.h"

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "cc/device/core_threads.h"
+#include "cc/base/core_threads.h"
 #include "tensorflow/core/platform/cpu_info.h"
 
 namespace tf_tpu_ext {

@@ -1,0 +1,77 @@
+#include "cc/base/machine.h"
+
+#include "absl/base/const_init.h"
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+
+namespace tf_tpu_ext {
+namespace {
+
+absl::Mutex mutex(absl::kConstInit);
+bool devices_created ABSL_GUARDED_BY(mutex) = false;
+
+MachineOptions& Options() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+  static auto* options = new MachineOptions;
+  return *options;
+}
+
+}  // namespace
+
+absl::Status ValidateCores(int64_t cores) {
+  if (cores >= 1 && cores <= kMaxCores) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("A virtual TPU has from 1 to ", kMaxCores, " cores. Received: cores=", cores));
+}
+
+absl::Status SetMachineOptions(const MachineOptions& options) {
+  if (absl::Status valid = ValidateCores(options.cores); !valid.ok()) return valid;
+  if (options.wait_limit <= absl::ZeroDuration()) {
+    return absl::InvalidArgumentError(absl::StrCat("The wait limit must be positive. Received: ",
+                                                   absl::FormatDuration(options.wait_limit)));
+  }
+  absl::MutexLock lock(&mutex);
+  MachineOptions& current = Options();
+  if (devices_created &&
+      (options.cores != current.cores || options.local_devices != current.local_devices)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("TensorFlow has already created its devices, with ", current.cores,
+                     " virtual TPU cores; received: cores=", options.cores,
+                     ". Call tf_tpu_ext.configure() before the first TensorFlow operation."));
+  }
+  current = options;
+  return absl::OkStatus();
+}
+
+MachineOptions GetMachineOptions() {
+  absl::MutexLock lock(&mutex);
+  return Options();
+}
+
+void MarkDevicesCreated() {
+  absl::MutexLock lock(&mutex);
+  devices_created = true;
+}
+
+std::array<int, 4> MeshShape(int cores) {
+  const int cores_per_chip = cores % 2 == 0 ? 2 : 1;
+  const int chips = cores / cores_per_chip;
+  int y = 1;
+  for (int side = 1; side * side <= chips; ++side) {
+    if (chips % side == 0) y = side;
+  }
+  return {chips / y, y, 1, cores_per_chip};
+}
+
+std::vector<std::array<int, 4>> CoreCoordinates(int cores) {
+  const std::array<int, 4> shape = MeshShape(cores);
+  std::vector<std::array<int, 4>> coordinates;
+  coordinates.reserve(cores);
+  for (int core = 0; core < cores; ++core) {
+    const int chip = core / shape[3];
+    coordinates.push_back({chip % shape[0], chip / shape[0], 0, core % shape[3]});
+  }
+  return coordinates;
+}
+
+}  // namespace tf_tpu_ext

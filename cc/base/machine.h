@@ -1,0 +1,56 @@
+// The virtual TPU machine's settings: how many cores, how they are laid out, how long a wait may
+// last.
+#ifndef TF_TPU_EXT_CC_BASE_MACHINE_H_
+#define TF_TPU_EXT_CC_BASE_MACHINE_H_
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+
+namespace tf_tpu_ext {
+
+inline constexpr int kDefaultCores = 8;
+inline constexpr int kMaxCores = 1024;
+
+struct MachineOptions {
+  int cores = kDefaultCores;
+  // Whether this process has cores of its own; a client of a remote machine has none.
+  bool local_devices = true;
+  absl::Duration wait_limit = absl::Minutes(30);
+  // Whether programs call closed clusters of outside compilation by themselves.
+  bool fold_clusters = true;
+  // Whether what all replicas compute alike runs once for all of them.
+  bool share_updates = true;
+  // Whether several replicas run as one program where there are more than processors.
+  bool stack_replicas = true;
+  // Whether functions start their programs from the host, on the thread of the caller, without an
+  // executor for each core.
+  bool launch_from_host = true;
+  // Whether programs compute convolutions and pools by TensorFlow's own kernels.
+  bool tensorflow_kernels = true;
+};
+
+// Returns InvalidArgument unless `cores` is in [1, kMaxCores].
+absl::Status ValidateCores(int64_t cores);
+
+// The process's settings. Changing the number of cores fails once devices exist.
+absl::Status SetMachineOptions(const MachineOptions& options);
+MachineOptions GetMachineOptions();
+
+// Freezes the number of cores: called when TensorFlow creates the devices.
+void MarkDevicesCreated();
+
+// Mesh shape [x, y, z, cores per chip]. A chip has two cores, as a Cloud TPU's has, unless `cores`
+// is odd; chips stand in the most square x * y rectangle.
+std::array<int, 4> MeshShape(int cores);
+
+// Coordinates of every core, in the order of /device:TPU:i. The order is the row-major one that
+// TensorFlow's bridge uses to turn coordinates back into device numbers.
+std::vector<std::array<int, 4>> CoreCoordinates(int cores);
+
+}  // namespace tf_tpu_ext
+
+#endif  // TF_TPU_EXT_CC_BASE_MACHINE_H_

@@ -1,0 +1,16 @@
+#ifndef TF_TPU_EXT_CC_BASE_TENSOR_COPY_H_
+#define TF_TPU_EXT_CC_BASE_TENSOR_COPY_H_
+
+#include "tensorflow/core/framework/tensor.h"
+#include "tensorflow/core/framework/tensor_shape.h"
+
+namespace tf_tpu_ext {
+
+// Copies the leading block of a row-major array of shape `from_shape` that has the shape of `to`:
+// the true part of a padded array. Both have the same rank and no dimension of `to` is larger.
+void CopyLeadingBlock(const void* from, const tensorflow::TensorShape& from_shape,
+                      tensorflow::Tensor* to);
+
+}  // namespace tf_tpu_ext
+
+#endif  // TF_TPU_EXT_CC_BASE_TENSOR_COPY_H_

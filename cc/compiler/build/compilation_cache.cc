@@ -1,0 +1,131 @@
+#include "cc/compiler/build/compilation_cache.h"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <fstream>
+#include <utility>
+
+#include "absl/base/const_init.h"
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/synchronization/mutex.h"
+#include "tensorflow/c/c_api.h"
+#include "tensorflow/core/platform/cpu_info.h"
+#include "tensorflow/core/platform/env.h"
+#include "tensorflow/core/platform/fingerprint.h"
+#include "tensorflow/core/platform/path.h"
+
+namespace tf_tpu_ext {
+namespace {
+
+using tensorflow::Env;
+
+// What a file starts with; the fingerprint of the rest follows.
+constexpr absl::string_view kMagic = "tf_tpu_ext compilation 1\n";
+
+absl::Mutex mutex(absl::kConstInit);
+
+std::shared_ptr<const CompilationCache>& CurrentCache() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+  static auto* cache = new std::shared_ptr<const CompilationCache>;
+  return *cache;
+}
+
+std::string Fingerprint(absl::string_view text) {
+  const auto fingerprint = tensorflow::Fingerprint128({text.data(), text.size()});
+  return absl::StrFormat("%016x%016x", fingerprint.high64, fingerprint.low64);
+}
+
+// The name is nobody else's, so that the file is renamed into place whole.
+absl::Status WriteWhole(const std::string& path, absl::string_view contents) {
+  static std::atomic<int64_t> next{0};
+  const std::string part = absl::StrCat(path, ".", getpid(), ".", next.fetch_add(1), ".part");
+  absl::Status status = tensorflow::WriteStringToFile(Env::Default(), part, contents);
+  if (status.ok()) status = Env::Default()->RenameFile(part, path);
+  if (!status.ok()) Env::Default()->DeleteFile(part).IgnoreError();
+  return status;
+}
+
+// The lines that tell one kind of processor from another; empty if the system does not say.
+std::string DescribeProcessor() {
+  std::ifstream file("/proc/cpuinfo");
+  std::string description;
+  for (std::string line; std::getline(file, line) && !line.empty();) {
+    for (const char* prefix : {"vendor_id", "cpu family", "model", "flags", "Features", "CPU "}) {
+      if (absl::StartsWith(line, prefix)) absl::StrAppend(&description, line, "\n");
+    }
+  }
+  return description;
+}
+
+std::string DescribeLibrary() {
+  Dl_info info;
+  std::string contents;
+  if (dladdr(reinterpret_cast<const void*>(&CompilationEnvironment), &info) == 0 ||
+      !tensorflow::ReadFileToString(Env::Default(), info.dli_fname, &contents).ok()) {
+    return "";
+  }
+  return Fingerprint(contents);
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<CompilationCache>> CompilationCache::Open(
+    const std::string& folder) {
+  absl::Status status = Env::Default()->RecursivelyCreateDir(folder);
+  std::shared_ptr<CompilationCache> cache(new CompilationCache(folder));
+  const std::string probe = tensorflow::io::JoinPath(folder, absl::StrCat(getpid(), ".probe"));
+  if (status.ok()) status = WriteWhole(probe, "");
+  if (status.ok()) status = Env::Default()->DeleteFile(probe);
+  if (status.ok()) return cache;
+  return absl::InvalidArgumentError(
+      absl::StrCat("The folder for compiled programs can't be written to: ", status.message(),
+                   ". Received: '", folder, "'. Name a folder that this process may write to."));
+}
+
+std::string CompilationCache::PathOf(absl::string_view key) const {
+  return tensorflow::io::JoinPath(folder_, absl::StrCat(Fingerprint(key), ".xla"));
+}
+
+absl::StatusOr<std::string> CompilationCache::Read(absl::string_view key) const {
+  const std::string path = PathOf(key);
+  std::string contents;
+  if (absl::Status status = tensorflow::ReadFileToString(Env::Default(), path, &contents);
+      !status.ok()) {
+    return status;
+  }
+  absl::string_view rest = contents;
+  const size_t fingerprint_size = Fingerprint("").size();
+  if (absl::ConsumePrefix(&rest, kMagic) && rest.size() >= fingerprint_size) {
+    const absl::string_view code = rest.substr(fingerprint_size);
+    if (rest.substr(0, fingerprint_size) == Fingerprint(code)) return std::string(code);
+  }
+  return absl::DataLossError(
+      absl::StrCat("The compiled program in ", path, " is damaged. It will be replaced."));
+}
+
+absl::Status CompilationCache::Write(absl::string_view key, absl::string_view code) const {
+  return WriteWhole(PathOf(key), absl::StrCat(kMagic, Fingerprint(code), code));
+}
+
+std::shared_ptr<const CompilationCache> CompilationCache::Current() {
+  absl::MutexLock lock(&mutex);
+  return CurrentCache();
+}
+
+void CompilationCache::SetCurrent(std::shared_ptr<const CompilationCache> cache) {
+  absl::MutexLock lock(&mutex);
+  CurrentCache() = std::move(cache);
+}
+
+const std::string& CompilationEnvironment() {
+  static const auto* environment =
+      new std::string(absl::StrCat(TF_Version(), "\n", DescribeLibrary(), "\n",
+                                   tensorflow::port::MaxParallelism(), "\n", DescribeProcessor()));
+  return *environment;
+}
+
+}  // namespace tf_tpu_ext

@@ -1,0 +1,102 @@
+#include "cc/compiler/build/compilation_cache.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "tensorflow/c/c_api.h"
+#include "tensorflow/core/platform/env.h"
+
+namespace tf_tpu_ext {
+namespace {
+
+using tensorflow::Env;
+
+class CompilationCacheTest : public ::testing::Test {
+ protected:
+  CompilationCacheTest() : folder_(absl::StrCat(::testing::TempDir(), "/a/compilation_cache")) {
+    int64_t files, folders;
+    Env::Default()->DeleteRecursively(folder_, &files, &folders).IgnoreError();
+  }
+
+  std::shared_ptr<CompilationCache> Open() {
+    auto cache = CompilationCache::Open(folder_);
+    EXPECT_TRUE(cache.ok()) << cache.status();
+    return *cache;
+  }
+
+  std::vector<std::string> Files() {
+    std::vector<std::string> names;
+    EXPECT_TRUE(Env::Default()->GetChildren(folder_, &names).ok());
+    return names;
+  }
+
+  std::string OnlyFile() {
+    const std::vector<std::string> names = Files();
+    EXPECT_EQ(names.size(), 1);
+    return absl::StrCat(folder_, "/", names[0]);
+  }
+
+  const std::string folder_;
+};
+
+TEST_F(CompilationCacheTest, KeepsCodeByItsKey) {
+  const auto cache = Open();
+  EXPECT_TRUE(Files().empty());
+  EXPECT_TRUE(absl::IsNotFound(cache->Read("key").status()));
+  const std::string code("machine\0code", 12);
+  ASSERT_TRUE(cache->Write("key", code).ok());
+  ASSERT_TRUE(cache->Write("other", "").ok());
+  EXPECT_EQ(Files().size(), 2);
+  EXPECT_EQ(*Open()->Read("key"), code);
+  EXPECT_EQ(*cache->Read("other"), "");
+  EXPECT_TRUE(absl::IsNotFound(cache->Read("keys").status()));
+}
+
+TEST_F(CompilationCacheTest, ReplacesAnEntry) {
+  const auto cache = Open();
+  ASSERT_TRUE(cache->Write("key", "old").ok());
+  ASSERT_TRUE(cache->Write("key", "new").ok());
+  EXPECT_EQ(*cache->Read("key"), "new");
+  EXPECT_EQ(Files().size(), 1);
+}
+
+TEST_F(CompilationCacheTest, TellsDamage) {
+  const auto cache = Open();
+  ASSERT_TRUE(cache->Write("key", "machine code").ok());
+  const std::string path = OnlyFile();
+  std::string whole;
+  ASSERT_TRUE(tensorflow::ReadFileToString(Env::Default(), path, &whole).ok());
+  for (size_t size = 0; size < whole.size(); ++size) {
+    ASSERT_TRUE(tensorflow::WriteStringToFile(Env::Default(), path, whole.substr(0, size)).ok());
+    EXPECT_TRUE(absl::IsDataLoss(cache->Read("key").status())) << size;
+  }
+  for (size_t place = 0; place < whole.size(); ++place) {
+    std::string damaged = whole;
+    damaged[place] ^= 1;
+    ASSERT_TRUE(tensorflow::WriteStringToFile(Env::Default(), path, damaged).ok());
+    EXPECT_TRUE(absl::IsDataLoss(cache->Read("key").status())) << place;
+  }
+}
+
+TEST_F(CompilationCacheTest, RefusesAFolderThatCannotBe) {
+  const auto cache = Open();
+  const std::string file = absl::StrCat(folder_, "/file");
+  ASSERT_TRUE(tensorflow::WriteStringToFile(Env::Default(), file, "").ok());
+  const absl::Status status = CompilationCache::Open(absl::StrCat(file, "/in")).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(status));
+  EXPECT_TRUE(absl::StrContains(status.message(), file)) << status;
+}
+
+TEST(CompilationEnvironmentTest, NamesTensorFlowAndTheLibrary) {
+  const std::string& environment = CompilationEnvironment();
+  EXPECT_TRUE(absl::StartsWith(environment, TF_Version()));
+  EXPECT_EQ(environment, CompilationEnvironment());
+  EXPECT_GT(environment.size(), 40);
+}
+
+}  // namespace
+}  // namespace tf_tpu_ext

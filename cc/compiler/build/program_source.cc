@@ -1,0 +1,248 @@
+#include "cc/compiler/build/program_source.h"
+
+#include "absl/algorithm/container.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/log/log.h"
+#include "absl/strings/str_cat.h"
+#include "cc/compiler/hlo/collective_order.h"
+#include "cc/compiler/replicas/group_replicas.h"
+#include "cc/compiler/replicas/split_update.h"
+#include "cc/base/compute_pool.h"
+#include "tensorflow/compiler/tf2xla/type_util.h"
+
+namespace tf_tpu_ext {
+namespace {
+
+using Metadata = tensorflow::tpu::TPUCompileMetadataProto;
+
+// Where each number stands in the list.
+absl::flat_hash_map<int, int> Places(const std::vector<int>& numbers) {
+  absl::flat_hash_map<int, int> places;
+  for (size_t i = 0; i < numbers.size(); ++i) places.emplace(numbers[i], i);
+  return places;
+}
+
+// A variable with a new value, as a program of the source has it.
+struct UpdatedVariable {
+  int argument = 0;
+  int parameter = 0;
+  int result = 0;
+};
+
+// The variables whose new values a program computes that has such outputs of the step as results.
+std::vector<UpdatedVariable> UpdatedVariables(const ProgramSource& source,
+                                              const std::vector<int>& output_of_result) {
+  const absl::flat_hash_map<int, int> result_of_output = Places(output_of_result);
+  const absl::flat_hash_map<int, int> parameter_of_argument =
+      Places(source.compiled.parameter_arguments);
+  std::vector<UpdatedVariable> updated;
+  for (const auto& [argument, output] : source.updated_arguments) {
+    const auto result = result_of_output.find(output);
+    const auto parameter = parameter_of_argument.find(argument);
+    if (result == result_of_output.end() || parameter == parameter_of_argument.end()) continue;
+    updated.push_back({argument, parameter->second, result->second});
+  }
+  return updated;
+}
+
+// Lets a program that has such outputs of the step as results write the new values of variables
+// over the old ones, and returns these variables.
+std::vector<UpdatedVariable> Overwrite(const ProgramSource& source,
+                                       const std::vector<int>& output_of_result,
+                                       xla::HloModuleProto* module) {
+  std::vector<UpdatedVariable> updated = UpdatedVariables(source, output_of_result);
+  for (const UpdatedVariable& variable : updated) {
+    auto* entry = module->mutable_input_output_alias()->add_entries();
+    entry->add_output_shape_index(variable.result);
+    entry->set_parameter_number(variable.parameter);
+    entry->set_kind(xla::MAY_ALIAS);
+  }
+  return updated;
+}
+
+// Whether the program calls code that may fail.
+bool CallsOut(const xla::HloModuleProto& module) {
+  return absl::c_any_of(module.computations(), [](const xla::HloComputationProto& computation) {
+    return absl::c_any_of(computation.instructions(), [](const xla::HloInstructionProto& each) {
+      return each.opcode() == "custom-call";
+    });
+  });
+}
+
+// The outputs that the program computes, in order.
+std::vector<int> OutputsOfResults(const std::vector<CompiledProgram::Output>& outputs) {
+  std::vector<int> output_of_result;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (outputs[i].constant == nullptr) output_of_result.push_back(i);
+  }
+  return output_of_result;
+}
+
+// Builds the update, and leaves the rest of the outputs in `source`.
+absl::StatusOr<std::shared_ptr<const SharedUpdate>> BuildSharedUpdate(XlaCompiler& compiler,
+                                                                      const SplitProgram& split,
+                                                                      ProgramSource* source) {
+  CompiledProgram* const compiled = &source->compiled;
+  std::vector<CompiledProgram::Output> outputs = std::move(compiled->outputs);
+  const std::vector<int> output_of_result = OutputsOfResults(outputs);
+  auto update = std::make_shared<SharedUpdate>();
+  CompiledProgram program;
+  program.name = absl::StrCat(compiled->name, " (shared update)");
+  program.id = compiled->id;
+  program.waits = false;
+  for (int result : split.update_results) {
+    update->update_outputs.push_back(output_of_result[result]);
+    program.outputs.push_back(outputs[output_of_result[result]]);
+  }
+  compiled->outputs.clear();
+  const absl::flat_hash_map<int, int> result_of_output = Places(update->update_outputs);
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (result_of_output.contains(i)) continue;
+    update->replica_outputs.push_back(i);
+    compiled->outputs.push_back(outputs[i]);
+  }
+  update->combinations = split.combinations;
+  update->num_arguments = source->num_arguments;
+  program.parameter_arguments = compiled->parameter_arguments;
+  for (size_t i = 0; i < split.combinations.size(); ++i) {
+    CompiledProgram::Output combined;
+    auto dtype = tensorflow::EncodePrimitiveTypeAsDataType(split.combinations[i].type);
+    if (!dtype.ok()) return dtype.status();
+    combined.dtype = *dtype;
+    compiled->outputs.push_back(std::move(combined));
+  }
+  for (int i = 0; i < split.num_combined_values; ++i) {
+    program.parameter_arguments.push_back(source->num_arguments + i);
+  }
+  compiled->num_combined_outputs = split.combinations.size();
+  for (int parameter : split.update_parameters) {
+    update->read_arguments.push_back(compiled->parameter_arguments[parameter]);
+  }
+  xla::HloModuleProto module = split.update;
+  for (const UpdatedVariable& variable : Overwrite(*source, update->update_outputs, &module)) {
+    update->updated_variables.emplace_back(variable.argument, variable.result);
+  }
+  xla::CompileOptions options;
+  options.compile_portable_executable = true;
+  auto executable = compiler.Compile(xla::XlaComputation(std::move(module)), options);
+  if (!executable.ok()) return executable.status();
+  program.executable = *std::move(executable);
+  auto created = Program::Create(std::move(program));
+  if (!created.ok()) return created.status();
+  update->program = *std::move(created);
+  return update;
+}
+
+// The parameters that hold variables, or what the bridge knows to be alike.
+std::vector<int> StackedMirroredParameters(const ProgramSource& source, const Metadata& metadata) {
+  std::vector<int> mirrored = source.mirrored_parameters;
+  const std::vector<int>& arguments = source.compiled.parameter_arguments;
+  for (size_t parameter = 0; parameter < arguments.size(); ++parameter) {
+    if (metadata.args(arguments[parameter]).kind() == Metadata::Arg::VARIABLE &&
+        !absl::c_linear_search(mirrored, parameter)) {
+      mirrored.push_back(parameter);
+    }
+  }
+  return mirrored;
+}
+
+}  // namespace
+
+std::shared_ptr<const xla::DeviceAssignment> ToDeviceAssignment(const std::vector<int>& cores,
+                                                                int replicas, int partitions) {
+  if (cores.empty()) return nullptr;
+  auto assignment = std::make_shared<xla::DeviceAssignment>(replicas, partitions);
+  const int cores_per_replica = cores.size() / replicas;
+  for (int replica = 0; replica < replicas; ++replica) {
+    for (int partition = 0; partition < partitions; ++partition) {
+      (*assignment)(replica, partition) = cores[replica * cores_per_replica + partition];
+    }
+  }
+  return assignment;
+}
+
+absl::StatusOr<std::shared_ptr<Program>> BuildSource(XlaCompiler& compiler, ProgramSource source) {
+  CompiledProgram& compiled = source.compiled;
+  if (source.shares_update) {
+    auto split = SplitUpdate(source.module, compiled.num_replicas, source.mirrored_parameters);
+    if (split.has_value()) {
+      auto update = BuildSharedUpdate(compiler, *split, &source);
+      if (!update.ok()) return update.status();
+      compiled.shared_update = *std::move(update);
+      source.module = std::move(split->replica);
+    }
+  }
+  compiled.waits = compiled.waits || HasCollectives(source.module);
+  if (source.overwrites_variables && !compiled.waits && !CallsOut(source.module)) {
+    const std::vector<int> output_of_result = OutputsOfResults(compiled.outputs);
+    for (const UpdatedVariable& variable : Overwrite(source, output_of_result, &source.module)) {
+      compiled.overwritten_variables.emplace_back(variable.argument,
+                                                  output_of_result[variable.result]);
+    }
+  }
+  auto executable = compiler.Compile(xla::XlaComputation(std::move(source.module)), source.options);
+  if (!executable.ok()) return executable.status();
+  compiled.executable = *std::move(executable);
+  return Program::Create(std::move(compiled));
+}
+
+absl::StatusOr<std::shared_ptr<const StackedReplicas>> BuildStacked(XlaCompiler& compiler,
+                                                                    const ProgramSource& whole,
+                                                                    const Metadata& metadata) {
+  const int num_replicas = whole.compiled.num_replicas;
+  StackOptions options;
+  options.num_replicas = num_replicas;
+  options.mirrored_parameters = StackedMirroredParameters(whole, metadata);
+  const std::vector<int> output_of_result = OutputsOfResults(whole.compiled.outputs);
+  for (const UpdatedVariable& variable : UpdatedVariables(whole, output_of_result)) {
+    options.updated_parameters.emplace_back(variable.parameter, variable.result);
+  }
+  absl::StatusOr<StackedModule> module =
+      GroupReplicas(whole.module, options, ComputePool::NumThreads());
+  if (!module.ok()) {
+    VLOG(1) << "Each replica of TPU program " << whole.compiled.name
+            << " runs for itself: " << module.status().message();
+    return nullptr;
+  }
+
+  auto stacked = std::make_shared<StackedReplicas>();
+  stacked->group_size = module->group_size;
+  stacked->stacked_arguments.resize(whole.num_arguments);
+  stacked->stacked_outputs.resize(whole.compiled.outputs.size());
+  ProgramSource groups = whole;
+  groups.mirrored_parameters.clear();
+  for (size_t i = 0; i < module->stacked_parameters.size(); ++i) {
+    const int argument = whole.compiled.parameter_arguments[i];
+    if (module->stacked_parameters[i]) {
+      stacked->stacked_arguments[argument] = true;
+    } else {
+      stacked->mirrored_arguments.push_back(argument);
+      groups.mirrored_parameters.push_back(i);
+    }
+  }
+  for (size_t i = 0; i < module->stacked_results.size(); ++i) {
+    stacked->stacked_outputs[output_of_result[i]] = module->stacked_results[i];
+  }
+  groups.module = std::move(module->module);
+  groups.compiled.num_replicas = num_replicas / stacked->group_size;
+  groups.compiled.cores.clear();
+  for (int group = 0; group < groups.compiled.num_replicas; ++group) {
+    groups.compiled.cores.push_back(whole.compiled.cores[group * stacked->group_size]);
+  }
+  groups.compiled.device_assignment =
+      ToDeviceAssignment(groups.compiled.cores, groups.compiled.num_replicas, 1);
+  auto& build = groups.options.executable_build_options;
+  build.set_num_replicas(groups.compiled.num_replicas);
+  build.set_device_assignment(*groups.compiled.device_assignment);
+  auto program = BuildSource(compiler, std::move(groups));
+  if (!program.ok()) return program.status();
+  stacked->program = *std::move(program);
+  stacked->build_alone = [whole] {
+    auto compiler = XlaCompiler::Create(whole.compiled.name);
+    if (!compiler.ok()) return absl::StatusOr<std::shared_ptr<Program>>(compiler.status());
+    return BuildSource(*compiler, whole);
+  };
+  return stacked;
+}
+
+}  // namespace tf_tpu_ext

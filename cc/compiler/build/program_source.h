@@ -1,0 +1,51 @@
+// A program that is lowered and not yet compiled, and the forms in which it may be compiled.
+#ifndef TF_TPU_EXT_CC_COMPILER_BUILD_PROGRAM_SOURCE_H_
+#define TF_TPU_EXT_CC_COMPILER_BUILD_PROGRAM_SOURCE_H_
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "cc/compiler/build/xla_compiler.h"
+#include "cc/runtime/program.h"
+#include "cc/runtime/stacked_replicas.h"
+#include "tensorflow/core/protobuf/tpu/compile_metadata.pb.h"
+#include "xla/pjrt/pjrt_executable.h"
+#include "xla/service/computation_placer.h"
+#include "xla/service/hlo.pb.h"
+
+namespace tf_tpu_ext {
+
+// A program as it is compiled: whole, or after something has been split off.
+struct ProgramSource {
+  xla::HloModuleProto module;
+  xla::CompileOptions options;
+  CompiledProgram compiled;  // without an executable
+  int num_arguments = 0;
+  // Parameters that are expected to be equal for all replicas.
+  std::vector<int> mirrored_parameters;
+  // Variables with new values: numbers of an argument and of an output.
+  std::vector<std::pair<int, int>> updated_arguments;
+  // Whether what its replicas compute alike may be split off.
+  bool shares_update = false;
+  // Whether the program may overwrite variables: one of one core, which nothing can stop.
+  bool overwrites_variables = false;
+};
+
+// The devices of so many replicas with the cores in their order; null if there are none.
+std::shared_ptr<const xla::DeviceAssignment> ToDeviceAssignment(const std::vector<int>& cores,
+                                                                int replicas, int partitions);
+
+// Compiles the program of each replica; what its replicas compute alike as a shared update, if it
+// may be split off.
+absl::StatusOr<std::shared_ptr<Program>> BuildSource(XlaCompiler& compiler, ProgramSource source);
+
+// Compiles the program of groups of replicas. Nothing if the program is not of that kind.
+absl::StatusOr<std::shared_ptr<const StackedReplicas>> BuildStacked(
+    XlaCompiler& compiler, const ProgramSource& whole,
+    const tensorflow::tpu::TPUCompileMetadataProto& metadata);
+
+}  // namespace tf_tpu_ext
+
+#endif  // TF_TPU_EXT_CC_COMPILER_BUILD_PROGRAM_SOURCE_H_

@@ -1,0 +1,27 @@
+// From an XLA computation to machine code.
+#ifndef TF_TPU_EXT_CC_COMPILER_BUILD_XLA_BUILD_H_
+#define TF_TPU_EXT_CC_COMPILER_BUILD_XLA_BUILD_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "cc/compiler/lower/lower_module.h"
+#include "cc/runtime/program_cache.h"
+#include "cc/runtime/program.h"
+
+namespace tf_tpu_ext {
+
+// The physical core of every slot; empty for a program that may run anywhere.
+absl::StatusOr<std::vector<int>> AssignCores(
+    const tensorflow::tpu::TPUCompileMetadataProto& metadata);
+
+// Makes the program `id`, named as in the record, and tells the record of it.
+absl::StatusOr<std::shared_ptr<Program>> BuildProgram(
+    const LoweredModule& lowered, const tensorflow::tpu::TPUCompileMetadataProto& metadata,
+    int64_t id, CompilationRecord* record);
+
+}  // namespace tf_tpu_ext
+
+#endif  // TF_TPU_EXT_CC_COMPILER_BUILD_XLA_BUILD_H_

@@ -1,0 +1,51 @@
+// XLA's compiler for processors, and what it has compiled before.
+#ifndef TF_TPU_EXT_CC_COMPILER_BUILD_XLA_COMPILER_H_
+#define TF_TPU_EXT_CC_COMPILER_BUILD_XLA_COMPILER_H_
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "cc/compiler/build/compilation_cache.h"
+#include "xla/hlo/builder/xla_computation.h"
+#include "xla/pjrt/pjrt_executable.h"
+#include "xla/service/executable.h"
+
+namespace xla {
+class PjRtClient;
+}  // namespace xla
+
+namespace tf_tpu_ext {
+
+// Compiles the computations of one program, or takes their machine code from the process's
+// CompilationCache.
+class XlaCompiler {
+ public:
+  // `name` is the program's, for messages.
+  static absl::StatusOr<XlaCompiler> Create(std::string name);
+
+  absl::StatusOr<std::shared_ptr<xla::Executable>> Compile(xla::XlaComputation computation,
+                                                           const xla::CompileOptions& options);
+
+  // Whether nothing had to be compiled.
+  bool restored_all() const { return !compiled_; }
+
+ private:
+  XlaCompiler(xla::PjRtClient* client, std::string name)
+      : client_(client), name_(std::move(name)) {}
+
+  absl::StatusOr<std::shared_ptr<xla::Executable>> Restore(const std::string& key,
+                                                           const xla::CompileOptions& options);
+  void Warn(const char* what, const absl::Status& status) const;
+
+  xla::PjRtClient* client_;
+  std::string name_;
+  std::shared_ptr<const CompilationCache> cache_ = CompilationCache::Current();
+  bool compiled_ = false;
+};
+
+}  // namespace tf_tpu_ext
+
+#endif  // TF_TPU_EXT_CC_COMPILER_BUILD_XLA_COMPILER_H_

@@ -1,0 +1,19 @@
+// Ends XLA's kernels within long chains of ops.
+#ifndef TF_TPU_EXT_CC_COMPILER_HLO_CUT_CHAINS_H_
+#define TF_TPU_EXT_CC_COMPILER_HLO_CUT_CHAINS_H_
+
+#include "xla/service/hlo.pb.h"
+
+namespace tf_tpu_ext {
+
+// Cuts each chain of more than `max_length` ops that XLA would make one kernel of. The time to
+// compile a kernel grows faster than its length, and XLA walks through it by recursion: 100,000 ops
+// end the process. A cut (cc/program/chain_cut.h) costs one or two microseconds when the program
+// runs.
+//
+// Modules with sizes that are known only when they run stay as they are.
+void CutChains(int max_length, xla::HloModuleProto* module);
+
+}  // namespace tf_tpu_ext
+
+#endif  // TF_TPU_EXT_CC_COMPILER_HLO_CUT_CHAINS_H_

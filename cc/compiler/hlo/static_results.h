@@ -1,0 +1,27 @@
+// Keeps results of dynamic shape out of the executable's interface.
+#ifndef TF_TPU_EXT_CC_COMPILER_HLO_STATIC_RESULTS_H_
+#define TF_TPU_EXT_CC_COMPILER_HLO_STATIC_RESULTS_H_
+
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "xla/hlo/builder/xla_computation.h"
+
+namespace tf_tpu_ext {
+
+struct StaticResults {
+  xla::XlaComputation computation;
+  // For each result of the original computation its dynamic dimensions, with the number of the
+  // further result that holds the true size, an int32.
+  std::vector<std::vector<std::pair<int, int>>> dynamic_sizes;
+};
+
+// Pads every result to its bound and returns the true sizes behind all results. XLA:CPU stores the
+// sizes of a dynamic array behind its data and loses them when it copies the array, as it does when
+// the same value is returned twice.
+absl::StatusOr<StaticResults> MakeResultsStatic(const xla::XlaComputation& computation);
+
+}  // namespace tf_tpu_ext
+
+#endif  // TF_TPU_EXT_CC_COMPILER_HLO_STATIC_RESULTS_H_

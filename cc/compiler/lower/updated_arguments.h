@@ -1,0 +1,18 @@
+// Which arguments of a program are variables that it gives new values.
+#ifndef TF_TPU_EXT_CC_COMPILER_LOWER_UPDATED_ARGUMENTS_H_
+#define TF_TPU_EXT_CC_COMPILER_LOWER_UPDATED_ARGUMENTS_H_
+
+#include <utility>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+
+namespace tf_tpu_ext {
+
+// Pairs of an argument's and an output's number, as the bridge notes them in the text of a module
+// (tf.aliasing_output), in the order of the arguments.
+std::vector<std::pair<int, int>> UpdatedArguments(absl::string_view module);
+
+}  // namespace tf_tpu_ext
+
+#endif  // TF_TPU_EXT_CC_COMPILER_LOWER_UPDATED_ARGUMENTS_H_

@@ -1,0 +1,308 @@
+#include "cc/compiler/overrides/tensorflow_kernels.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "cc/compiler/overrides/twin_ops.h"
+#include "cc/base/machine.h"
+#include "tensorflow/core/framework/attr_value.pb.h"
+#include "tensorflow/core/framework/kernel_shape_util.h"
+#include "tensorflow/core/framework/node_def_util.h"
+#include "tensorflow/core/framework/op.h"
+#include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/platform/cpu_info.h"
+#include "tensorflow/core/util/padding.h"
+#include "tensorflow/core/util/port.h"
+
+namespace tf_tpu_ext {
+namespace {
+
+using tensorflow::NodeDef;
+using tensorflow::TensorShape;
+
+// Calling a kernel takes some 15 microseconds, in which XLA's code does about so much.
+constexpr int64_t kLeastWork = 100'000;
+
+// Elements of a window that are compared one by one.
+constexpr int64_t kLargestTile = 16;
+
+// Where the three shapes of a convolution or pool are found, as operand numbers; kResult is the
+// op's result.
+constexpr int kResult = -1;
+constexpr int kNone = -2;
+
+enum class Family { kConvolution, kDepthwise, kPool };
+
+struct Route {
+  Family family;
+  int spatial;  // dimensions that windows slide over
+  int input;
+  int filter;
+  int output;
+  int sizes = kNone;  // the operand that holds the result's sizes
+};
+
+const absl::flat_hash_map<std::string, Route>& Routes() {
+  static const auto* const routes = new absl::flat_hash_map<std::string, Route>({
+      {"Conv2D", {Family::kConvolution, 2, 0, 1, kResult}},
+      {"Conv2DBackpropInput", {Family::kConvolution, 2, kResult, 1, 2, 0}},
+      {"Conv2DBackpropFilter", {Family::kConvolution, 2, 0, kResult, 2, 1}},
+      {"Conv3D", {Family::kConvolution, 3, 0, 1, kResult}},
+      {"Conv3DBackpropInputV2", {Family::kConvolution, 3, kResult, 1, 2, 0}},
+      {"Conv3DBackpropFilterV2", {Family::kConvolution, 3, 0, kResult, 2, 1}},
+      {"DepthwiseConv2dNative", {Family::kDepthwise, 2, 0, 1, kResult}},
+      {"DepthwiseConv2dNativeBackpropInput", {Family::kDepthwise, 2, kResult, 1, 2, 0}},
+      {"DepthwiseConv2dNativeBackpropFilter", {Family::kDepthwise, 2, 0, kResult, 2, 1}},
+      {"MaxPool", {Family::kPool, 2, 0, kNone, kResult}},
+      {"MaxPoolGrad", {Family::kPool, 2, 0, kNone, 2}},
+      {"AvgPool", {Family::kPool, 2, 0, kNone, kResult}},
+      {"AvgPoolGrad", {Family::kPool, 2, kResult, kNone, 1, 0}},
+  });
+  return *routes;
+}
+
+const absl::flat_hash_set<std::string>& Ops() {
+  static const auto* const ops = [] {
+    auto* made = new absl::flat_hash_set<std::string>;
+    for (const auto& [op, route] : Routes()) made->insert(op);
+    return made;
+  }();
+  return *ops;
+}
+
+[[maybe_unused]] const bool kRegistered = [] {
+  RegisterTwinOps(kKernelPrefix, Ops(), "by a kernel of TensorFlow's where one takes it.");
+  return true;
+}();
+
+// An attribute of one number a dimension that must leave batch and channels alone; ones if the op
+// has none.
+std::optional<std::vector<int32_t>> Spatial(const NodeDef& node, const char* name, int spatial) {
+  std::vector<int32_t> values;
+  if (!tensorflow::GetNodeAttr(node, name, &values).ok() || values.empty()) {
+    return std::vector<int32_t>(spatial, 1);
+  }
+  if (static_cast<int>(values.size()) != spatial + 2) return std::nullopt;
+  if (values.front() != 1 || values.back() != 1) return std::nullopt;
+  if (*std::min_element(values.begin(), values.end()) < 1) return std::nullopt;
+  return std::vector<int32_t>(values.begin() + 1, values.end() - 1);
+}
+
+struct Windows {
+  TensorShape input, filter, output;
+  std::vector<int32_t> strides, dilations;
+  bool overlap = false;
+  int64_t work = 0;
+};
+
+// What one element of a window costs XLA, compared to a multiplication and addition of a
+// convolution.
+int64_t CostOf(const Route& route) {
+  if (route.family == Family::kConvolution) return 1;
+  if (route.family == Family::kDepthwise) return 16;
+  return route.output == kResult ? 8 : 64;
+}
+
+// The sizes that windows of `sizes` make of the input's spatial dimensions.
+std::optional<TensorShape> SlideOver(const TensorShape& input, const std::vector<int64_t>& sizes,
+                                     const Windows& windows, tensorflow::Padding padding,
+                                     int64_t channels) {
+  TensorShape output({input.dim_size(0)});
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    int64_t size, before, after;
+    const absl::Status status = tensorflow::GetWindowedOutputSizeVerbose(
+        input.dim_size(d + 1), sizes[d], windows.dilations[d], windows.strides[d], padding, &size,
+        &before, &after);
+    if (!status.ok() || size < 1) return std::nullopt;
+    output.AddDim(size);
+  }
+  output.AddDim(channels);
+  return output;
+}
+
+// The shapes of a valid op whose result is not empty.
+std::optional<Windows> WindowsOf(const NodeDef& node, const Route& route,
+                                 const std::vector<KernelOperand>& operands) {
+  Windows windows;
+  std::string format;
+  tensorflow::Padding padding;
+  if (!tensorflow::GetNodeAttr(node, "padding", &padding).ok() || padding == tensorflow::EXPLICIT ||
+      !GetNodeAttr(node, "data_format", &format).ok() ||
+      format != (route.spatial == 2 ? "NHWC" : "NDHWC")) {
+    return std::nullopt;
+  }
+  auto strides = Spatial(node, "strides", route.spatial);
+  auto dilations = Spatial(node, "dilations", route.spatial);
+  if (!strides || !dilations) return std::nullopt;
+  windows.strides = *std::move(strides);
+  windows.dilations = *std::move(dilations);
+
+  const auto shape_of = [&](int place, TensorShape* shape) {
+    if (place == kNone) return true;
+    if (place != kResult) {
+      *shape = operands[place].shape;
+    } else if (route.sizes != kNone) {
+      const auto& sizes = operands[route.sizes].sizes;
+      if (!TensorShape::BuildTensorShape(sizes, shape).ok()) return false;
+    } else {
+      return true;
+    }
+    return shape->dims() == route.spatial + 2 && shape->num_elements() > 0;
+  };
+  if (!shape_of(route.input, &windows.input) || !shape_of(route.filter, &windows.filter) ||
+      !shape_of(route.output, &windows.output)) {
+    return std::nullopt;
+  }
+
+  std::vector<int64_t> sizes;
+  const int64_t depth = windows.input.dim_size(route.spatial + 1);
+  int64_t channels = depth;
+  if (route.family == Family::kPool) {
+    auto ksize = Spatial(node, "ksize", route.spatial);
+    if (!ksize) return std::nullopt;
+    sizes.assign(ksize->begin(), ksize->end());
+  } else {
+    for (int d = 0; d < route.spatial; ++d) sizes.push_back(windows.filter.dim_size(d));
+    if (windows.filter.dim_size(route.spatial) != depth) return std::nullopt;
+    const int64_t last = windows.filter.dim_size(route.spatial + 1);
+    channels = route.family == Family::kDepthwise ? depth * last : last;
+  }
+  std::optional<TensorShape> output = SlideOver(windows.input, sizes, windows, padding, channels);
+  if (!output || (route.output != kResult && *output != windows.output)) return std::nullopt;
+  windows.output = *std::move(output);
+  windows.work = windows.output.num_elements() * CostOf(route);
+  if (route.family == Family::kConvolution) windows.work *= depth;
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    windows.work *= sizes[d];
+    windows.overlap = windows.overlap || sizes[d] > windows.strides[d];
+  }
+  return windows;
+}
+
+// The node of an op with the attributes of another, as far as it has them.
+std::optional<NodeDef> WithAttributesOf(const NodeDef& node, const std::string& op) {
+  const tensorflow::OpDef* definition = nullptr;
+  if (!tensorflow::OpRegistry::Global()->LookUpOpDef(op, &definition).ok()) return std::nullopt;
+  NodeDef made;
+  made.set_name(node.op());
+  made.set_op(op);
+  // A node must name its inputs; nobody looks them up.
+  for (const auto& input : definition->input_arg()) made.add_input(input.name());
+  auto& attributes = *made.mutable_attr();
+  for (const auto& attribute : definition->attr()) {
+    const auto given = node.attr().find(attribute.name());
+    if (given != node.attr().end()) {
+      attributes[attribute.name()] = given->second;
+    } else if (attribute.has_default_value()) {
+      attributes[attribute.name()] = attribute.default_value();
+    }
+  }
+  // Sizes are handed over as 32 bits.
+  if (auto sizes = attributes.find("Tshape"); sizes != attributes.end()) {
+    sizes->second.set_type(tensorflow::DT_INT32);
+  }
+  return made;
+}
+
+bool HasKernel(const NodeDef& node) {
+  return tensorflow::FindKernelDef(tensorflow::DeviceType(tensorflow::DEVICE_CPU), node, nullptr,
+                                   nullptr)
+      .ok();
+}
+
+std::optional<NodeDef> OneDnnNode(const NodeDef& node, const std::string& op) {
+  if (!tensorflow::IsMklEnabled()) return std::nullopt;
+  auto made = WithAttributesOf(node, absl::StrCat("_MklNative", op));
+  if (!made) return std::nullopt;
+  (*made->mutable_attr())["_kernel"].set_s("MklNameChangeOp");
+  return HasKernel(*made) ? made : std::nullopt;
+}
+
+// Whether oneDNN computes the op in bfloat16 as XLA does, with sums in float32, and faster.
+bool TakesHalf(const Route& route) {
+  return route.family == Family::kConvolution &&
+         tensorflow::port::TestCPUFeature(tensorflow::port::AVX512F);
+}
+
+std::optional<NodeDef> EigenNode(const NodeDef& node, const Route& route, const Windows& windows) {
+  const bool dilated = std::any_of(windows.dilations.begin(), windows.dilations.end(),
+                                   [](int32_t dilation) { return dilation != 1; });
+  if (dilated && node.op() != "Conv2D") return std::nullopt;
+  auto made = WithAttributesOf(node, node.op());
+  return made && HasKernel(*made) ? made : std::nullopt;
+}
+
+}  // namespace
+
+int SizesOperand(const std::string& op) {
+  const auto route = Routes().find(op);
+  return route == Routes().end() ? kNone : route->second.sizes;
+}
+
+std::optional<KernelChoice> ChooseKernel(const NodeDef& node,
+                                         const std::vector<KernelOperand>& operands) {
+  const auto found = Routes().find(node.op());
+  if (found == Routes().end()) return std::nullopt;
+  const Route& route = found->second;
+  KernelChoice choice;
+  choice.type = operands.back().type;
+  const bool half = choice.type == tensorflow::DT_BFLOAT16;
+  if (half ? !TakesHalf(route) : choice.type != tensorflow::DT_FLOAT) return std::nullopt;
+  for (int i = 0; i < static_cast<int>(operands.size()); ++i) {
+    if (i != route.sizes && operands[i].type != choice.type) return std::nullopt;
+  }
+  std::optional<Windows> windows = WindowsOf(node, route, operands);
+  if (!windows || windows->work < kLeastWork) return std::nullopt;
+  // Of windows that share no element XLA's is faster.
+  if (node.op() == "AvgPoolGrad" && !windows->overlap) return std::nullopt;
+  choice.work = windows->work;
+  if (node.op() == "MaxPoolGrad") {
+    if (operands[1].shape != windows->output) return std::nullopt;
+    choice.shape = windows->input;
+  } else {
+    choice.shape = route.input == kResult    ? windows->input
+                   : route.filter == kResult ? windows->filter
+                                             : windows->output;
+  }
+  std::optional<NodeDef> kernel = OneDnnNode(node, node.op());
+  if (kernel && node.op() == "MaxPoolGrad") {
+    // Which element of a window is the largest only oneDNN's own forward kernel tells. Even twice,
+    // that is faster than any other gradient.
+    choice.before = OneDnnNode(node, "MaxPool");
+    if (!choice.before) kernel.reset();
+  }
+  if (!kernel && !half) kernel = EigenNode(node, route, *windows);
+  if (!kernel) return std::nullopt;
+  choice.node = *std::move(kernel);
+  return choice;
+}
+
+std::optional<std::vector<int32_t>> TilesOfMaxPoolGrad(const NodeDef& node,
+                                                       const std::vector<KernelOperand>& operands) {
+  if (node.op() != "MaxPoolGrad") return std::nullopt;
+  const Route& route = Routes().at(node.op());
+  const std::optional<Windows> windows = WindowsOf(node, route, operands);
+  if (!windows || operands[1].shape != windows->output) return std::nullopt;
+  const std::optional<std::vector<int32_t>> sizes = Spatial(node, "ksize", route.spatial);
+  if (sizes != windows->strides) return std::nullopt;
+  int64_t elements = 1;
+  for (int d = 0; d < route.spatial; ++d) {
+    const int64_t size = (*sizes)[d];
+    if (windows->output.dim_size(d + 1) * size != windows->input.dim_size(d + 1)) {
+      return std::nullopt;
+    }
+    elements *= size;
+  }
+  return elements > kLargestTile ? std::nullopt : sizes;
+}
+
+absl::Status UseTensorFlowKernels(tensorflow::FunctionLibraryDefinition* library) {
+  if (!GetMachineOptions().tensorflow_kernels) return absl::OkStatus();
+  return ReplaceByTwins(kKernelPrefix, Ops(), library);
+}
+
+}  // namespace tf_tpu_ext

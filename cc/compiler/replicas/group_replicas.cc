@@ -1,0 +1,57 @@
+#include "cc/compiler/replicas/group_replicas.h"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "cc/compiler/hlo/computation_cost.h"
+
+namespace tf_tpu_ext {
+namespace {
+
+// Starting a run costs as much as computing so many elements.
+constexpr int64_t kRunCost = 50'000;
+// A group is worth it if it costs less than so much of what its replicas do: its arrays take more
+// memory, and each replica's are warm in a cache where those of a group are not.
+constexpr double kMostOfAlone = 0.95;
+
+}  // namespace
+
+int GroupSize(int num_replicas, int num_processors) {
+  int groups = std::max(2, num_processors);
+  while (groups < num_replicas && num_replicas % groups != 0) ++groups;
+  return groups < num_replicas ? num_replicas / groups : 1;
+}
+
+absl::StatusOr<StackedModule> GroupReplicas(const xla::HloModuleProto& module, StackOptions options,
+                                            int num_processors) {
+  const int replicas = options.num_replicas;
+  const ComputationCost alone = CostOf(module);
+  if (alone.in_loops > 0) {
+    options.group_size = replicas;
+    auto stacked = StackReplicas(module, options);
+    if (stacked.ok()) {
+      // A replica alone computes its own part, and all that is the same for all.
+      const ComputationCost together = CostOf(stacked->module);
+      const auto of_single_replicas = [&](int64_t together, int64_t alone) {
+        return (together - alone) * replicas / std::max(1, replicas - 1);
+      };
+      const int64_t repeated =
+          together.in_loops - of_single_replicas(together.in_loops, alone.in_loops);
+      if (repeated > of_single_replicas(together.all, alone.all)) return stacked;
+    }
+  }
+  options.group_size = GroupSize(replicas, num_processors);
+  if (options.group_size == 1) {
+    return absl::UnimplementedError("there is a processor for each replica");
+  }
+  auto stacked = StackReplicas(module, options);
+  if (!stacked.ok()) return stacked.status();
+  const int64_t together = CostOf(stacked->module).all;
+  if (together + kRunCost > kMostOfAlone * options.group_size * (alone.all + kRunCost)) {
+    return absl::UnimplementedError("a group computes nearly as much as its replicas");
+  }
+  return stacked;
+}
+
+}  // namespace tf_tpu_ext

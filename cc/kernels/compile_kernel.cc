@@ -1,0 +1,208 @@
+// _TPUCompileMlir and TPUCompileSucceededAssert.
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "absl/time/clock.h"
+#include "cc/kernels/compilation_status.h"
+#include "cc/compiler/lower/lower_module.h"
+#include "cc/runtime/program_cache.h"
+#include "cc/compiler/build/xla_build.h"
+#include "cc/base/machine.h"
+#include "cc/runtime/launch.h"
+#include "cc/runtime/launch_ids.h"
+#include "cc/program/program_key.h"
+#include "cc/transfer/channels.h"
+#include "tensorflow/core/framework/cancellation.h"
+#include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/platform/fingerprint.h"
+#include "tensorflow/core/protobuf/tpu/compile_metadata.pb.h"
+#include "tsl/profiler/lib/traceme.h"
+#include "tsl/profiler/lib/traceme_encode.h"
+
+namespace tf_tpu_ext {
+namespace {
+
+using tensorflow::OpKernel;
+using tensorflow::OpKernelConstruction;
+using tensorflow::OpKernelContext;
+using tensorflow::PartialTensorShape;
+using tensorflow::Tensor;
+using tensorflow::TensorShape;
+using tensorflow::tstring;
+
+// tf2xla invents a stack frame for nodes that have none; it would only mislead.
+absl::Status WithoutInventedTrace(const absl::Status& status) {
+  constexpr absl::string_view kInvented =
+      "Stack trace for op definition: \ndummy_file_name:10:dummy_function_name\n";
+  return absl::Status(status.code(), absl::StrReplaceAll(status.message(), {{kInvented, ""}}));
+}
+
+// Compiles the module of the op, once for every set of argument shapes, and starts a new launch. A
+// failed compilation is told through the compilation_status output, as on a TPU.
+class CompileMlirOp : public OpKernel {
+ public:
+  explicit CompileMlirOp(OpKernelConstruction* construction) : OpKernel(construction) {
+    std::string metadata;
+    OP_REQUIRES_OK(construction, construction->GetAttr("mlir_module", &module_));
+    OP_REQUIRES_OK(construction, construction->GetAttr("metadata", &metadata));
+    OP_REQUIRES_OK(construction, construction->GetAttr("num_computations", &num_computations_));
+    OP_REQUIRES(construction, metadata_.ParseFromString(metadata),
+                absl::InvalidArgumentError(absl::StrCat(
+                    "The metadata attribute of ", name(),
+                    " is not a TPUCompileMetadataProto. The graph was rewritten by a bridge of "
+                    "another TensorFlow version; trace it again.")));
+    if (construction->HasAttr(kLaunchGroup)) {
+      OP_REQUIRES_OK(construction, construction->GetAttr(kLaunchGroup, &launch_group_));
+      OP_REQUIRES_OK(construction, construction->GetAttr(kLaunchMember, &launch_member_));
+    }
+    const auto fingerprint = tensorflow::Fingerprint128(absl::StrCat(module_, metadata));
+    takes_ = QueuesOf(module_);
+    key_prefix_ = absl::StrCat(fingerprint.low64, ":", fingerprint.high64, ":", module_.size());
+  }
+
+  void Compute(OpKernelContext* context) override {
+    std::vector<TensorShape> shapes;
+    OP_REQUIRES_OK(context, ArgumentShapes(context, &shapes));
+    const std::string shape_text =
+        absl::StrJoin(shapes, ";", [](std::string* out, const TensorShape& shape) {
+          absl::StrAppend(out, shape.DebugString());
+        });
+    absl::StatusOr<std::shared_ptr<Program>> program = ProgramCache::Get().GetOrCompile(
+        absl::StrCat(key_prefix_, "|", ForOneReplica(), "|", shape_text),
+        [&](int64_t id, CompilationRecord* record) {
+          record->argument_shapes = shape_text;
+          return Compile(id, shapes, record);
+        });
+
+    Tensor* status = nullptr;
+    OP_REQUIRES_OK(context, context->allocate_output(0, {}, &status));
+    status->scalar<tstring>()() = SerializeCompilationStatus(program.status());
+    ProgramKey key;
+    if (ForOneReplica()) {
+      absl::StatusOr<int64_t> id = LaunchIdOfGroup(context, launch_group_, launch_member_,
+                                                   std::max(1, metadata_.num_replicas()));
+      OP_REQUIRES_OK(context, id.status());
+      key.launch_id = *id;
+    } else {
+      key.launch_id = NextLaunchId();
+    }
+    if (program.ok()) key.program_id = (*program)->compiled().id;
+    if (takes_.any()) WatchQueues(context, program.status(), key.launch_id);
+    for (int i = 0; i < num_computations_; ++i) {
+      Tensor* output = nullptr;
+      OP_REQUIRES_OK(context,
+                     context->allocate_output(1 + i, TensorShape({kProgramKeySize}), &output));
+      if (program.ok()) {
+        EncodeProgramKey(key, output);
+      } else {
+        EncodeCompilationFailure(program.status(), output);
+      }
+    }
+  }
+
+ private:
+  bool ForOneReplica() const { return !launch_group_.empty(); }
+
+  // Sees to it that what is queued for a program that never starts does not reach the next one.
+  void WatchQueues(OpKernelContext* context, const absl::Status& compiled,
+                   int64_t launch_id) const {
+    absl::StatusOr<std::vector<int>> cores = AssignCores(metadata_);
+    if (!cores.ok()) return;
+    if (cores->empty()) cores->push_back(0);
+    const int64_t step_id = context->step_id();
+    if (!compiled.ok()) {
+      DropQueued(takes_, *cores, step_id, compiled);
+      return;
+    }
+    tensorflow::CancellationManager* cancellation = context->cancellation_manager();
+    if (cancellation == nullptr) return;
+    LaunchTable::Get().Expect(launch_id);
+    // Called when the step fails, and at its end if it does not.
+    auto end = [launch_id, step_id, takes = takes_, cores = *std::move(cores)] {
+      if (LaunchTable::Get().StopExpecting(launch_id)) return;
+      DropQueued(takes, cores, step_id,
+                 absl::CancelledError("The step ended before its TPU program started."));
+    };
+    if (!cancellation->RegisterCallback(cancellation->get_cancellation_token(), end)) end();
+  }
+
+  absl::Status ArgumentShapes(OpKernelContext* context, std::vector<TensorShape>* shapes) const {
+    tensorflow::OpInputList dynamic;
+    absl::Status status = context->input_list("dynamic_shapes", &dynamic);
+    if (!status.ok()) return status;
+    int next_dynamic = 0;
+    for (const auto& argument : metadata_.args()) {
+      TensorShape shape;
+      if (!PartialTensorShape(argument.shape()).AsTensorShape(&shape)) {
+        if (next_dynamic >= dynamic.size()) {
+          return absl::InternalError(absl::StrCat(name(), " gets ", dynamic.size(),
+                                                  " dynamic shapes, fewer than its arguments of "
+                                                  "unknown shape; argument '",
+                                                  argument.name(), "' has none."));
+        }
+        status = TensorShape::BuildTensorShape(dynamic[next_dynamic++].flat<int64_t>(), &shape);
+        if (!status.ok()) return status;
+      }
+      shapes->push_back(std::move(shape));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<std::shared_ptr<Program>> Compile(int64_t id,
+                                                   const std::vector<TensorShape>& shapes,
+                                                   CompilationRecord* record) const {
+    record->name = metadata_.module_name().empty() ? name() : metadata_.module_name();
+    tsl::profiler::TraceMe trace(
+        [&] { return tsl::profiler::TraceMeEncode("TPU compile", {{"program", record->name}}); });
+    record->num_replicas = std::max(1, metadata_.num_replicas());
+    record->num_cores_per_replica = std::max(1, metadata_.num_cores_per_replica());
+    const int wanted = record->num_replicas * record->num_cores_per_replica;
+    const int cores = GetMachineOptions().cores;
+    if (wanted > cores) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "The computation needs ", wanted, " cores (", record->num_replicas, " replicas of ",
+          record->num_cores_per_replica, "); this virtual TPU has ", cores,
+          ". Call tf_tpu_ext.configure(cores=", wanted, ") at the start of the program."));
+    }
+    const absl::Time start = absl::Now();
+    LoweredModule lowered;
+    lowered.for_one_replica = ForOneReplica();
+    absl::Status status = LowerModule(module_, metadata_, shapes, &lowered);
+    record->lowering = absl::Now() - start;
+    if (!status.ok()) return WithoutInventedTrace(status);
+    return BuildProgram(lowered, metadata_, id, record);
+  }
+
+  std::string module_;
+  tensorflow::tpu::TPUCompileMetadataProto metadata_;
+  // Empty unless the op serves one replica of several.
+  std::string launch_group_;
+  int launch_member_ = 0;
+  int num_computations_ = 0;
+  TakenQueues takes_;
+  std::string key_prefix_;
+};
+
+class CompileSucceededAssertOp : public OpKernel {
+ public:
+  using OpKernel::OpKernel;
+
+  void Compute(OpKernelContext* context) override {
+    const absl::Status status =
+        ParseCompilationStatus(absl::string_view(context->input(0).scalar<tstring>()()));
+    if (status.ok()) return;
+    context->SetStatus(
+        absl::Status(status.code(), absl::StrCat("Compilation failure: ", status.message())));
+  }
+};
+
+REGISTER_KERNEL_BUILDER(Name("_TPUCompileMlir").Device(tensorflow::DEVICE_CPU), CompileMlirOp);
+REGISTER_KERNEL_BUILDER(Name("TPUCompileSucceededAssert").Device(tensorflow::DEVICE_CPU),
+                        CompileSucceededAssertOp);
+
+}  // namespace
+}  // namespace tf_tpu_ext

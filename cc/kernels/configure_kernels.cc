@@ -1,0 +1,46 @@
+// Kernels that start and stop the TPU system.
+#include "cc/base/machine.h"
+#include "cc/device/topology.h"
+#include "cc/device/virtual_device.h"
+#include "cc/transfer/channels.h"
+#include "tensorflow/core/framework/op_kernel.h"
+
+namespace tf_tpu_ext {
+namespace {
+
+using tensorflow::OpKernel;
+using tensorflow::OpKernelContext;
+using tensorflow::Tensor;
+
+class ConfigureDistributedTpuOp : public OpKernel {
+ public:
+  using OpKernel::OpKernel;
+
+  void Compute(OpKernelContext* context) override {
+    DropAllQueued();
+    Tensor* output = nullptr;
+    OP_REQUIRES_OK(context, context->allocate_output(0, {}, &output));
+    output->scalar<tensorflow::tstring>()() =
+        MakeTopology(GetMachineOptions().cores).SerializeAsString();
+  }
+};
+
+// Compiled programs outlive the system: they depend on nothing that a restart changes.
+class ShutdownDistributedTpuOp : public OpKernel {
+ public:
+  using OpKernel::OpKernel;
+  void Compute(OpKernelContext* context) override { DropAllQueued(); }
+};
+
+REGISTER_KERNEL_BUILDER(
+    Name("ConfigureDistributedTPU").Device(kTpuSystemDeviceType).HostMemory("topology"),
+    ConfigureDistributedTpuOp);
+REGISTER_KERNEL_BUILDER(Name("ConfigureDistributedTPU").Device(tensorflow::DEVICE_CPU),
+                        ConfigureDistributedTpuOp);
+REGISTER_KERNEL_BUILDER(Name("ShutdownDistributedTPU").Device(kTpuSystemDeviceType),
+                        ShutdownDistributedTpuOp);
+REGISTER_KERNEL_BUILDER(Name("ShutdownDistributedTPU").Device(tensorflow::DEVICE_CPU),
+                        ShutdownDistributedTpuOp);
+
+}  // namespace
+}  // namespace tf_tpu_ext

@@ -1,0 +1,81 @@
+#include "cc/kernels/core_placement.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "cc/base/machine.h"
+#include "cc/device/topology.h"
+#include "tensorflow/core/framework/attr_value.pb.h"
+#include "tensorflow/core/framework/function.pb.h"
+#include "tensorflow/core/framework/node_def.pb.h"
+
+namespace tf_tpu_ext {
+namespace {
+
+using tensorflow::FunctionDef;
+using tensorflow::NodeDef;
+
+bool IsMetadata(const NodeDef& node) { return node.op() == "TPUReplicateMetadata"; }
+
+int64_t IntegerAttribute(const NodeDef& node, const char* name, int64_t missing) {
+  const auto found = node.attr().find(name);
+  return found == node.attr().end() ? missing : found->second.i();
+}
+
+absl::Status Place(int ordinal, int cores, NodeDef* metadata) {
+  const int64_t replicas = IntegerAttribute(*metadata, "num_replicas", 1);
+  if (replicas != 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "A computation that is called on one core must have one replica; '", metadata->name(),
+        "' has ", replicas, ". Build it with tpu.rewrite instead of tpu.replicate."));
+  }
+  const int64_t size =
+      std::max<int64_t>(1, IntegerAttribute(*metadata, "num_cores_per_replica", /*missing=*/1));
+  const int64_t first = ordinal / size * size;
+  if (first + size > cores) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "A replica of ", size, " cores that has core ", ordinal, " would take the cores ", first,
+        " to ", first + size - 1, "; this virtual TPU has the cores 0 to ", cores - 1,
+        ". Use a lower ordinal, or more cores: tf_tpu_ext.configure(cores=...)."));
+  }
+  auto& attributes = *metadata->mutable_attr();
+  attributes["topology"].set_s(MakeTopology(cores).SerializeAsString());
+  auto* assignment = attributes["device_assignment"].mutable_list();
+  assignment->Clear();
+  const std::vector<std::array<int, 4>> coordinates = CoreCoordinates(cores);
+  for (int64_t core = first; core < first + size; ++core) {
+    for (int coordinate : coordinates[core]) assignment->add_i(coordinate);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status PlaceOnCore(int ordinal, int cores, tensorflow::FunctionLibraryDefinition* library) {
+  if (ordinal < 0 || ordinal >= cores) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "There is no core ", ordinal, "; this virtual TPU has the cores 0 to ", cores - 1,
+        ". Pass one of them as device_ordinal, or the output of "
+        "tpu_ops.tpu_ordinal_selector()."));
+  }
+  for (const std::string& name : library->ListFunctionNames()) {
+    const FunctionDef* found = library->Find(name);
+    const auto& nodes = found->node_def();
+    if (std::none_of(nodes.begin(), nodes.end(), IsMetadata)) continue;
+    FunctionDef function = *found;
+    for (NodeDef& node : *function.mutable_node_def()) {
+      if (!IsMetadata(node)) continue;
+      absl::Status status = Place(ordinal, cores, &node);
+      if (!status.ok()) return status;
+    }
+    absl::Status status = library->ReplaceFunction(name, function);
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace tf_tpu_ext

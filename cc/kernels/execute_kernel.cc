@@ -1,0 +1,196 @@
+// TPUExecute and TPUExecuteAndUpdateVariables.
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "cc/runtime/program_cache.h"
+#include "cc/device/virtual_device.h"
+#include "cc/ops/op_names.h"
+#include "cc/runtime/join_launch.h"
+#include "cc/runtime/launch.h"
+#include "cc/program/program_key.h"
+#include "cc/transfer/channels.h"
+#include "tensorflow/core/common_runtime/device_mgr.h"
+#include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/framework/resource_mgr.h"
+#include "tensorflow/core/framework/resource_var.h"
+#include "xla/tsl/platform/status.h"
+
+namespace tf_tpu_ext {
+namespace {
+
+using tensorflow::AsyncOpKernel;
+using tensorflow::OpKernelConstruction;
+using tensorflow::OpKernelContext;
+using tensorflow::ResourceHandle;
+using tensorflow::Tensor;
+using tensorflow::Var;
+
+class ExecuteOp : public AsyncOpKernel {
+ public:
+  explicit ExecuteOp(OpKernelConstruction* construction)
+      : AsyncOpKernel(construction), core_device_(construction->device()->name()) {
+    if (construction->HasAttr(kCoreDevice)) {
+      OP_REQUIRES_OK(construction, construction->GetAttr(kCoreDevice, &core_device_));
+    }
+    const std::optional<int> core = CoreOfDevice(core_device_);
+    OP_REQUIRES(
+        construction, core.has_value(),
+        absl::InvalidArgumentError(absl::StrCat(
+            name(), " must be placed on a core, such as /device:TPU:0. It has: ", core_device_)));
+    core_ = *core;
+    if (type_string() != "TPUExecuteAndUpdateVariables") return;
+    OP_REQUIRES_OK(construction,
+                   construction->GetAttr("device_var_reads_indices", &variable_arguments_));
+    OP_REQUIRES_OK(construction,
+                   construction->GetAttr("device_var_updates_indices", &variable_outputs_));
+    OP_REQUIRES(construction, variable_arguments_.size() == variable_outputs_.size(),
+                absl::InvalidArgumentError(absl::StrCat(
+                    name(), " reads ", variable_arguments_.size(), " variables and updates ",
+                    variable_outputs_.size(), "; the numbers must be equal.")));
+    updates_variables_ = std::any_of(variable_outputs_.begin(), variable_outputs_.end(),
+                                     [](int output) { return output >= 0; });
+  }
+
+  // It only brings the core to the launch: one thread does so for all cores.
+  bool IsExpensive() override { return false; }
+
+  void ComputeAsync(OpKernelContext* context, DoneCallback done) override {
+    absl::StatusOr<ProgramKey> key = DecodeProgramKey(context->input(context->num_inputs() - 1));
+    // The compilation's own op tells the error; repeated by every core it would only be longer.
+    OP_REQUIRES_OK_ASYNC(context, tsl::StatusGroup::MakeDerived(key.status()), done);
+    absl::Status status = Join(context, *key, done);
+    if (status.ok()) return;
+    // The other cores of the step get the cause, not a cancellation.
+    LaunchTable::Get().Reject(key->launch_id, status);
+    const auto program = ProgramCache::Get().Find(key->program_id);
+    if (program.ok() && (*program)->compiled().takes.any()) {
+      const CompiledProgram& compiled = (*program)->compiled();
+      DropQueued(compiled.takes, compiled.cores, context->step_id(), status);
+    }
+    context->SetStatus(status);
+    done();
+  }
+
+ private:
+  // After success, `done` is called by the launch.
+  absl::Status Join(OpKernelContext* context, const ProgramKey& key, DoneCallback done) {
+    absl::StatusOr<std::shared_ptr<Program>> program = ProgramCache::Get().Find(key.program_id);
+    if (!program.ok()) return program.status();
+    auto variables = std::make_shared<ArgumentVariables>();
+    std::vector<Tensor> arguments;
+    absl::Status status = FindArguments(context, &arguments, variables.get());
+    if (!status.ok()) return status;
+    auto write = [this, context, variables](std::vector<Tensor> outputs) {
+      return WriteResults(context, *variables, std::move(outputs));
+    };
+    return JoinLaunch(context, core_, key.launch_id, *program,
+                      {std::move(arguments), variables, updates_variables_}, std::move(write),
+                      std::move(done));
+  }
+
+  // The launch reads the variables, once it may start.
+  absl::Status FindArguments(OpKernelContext* context, std::vector<Tensor>* arguments,
+                             ArgumentVariables* variables) const {
+    const int size = context->num_inputs() - 1;
+    arguments->resize(size);
+    variables->resize(size);
+    for (int i = 0; i < size; ++i) {
+      if (context->input_dtype(i) != tensorflow::DT_RESOURCE) {
+        (*arguments)[i] = context->input(i);
+        continue;
+      }
+      const ResourceHandle& handle = HandleFromInput(context, i);
+      absl::Status status = FindVariable(context, handle, &(*variables)[i]);
+      if (!status.ok()) {
+        return absl::FailedPreconditionError(
+            absl::StrCat("Variable '", handle.name(), "', argument ", i, " of TPU computation ",
+                         name(), ", does not exist on ", core_device_,
+                         ". Create and initialize it before the step. (", status.message(), ")"));
+      }
+      tensorflow::tf_shared_lock lock(*(*variables)[i]->mu());
+      if (!(*variables)[i]->is_initialized) {
+        return absl::FailedPreconditionError(absl::StrCat(
+            "Variable '", handle.name(), "', argument ", i, " of TPU computation ", name(),
+            ", is not initialized on ", core_device_, ". Run its initializer before the step."));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // The variable belongs to the core's device, wherever the op is placed.
+  absl::Status FindVariable(OpKernelContext* context, const ResourceHandle& handle,
+                            tensorflow::core::RefCountPtr<Var>* variable) const {
+    if (context->device()->name() == core_device_) {
+      return LookupResource(context, handle, variable);
+    }
+    if (handle.device() != core_device_) {
+      return absl::InvalidArgumentError(absl::StrCat("It is a variable of ", handle.device()));
+    }
+    absl::Status status = handle.ValidateType<Var>();
+    if (!status.ok()) return status;
+    if (handle.IsRefCounting()) {
+      absl::StatusOr<Var*> found = handle.GetResource<Var>();
+      if (!found.ok()) return found.status();
+      variable->reset(*found);
+      (*found)->Ref();
+      return absl::OkStatus();
+    }
+    tensorflow::Device* device = nullptr;
+    status = context->function_library()->device_mgr()->LookupDevice(core_device_, &device);
+    if (!status.ok()) return status;
+    Var* found = nullptr;
+    status = device->resource_manager()->Lookup<Var>(handle.container(), handle.name(), &found);
+    if (status.ok()) variable->reset(found);
+    return status;
+  }
+
+  // The program's outputs are the op's, with updated variables between them.
+  absl::Status WriteResults(OpKernelContext* context, const ArgumentVariables& variables,
+                            std::vector<Tensor> outputs) const {
+    std::vector<int> updated(outputs.size(), -1);
+    for (size_t i = 0; i < variable_outputs_.size(); ++i) {
+      const int output = variable_outputs_[i];
+      if (output >= 0 && output < static_cast<int>(updated.size())) {
+        updated[output] = variable_arguments_[i];
+      }
+    }
+    int next = 0;
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      if (updated[i] >= 0) {
+        Var* variable = variables[updated[i]].get();
+        tensorflow::mutex_lock lock(*variable->mu());
+        *variable->tensor() = std::move(outputs[i]);
+        variable->is_initialized = true;
+        continue;
+      }
+      if (next == context->num_outputs()) break;
+      context->set_output(next++, outputs[i]);
+    }
+    if (next == context->num_outputs()) return absl::OkStatus();
+    return absl::InternalError(absl::StrCat("TPU program of ", name(), " returned ", next,
+                                            " results; the op has ", context->num_outputs(),
+                                            " outputs."));
+  }
+
+  std::string core_device_;
+  int core_ = 0;
+  std::vector<int> variable_arguments_;
+  std::vector<int> variable_outputs_;
+  bool updates_variables_ = false;
+};
+
+REGISTER_KERNEL_BUILDER(Name("TPUExecute").Device(kTpuDeviceType).HostMemory("key"), ExecuteOp);
+REGISTER_KERNEL_BUILDER(
+    Name("TPUExecuteAndUpdateVariables").Device(kTpuDeviceType).HostMemory("key"), ExecuteOp);
+// Where the pass launch_from_host has moved them.
+REGISTER_KERNEL_BUILDER(Name("TPUExecute").Device(tensorflow::DEVICE_CPU), ExecuteOp);
+REGISTER_KERNEL_BUILDER(Name("TPUExecuteAndUpdateVariables").Device(tensorflow::DEVICE_CPU),
+                        ExecuteOp);
+
+}  // namespace
+}  // namespace tf_tpu_ext

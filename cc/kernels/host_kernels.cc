@@ -1,0 +1,126 @@
+// The host's side of transfers: the ops that the bridge leaves in the host graph, infeed and
+// outfeed.
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "cc/runtime/program_cache.h"
+#include "cc/device/virtual_device.h"
+#include "cc/runtime/program.h"
+#include "cc/program/program_key.h"
+#include "cc/transfer/channel_op.h"
+#include "cc/transfer/channels.h"
+#include "tensorflow/core/framework/op_kernel.h"
+#include "xla/tsl/platform/status.h"
+
+namespace tf_tpu_ext {
+namespace {
+
+using tensorflow::OpKernelConstruction;
+using tensorflow::OpKernelContext;
+using tensorflow::Tensor;
+
+// Transfers of outside compilation: keyed by the program key of the step.
+class HostTransferOp : public ChannelOp {
+ public:
+  explicit HostTransferOp(OpKernelConstruction* construction) : ChannelOp(construction) {
+    OP_REQUIRES_OK(construction, construction->GetAttr("key", &key_));
+    ordinal_is_input_ = !construction->GetAttr("device_ordinal", &ordinal_).ok();
+  }
+
+ protected:
+  absl::Status KeyOf(OpKernelContext* context, ChannelKey* key) const {
+    absl::StatusOr<ProgramKey> program =
+        DecodeProgramKey(context->input(context->num_inputs() - 1 - ordinal_is_input_));
+    // A failed compilation is told by its own op.
+    if (!program.ok()) return tsl::StatusGroup::MakeDerived(program.status());
+    absl::StatusOr<int> slot = SlotOf(context, program->program_id);
+    if (!slot.ok()) return slot.status();
+    *key = {program->launch_id, key_, *slot};
+    return absl::OkStatus();
+  }
+
+  int NumPayloads(OpKernelContext* context) const {
+    return context->num_inputs() - 1 - ordinal_is_input_;
+  }
+
+ private:
+  // The input names a physical core; the attribute a core of the only replica.
+  absl::StatusOr<int> SlotOf(OpKernelContext* context, int64_t program_id) const {
+    if (!ordinal_is_input_) return static_cast<int>(ordinal_);
+    absl::StatusOr<std::shared_ptr<Program>> program = ProgramCache::Get().Find(program_id);
+    if (!program.ok()) return program.status();
+    return (*program)->SlotOfCore(context->input(context->num_inputs() - 1).scalar<int64_t>()());
+  }
+
+  std::string key_;
+  int64_t ordinal_ = 0;
+  bool ordinal_is_input_ = false;
+};
+
+class RecvAtHostOp : public HostTransferOp {
+ public:
+  using HostTransferOp::HostTransferOp;
+  void ComputeAsync(OpKernelContext* context, DoneCallback done) override {
+    ChannelKey key;
+    OP_REQUIRES_OK_ASYNC(context, KeyOf(context, &key), done);
+    Receive(context, key, done);
+  }
+};
+
+class SendFromHostOp : public HostTransferOp {
+ public:
+  using HostTransferOp::HostTransferOp;
+  void ComputeAsync(OpKernelContext* context, DoneCallback done) override {
+    ChannelKey key;
+    OP_REQUIRES_OK_ASYNC(context, KeyOf(context, &key), done);
+    std::vector<Tensor> message;
+    for (int i = 0; i < NumPayloads(context); ++i) message.push_back(context->input(i));
+    Send(context, key, TensorChannels::kUnbounded, std::move(message), done);
+  }
+};
+
+class InfeedEnqueueOp : public FeedOp {
+ public:
+  using FeedOp::FeedOp;
+  void ComputeAsync(OpKernelContext* context, DoneCallback done) override {
+    ChannelKey key;
+    OP_REQUIRES_OK_ASYNC(context, KeyOf(context, kInfeedName, &key), done);
+    std::vector<Tensor> message;
+    for (int i = 0; i < context->num_inputs(); ++i) message.push_back(context->input(i));
+    Send(context, key, kFeedCapacity, std::move(message), done);
+  }
+};
+
+class OutfeedDequeueOp : public FeedOp {
+ public:
+  using FeedOp::FeedOp;
+  void ComputeAsync(OpKernelContext* context, DoneCallback done) override {
+    ChannelKey key;
+    OP_REQUIRES_OK_ASYNC(context, KeyOf(context, kOutfeedName, &key), done);
+    Receive(context, key, done);
+  }
+};
+
+REGISTER_KERNEL_BUILDER(Name("_XlaRecvAtHost").Device(tensorflow::DEVICE_CPU), RecvAtHostOp);
+REGISTER_KERNEL_BUILDER(Name("_XlaRecvAtHostV2").Device(tensorflow::DEVICE_CPU), RecvAtHostOp);
+REGISTER_KERNEL_BUILDER(Name("_XlaSendFromHost").Device(tensorflow::DEVICE_CPU), SendFromHostOp);
+REGISTER_KERNEL_BUILDER(Name("_XlaSendFromHostV2").Device(tensorflow::DEVICE_CPU), SendFromHostOp);
+
+#define REGISTER_FEED_KERNELS(device)                                                           \
+  REGISTER_KERNEL_BUILDER(Name("InfeedEnqueue").Device(device), InfeedEnqueueOp);               \
+  REGISTER_KERNEL_BUILDER(Name("InfeedEnqueueTuple").Device(device), InfeedEnqueueOp);          \
+  REGISTER_KERNEL_BUILDER(Name("OutfeedDequeue").Device(device), OutfeedDequeueOp);             \
+  REGISTER_KERNEL_BUILDER(Name("OutfeedDequeueTuple").Device(device), OutfeedDequeueOp);        \
+  REGISTER_KERNEL_BUILDER(Name("OutfeedDequeueV2").Device(device).HostMemory("device_ordinal"), \
+                          OutfeedDequeueOp);                                                    \
+  REGISTER_KERNEL_BUILDER(                                                                      \
+      Name("OutfeedDequeueTupleV2").Device(device).HostMemory("device_ordinal"), OutfeedDequeueOp)
+
+REGISTER_FEED_KERNELS(tensorflow::DEVICE_CPU);
+REGISTER_FEED_KERNELS(kTpuDeviceType);
+
+}  // namespace
+}  // namespace tf_tpu_ext

@@ -1,0 +1,279 @@
+#include "cc/kernels/kernel_proxies.h"
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/base/const_init.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/container/node_hash_map.h"
+#include "absl/synchronization/mutex.h"
+#include "cc/device/virtual_device.h"
+#include "cc/ops/host_update_ops.h"
+#include "tensorflow/compiler/tf2xla/xla_op_registry.h"
+#include "tensorflow/core/framework/allocator.h"
+#include "tensorflow/core/framework/function.h"
+#include "tensorflow/core/framework/kernel_def.pb.h"
+#include "tensorflow/core/framework/op.h"
+#include "tensorflow/core/framework/op_kernel.h"
+
+namespace tf_tpu_ext {
+namespace {
+
+using tensorflow::KernelDef;
+using tensorflow::NodeProperties;
+using tensorflow::OpKernel;
+using tensorflow::OpKernelConstruction;
+using tensorflow::OpKernelContext;
+
+// Ops that carry values, state and calls rather than compute: every device has them.
+constexpr const char* kInfrastructureOps[] = {
+    "_ArrayToList",
+    "_DeviceArg",
+    "_DeviceRetval",
+    "_ListToArray",
+    "_ReadVariablesOp",
+    "_VarHandlesOp",
+    "Assert",
+    "AssignAddVariableOp",
+    "AssignSubVariableOp",
+    "AssignVariableOp",
+    "Bitcast",
+    "Const",
+    "ControlTrigger",
+    "DestroyResourceOp",
+    "Enter",
+    "Exit",
+    "Identity",
+    "IdentityN",
+    "If",
+    "LoopCond",
+    "Merge",
+    "NextIteration",
+    "NoOp",
+    "PartitionedCall",
+    "Placeholder",
+    "ReadVariableOp",
+    "StatefulPartitionedCall",
+    "StatelessIf",
+    "StatelessWhile",
+    "Switch",
+    "SymbolicGradient",
+    "VarHandleOp",
+    "VarIsInitializedOp",
+    "VariableShape",
+    "While",
+};
+
+// Ops of device-side input pipelines, with the arguments that stay in host memory: datasets and
+// handles have no form on a device.
+struct HostArguments {
+  const char* op;
+  std::vector<const char*> arguments;
+};
+
+const std::vector<HostArguments>& InputPipelineOps() {
+  static const auto* const ops = new std::vector<HostArguments>{
+      {"AnonymousIterator", {}},
+      {"AnonymousIteratorV2", {}},
+      {"AnonymousIteratorV3", {}},
+      {"DeleteIterator", {}},
+      {"FIFOQueueV2", {"handle"}},
+      {"FinalizeDataset", {"input_dataset", "handle"}},
+      {"GeneratorDataset", {"handle"}},
+      {"IteratorFromStringHandleV2", {"string_handle"}},
+      {"IteratorGetNext", {}},
+      {"IteratorGetNextAsOptional", {}},
+      {"IteratorGetNextSync", {}},
+      {"IteratorToStringHandle", {"string_handle"}},
+      {"IteratorV2", {}},
+      {"MakeIterator", {"dataset"}},
+      {"OptionalFromValue", {}},
+      {"OptionalGetValue", {}},
+      {"OptionalHasValue", {"has_value"}},
+      {"OptionalNone", {}},
+      {"OptionsDataset", {"input_dataset", "handle"}},
+      {"PrefetchDataset", {"buffer_size", "input_dataset", "handle"}},
+      {"RemoteCall", {"target"}},
+  };
+  return *ops;
+}
+
+// Runs the CPU's kernel under the memory types of the TPU's registration: the CPU's own kernel says
+// that all its memory is the device's, and handles and datasets must stay in the host's.
+class HostMemoryProxy : public OpKernel {
+ public:
+  HostMemoryProxy(OpKernelConstruction* construction, std::unique_ptr<OpKernel> kernel)
+      : OpKernel(construction), kernel_(std::move(kernel)) {}
+
+  void Compute(OpKernelContext* context) override { kernel_->Compute(context); }
+  tensorflow::AsyncOpKernel* AsAsync() override { return kernel_->AsAsync(); }
+  bool IsExpensive() override { return kernel_->IsExpensive(); }
+  const tensorflow::Tensor* const_tensor() const override { return kernel_->const_tensor(); }
+
+ private:
+  const std::unique_ptr<OpKernel> kernel_;
+};
+
+bool HasHostMemory(const OpKernelConstruction& construction) {
+  const auto is_host = [](tensorflow::MemoryType type) { return type == tensorflow::HOST_MEMORY; };
+  const auto& inputs = construction.input_memory_types();
+  const auto& outputs = construction.output_memory_types();
+  return std::any_of(inputs.begin(), inputs.end(), is_host) ||
+         std::any_of(outputs.begin(), outputs.end(), is_host);
+}
+
+constexpr char kUseLocking[] = "use_locking";
+
+// The op as the kernel sees it: a scatter's kernel asks for an attribute that its op does not have.
+const tensorflow::OpDef* WithLockingAttr(const tensorflow::OpDef& op) {
+  const auto is_locking = [](const auto& attr) { return attr.name() == kUseLocking; };
+  if (std::any_of(op.attr().begin(), op.attr().end(), is_locking)) return &op;
+  static absl::Mutex mutex(absl::kConstInit);
+  static auto* const ops = new absl::node_hash_map<std::string, tensorflow::OpDef>;
+  absl::MutexLock lock(&mutex);
+  const auto [known, fresh] = ops->emplace(op.name(), op);
+  if (fresh) {
+    auto* attr = known->second.add_attr();
+    attr->set_name(kUseLocking);
+    attr->set_type("bool");
+  }
+  return &known->second;
+}
+
+// Lets the update hold its variable alone: by default TensorFlow's scatters and optimizers share it
+// with others.
+std::shared_ptr<const NodeProperties> Locking(const NodeProperties& properties) {
+  auto locking = std::make_shared<NodeProperties>(properties);
+  locking->op_def = WithLockingAttr(*properties.op_def);
+  (*locking->node_def.mutable_attr())[kUseLocking].set_b(true);
+  return locking;
+}
+
+// Makes the kernel that the CPU has for the same node, or for the op that it is a twin of.
+class CpuKernelFactory : public tensorflow::kernel_factory::OpKernelFactory {
+ public:
+  OpKernel* Create(OpKernelConstruction* construction) override {
+    const tensorflow::OpRegistryInterface* registry = tensorflow::OpRegistry::Global();
+    tensorflow::FunctionLibraryRuntime* library = construction->function_library();
+    if (library != nullptr && library->GetFunctionLibraryDefinition() != nullptr) {
+      registry = library->GetFunctionLibraryDefinition();
+    }
+    tensorflow::NodeDef definition = construction->def();
+    const std::string original = OriginalOfHostUpdate(definition.op());
+    if (!original.empty()) definition.set_op(original);
+    std::shared_ptr<const NodeProperties> properties;
+    absl::Status status = NodeProperties::CreateFromNodeDef(definition, registry, &properties);
+    if (status.ok() && !original.empty()) properties = Locking(*properties);
+    OpKernel* kernel = nullptr;
+    if (status.ok()) {
+      tensorflow::DeviceBase* device = construction->device();
+      status = tensorflow::CreateOpKernel(tensorflow::DeviceType(tensorflow::DEVICE_CPU), device,
+                                          device->GetAllocator(tensorflow::AllocatorAttributes()),
+                                          library, construction->resource_manager(), properties,
+                                          construction->graph_def_version(), &kernel);
+    }
+    if (!status.ok()) {
+      construction->SetStatus(status);
+      return kernel;
+    }
+    if (HasHostMemory(*construction)) {
+      return new HostMemoryProxy(construction, std::unique_ptr<OpKernel>(kernel));
+    }
+    return kernel;
+  }
+};
+
+void Register(std::unique_ptr<KernelDef> kernel) {
+  // The registry takes ownership of the KernelDef.
+  tensorflow::kernel_factory::OpKernelRegistrar(kernel.release(), "CpuKernelFactory",
+                                                std::make_unique<CpuKernelFactory>());
+}
+
+void RegisterProxy(const KernelDef& cpu_kernel, const char* device_type,
+                   const HostArguments* host_arguments) {
+  auto kernel = std::make_unique<KernelDef>(cpu_kernel);
+  kernel->set_device_type(device_type);
+  if (host_arguments != nullptr) {
+    kernel->clear_host_memory_arg();
+    for (const char* argument : host_arguments->arguments) kernel->add_host_memory_arg(argument);
+  }
+  Register(std::move(kernel));
+}
+
+// A function's arguments and results live on the core, but for handles and strings. (The kernels
+// that every device has would keep int32 on the host.)
+void RegisterFunctionBoundary(const char* op, const char* host_argument) {
+  struct {
+    std::vector<tensorflow::DataType> types;
+    bool on_host;
+  } const constraints[] = {
+      {{tensorflow::DT_FLOAT, tensorflow::DT_DOUBLE, tensorflow::DT_INT32, tensorflow::DT_UINT8,
+        tensorflow::DT_INT16, tensorflow::DT_INT8, tensorflow::DT_INT64, tensorflow::DT_BOOL,
+        tensorflow::DT_QINT8, tensorflow::DT_QUINT8, tensorflow::DT_QINT32, tensorflow::DT_BFLOAT16,
+        tensorflow::DT_UINT16, tensorflow::DT_HALF, tensorflow::DT_UINT32, tensorflow::DT_UINT64,
+        tensorflow::DT_COMPLEX64, tensorflow::DT_COMPLEX128, tensorflow::DT_VARIANT},
+       false},
+      {{tensorflow::DT_RESOURCE, tensorflow::DT_STRING}, true},
+  };
+  for (const auto& constraint : constraints) {
+    auto kernel = std::make_unique<KernelDef>();
+    kernel->set_op(op);
+    kernel->set_device_type(kTpuDeviceType);
+    auto* types = kernel->add_constraint();
+    types->set_name("T");
+    for (tensorflow::DataType type : constraint.types) {
+      types->mutable_allowed_values()->mutable_list()->add_type(type);
+    }
+    if (constraint.on_host) kernel->add_host_memory_arg(host_argument);
+    Register(std::move(kernel));
+  }
+}
+
+}  // namespace
+
+void RegisterKernelProxies() {
+  const absl::flat_hash_set<std::string> infrastructure(std::begin(kInfrastructureOps),
+                                                        std::end(kInfrastructureOps));
+  absl::flat_hash_set<std::string> tpu_ops = infrastructure;
+  for (const std::string& op : tensorflow::XlaOpRegistry::GetAllRegisteredOps()) tpu_ops.insert(op);
+  absl::flat_hash_map<std::string, const HostArguments*> input_pipeline;
+  for (const HostArguments& op : InputPipelineOps()) {
+    tpu_ops.insert(op.op);
+    input_pipeline[op.op] = &op;
+  }
+  for (const char* op : {"_Arg", "_Retval", "_HostRecv", "_HostSend", "_Recv", "_Send"}) {
+    tpu_ops.erase(op);
+  }
+
+  const tensorflow::KernelList kernels = tensorflow::GetAllRegisteredKernels();
+  // A second kernel for the same op and constraints ends the process: leave out what exists.
+  absl::flat_hash_set<std::string> on_tpu, on_tpu_system;
+  for (const KernelDef& kernel : kernels.kernel()) {
+    if (kernel.device_type() == kTpuDeviceType) on_tpu.insert(kernel.op());
+    if (kernel.device_type() == kTpuSystemDeviceType) on_tpu_system.insert(kernel.op());
+  }
+  for (const KernelDef& kernel : kernels.kernel()) {
+    if (kernel.device_type() != tensorflow::DEVICE_CPU) continue;
+    if (tpu_ops.contains(kernel.op()) && !on_tpu.contains(kernel.op())) {
+      auto host_arguments = input_pipeline.find(kernel.op());
+      RegisterProxy(kernel, kTpuDeviceType,
+                    host_arguments == input_pipeline.end() ? nullptr : host_arguments->second);
+    }
+    if (infrastructure.contains(kernel.op()) && !on_tpu_system.contains(kernel.op())) {
+      RegisterProxy(kernel, kTpuSystemDeviceType, nullptr);
+    }
+    if (IsHostUpdate(kernel.op())) {
+      auto twin = std::make_unique<KernelDef>(kernel);
+      twin->set_op(HostUpdateTwin(kernel.op()));
+      Register(std::move(twin));
+    }
+  }
+  if (!on_tpu.contains("_Arg")) RegisterFunctionBoundary("_Arg", "output");
+  if (!on_tpu.contains("_Retval")) RegisterFunctionBoundary("_Retval", "input");
+}
+
+}  // namespace tf_tpu_ext

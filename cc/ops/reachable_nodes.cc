@@ -1,0 +1,45 @@
+#include "cc/ops/reachable_nodes.h"
+
+#include <vector>
+
+#include "absl/container/flat_hash_set.h"
+#include "cc/ops/op_names.h"
+
+namespace tf_tpu_ext {
+
+using tensorflow::FunctionDef;
+using tensorflow::NameAttrList;
+using tensorflow::NodeDef;
+
+bool AnyReachableNode(const std::string& function,
+                      const tensorflow::FunctionLibraryDefinition& library,
+                      absl::FunctionRef<bool(const NodeDef&)> predicate) {
+  absl::flat_hash_set<std::string> seen = {function};
+  std::vector<std::string> open = {function};
+  while (!open.empty()) {
+    const FunctionDef* definition = library.Find(open.back());
+    open.pop_back();
+    if (definition == nullptr) continue;
+    const auto visit = [&](const std::string& callee) {
+      if (seen.insert(callee).second) open.push_back(callee);
+    };
+    for (const NodeDef& node : definition->node_def()) {
+      if (predicate(node)) return true;
+      visit(node.op());
+      for (const auto& [name, value] : node.attr()) {
+        if (value.has_func()) visit(value.func().name());
+        for (const NameAttrList& callee : value.list().func()) visit(callee.name());
+      }
+    }
+  }
+  return false;
+}
+
+bool HoldsOutsideCompilation(const std::string& function,
+                             const tensorflow::FunctionLibraryDefinition& library) {
+  return AnyReachableNode(function, library, [](const NodeDef& node) {
+    return node.attr().contains(kOutsideCompilation);
+  });
+}
+
+}  // namespace tf_tpu_ext

@@ -1,0 +1,24 @@
+#ifndef TF_TPU_EXT_CC_OPS_REACHABLE_NODES_H_
+#define TF_TPU_EXT_CC_OPS_REACHABLE_NODES_H_
+
+#include <string>
+
+#include "absl/functional/function_ref.h"
+#include "tensorflow/core/framework/function.h"
+#include "tensorflow/core/framework/node_def.pb.h"
+
+namespace tf_tpu_ext {
+
+// Whether a node of the function, or of one that it calls, satisfies the predicate. A function that
+// the library lacks has no nodes.
+bool AnyReachableNode(const std::string& function,
+                      const tensorflow::FunctionLibraryDefinition& library,
+                      absl::FunctionRef<bool(const tensorflow::NodeDef&)> predicate);
+
+// Whether one of these nodes is marked for outside compilation.
+bool HoldsOutsideCompilation(const std::string& function,
+                             const tensorflow::FunctionLibraryDefinition& library);
+
+}  // namespace tf_tpu_ext
+
+#endif  // TF_TPU_EXT_CC_OPS_REACHABLE_NODES_H_

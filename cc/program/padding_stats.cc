@@ -1,0 +1,49 @@
+#include "cc/program/padding_stats.h"
+
+#include <algorithm>
+#include <atomic>
+#include <optional>
+
+namespace tf_tpu_ext {
+namespace {
+
+using tensorflow::Tensor;
+
+std::atomic<int64_t> total_elements{0};
+std::atomic<int64_t> total_padding{0};
+
+std::optional<int64_t> SizeIn(const Tensor& size) {
+  if (size.NumElements() != 1) return std::nullopt;
+  if (size.dtype() == tensorflow::DT_INT32) return size.flat<int32_t>()(0);
+  if (size.dtype() == tensorflow::DT_INT64) return size.flat<int64_t>()(0);
+  return std::nullopt;
+}
+
+}  // namespace
+
+void CountPadding(absl::Span<const PaddedArgument> padded, absl::Span<const Tensor> arguments) {
+  int64_t elements = 0;
+  int64_t real_elements = 0;
+  const auto count = static_cast<int>(arguments.size());
+  for (const PaddedArgument& each : padded) {
+    if (each.argument >= count) continue;
+    tensorflow::TensorShape real = arguments[each.argument].shape();
+    for (const auto& [dimension, argument] : each.sizes) {
+      if (dimension >= real.dims() || argument >= count) continue;
+      if (const auto size = SizeIn(arguments[argument]); size.has_value()) {
+        real.set_dim(dimension, std::clamp<int64_t>(*size, 0, real.dim_size(dimension)));
+      }
+    }
+    elements += arguments[each.argument].NumElements();
+    real_elements += real.num_elements();
+  }
+  total_elements.fetch_add(elements, std::memory_order_relaxed);
+  total_padding.fetch_add(elements - real_elements, std::memory_order_relaxed);
+}
+
+PaddingTotals TotalPadding() {
+  return {total_elements.load(std::memory_order_relaxed),
+          total_padding.load(std::memory_order_relaxed)};
+}
+
+}  // namespace tf_tpu_ext

@@ -1,0 +1,30 @@
+// The key that a compile op hands to the execute and host-transfer ops of one step: a tensor of
+// three strings.
+#ifndef TF_TPU_EXT_CC_PROGRAM_PROGRAM_KEY_H_
+#define TF_TPU_EXT_CC_PROGRAM_PROGRAM_KEY_H_
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "tensorflow/core/framework/tensor.h"
+
+namespace tf_tpu_ext {
+
+struct ProgramKey {
+  int64_t program_id = 0;
+  // Names one step: all ops of all its replicas share it.
+  int64_t launch_id = 0;
+};
+
+inline constexpr int kProgramKeySize = 3;
+
+void EncodeProgramKey(const ProgramKey& key, tensorflow::Tensor* tensor);
+
+// The key of a program that could not be compiled: decoding it gives `status`.
+void EncodeCompilationFailure(const absl::Status& status, tensorflow::Tensor* tensor);
+
+absl::StatusOr<ProgramKey> DecodeProgramKey(const tensorflow::Tensor& tensor);
+
+}  // namespace tf_tpu_ext
+
+#endif  // TF_TPU_EXT_CC_PROGRAM_PROGRAM_KEY_H_

@@ -1,0 +1,79 @@
+// Compiled programs, kept for the life of the process.
+#ifndef TF_TPU_EXT_CC_RUNTIME_PROGRAM_CACHE_H_
+#define TF_TPU_EXT_CC_RUNTIME_PROGRAM_CACHE_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+
+namespace tf_tpu_ext {
+
+class Program;
+
+// One compilation, as compilation_stats() reports it.
+struct CompilationRecord {
+  int64_t program_id = 0;
+  std::string name;
+  std::string argument_shapes;
+  int num_replicas = 1;
+  int num_cores_per_replica = 1;
+  // How many replicas run as one program.
+  int stacked_replicas = 1;
+  absl::Duration lowering;
+  absl::Duration building;
+  // Whether all its machine code came from the CompilationCache.
+  bool restored = false;
+  // Ops that TensorFlow's own kernels compute.
+  int64_t tensorflow_kernels = 0;
+  int64_t hits = 0;
+  // Empty if the compilation succeeded.
+  std::string error;
+};
+
+class ProgramCache {
+ public:
+  // Compiles the program `id` and fills in the record.
+  using Compile = std::function<absl::StatusOr<std::shared_ptr<Program>>(
+      int64_t id, CompilationRecord* record)>;
+
+  // Returns the program for `key` under the machine's settings, compiling it if it is new. Callers
+  // that ask for the same new key at once wait for one compilation; a failed one is tried again at
+  // the next call.
+  absl::StatusOr<std::shared_ptr<Program>> GetOrCompile(const std::string& key,
+                                                        const Compile& compile);
+
+  // The program that a launch names, or NotFound.
+  absl::StatusOr<std::shared_ptr<Program>> Find(int64_t id) const;
+
+  std::vector<CompilationRecord> Records() const;
+
+  static ProgramCache& Get();
+
+ private:
+  struct Entry {
+    // Held while the program is compiled.
+    absl::Mutex compiling;
+    std::shared_ptr<Program> program;
+    CompilationRecord record;
+  };
+
+  mutable absl::Mutex mutex_;
+  int64_t next_id_ ABSL_GUARDED_BY(mutex_) = 1;
+  absl::flat_hash_map<std::string, std::shared_ptr<Entry>> by_key_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<int64_t, std::shared_ptr<Program>> by_id_ ABSL_GUARDED_BY(mutex_);
+  std::vector<CompilationRecord> failures_ ABSL_GUARDED_BY(mutex_);
+  // Entries in order of their first compilation.
+  std::vector<std::shared_ptr<Entry>> order_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace tf_tpu_ext
+
+#endif  // TF_TPU_EXT_CC_RUNTIME_PROGRAM_CACHE_H_

@@ -1,0 +1,179 @@
+#include "cc/runtime/program_cache.h"
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/match.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "gtest/gtest.h"
+
+namespace tf_tpu_ext {
+namespace {
+
+using ProgramPointer = std::shared_ptr<Program>;
+
+// The cache never looks into a program: an address that is not one stands for it.
+ProgramPointer FakeProgram() {
+  auto owner = std::make_shared<char>();
+  return ProgramPointer(owner, reinterpret_cast<Program*>(owner.get()));
+}
+
+TEST(ProgramCacheTest, CompilesAKeyOnce) {
+  ProgramCache cache;
+  int compilations = 0;
+  int64_t id = 0;
+  const auto compile = [&](int64_t given, CompilationRecord* record) {
+    ++compilations;
+    id = given;
+    record->name = "step";
+    record->argument_shapes = "[2]";
+    return absl::StatusOr<ProgramPointer>(FakeProgram());
+  };
+  const auto first = cache.GetOrCompile("a", compile);
+  const auto second = cache.GetOrCompile("a", compile);
+  ASSERT_TRUE(first.ok());
+  ASSERT_TRUE(second.ok());
+  EXPECT_EQ(*first, *second);
+  EXPECT_EQ(compilations, 1);
+  EXPECT_EQ(*cache.Find(id), *first);
+
+  const std::vector<CompilationRecord> records = cache.Records();
+  ASSERT_EQ(records.size(), 1);
+  EXPECT_EQ(records[0].program_id, id);
+  EXPECT_EQ(records[0].name, "step");
+  EXPECT_EQ(records[0].argument_shapes, "[2]");
+  EXPECT_EQ(records[0].hits, 1);
+  EXPECT_EQ(records[0].error, "");
+}
+
+TEST(ProgramCacheTest, KeysHaveProgramsOfTheirOwn) {
+  ProgramCache cache;
+  std::vector<int64_t> ids;
+  std::vector<ProgramPointer> programs;
+  for (const char* key : {"a", "b", ""}) {
+    programs.push_back(*cache.GetOrCompile(key, [&](int64_t id, CompilationRecord*) {
+      ids.push_back(id);
+      return absl::StatusOr<ProgramPointer>(FakeProgram());
+    }));
+  }
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(*cache.Find(ids[i]), programs[i]);
+    // Records are in the order of compilation.
+    EXPECT_EQ(cache.Records()[i].program_id, ids[i]);
+    for (int j = 0; j < i; ++j) {
+      EXPECT_NE(ids[i], ids[j]);
+      EXPECT_NE(programs[i], programs[j]);
+    }
+  }
+}
+
+TEST(ProgramCacheTest, UnknownProgramIsNotFound) {
+  const ProgramCache cache;
+  const absl::Status status = cache.Find(17).status();
+  EXPECT_TRUE(absl::IsNotFound(status)) << status;
+  EXPECT_TRUE(absl::StrContains(status.message(), "program 17")) << status;
+  EXPECT_TRUE(absl::StrContains(status.message(), "_TPUCompileMlir")) << status;
+}
+
+TEST(ProgramCacheTest, FailureIsReportedAndTriedAgain) {
+  ProgramCache cache;
+  int tries = 0;
+  int64_t failed_id = 0;
+  const auto compile = [&](int64_t id, CompilationRecord* record) {
+    record->name = "step";
+    if (++tries == 1) {
+      failed_id = id;
+      return absl::StatusOr<ProgramPointer>(absl::UnimplementedError("no kernel"));
+    }
+    return absl::StatusOr<ProgramPointer>(FakeProgram());
+  };
+  EXPECT_EQ(cache.GetOrCompile("a", compile).status(), absl::UnimplementedError("no kernel"));
+  EXPECT_TRUE(absl::IsNotFound(cache.Find(failed_id).status()));
+  EXPECT_TRUE(cache.GetOrCompile("a", compile).ok());
+  EXPECT_TRUE(cache.GetOrCompile("a", compile).ok());
+  EXPECT_EQ(tries, 2);
+
+  const std::vector<CompilationRecord> records = cache.Records();
+  ASSERT_EQ(records.size(), 2);
+  EXPECT_EQ(records[0].name, "step");
+  EXPECT_TRUE(absl::StrContains(records[0].error, "no kernel"));
+  EXPECT_EQ(records[1].error, "");
+  EXPECT_EQ(records[1].hits, 1);
+}
+
+TEST(ProgramCacheTest, ConcurrentCallersWaitForOneCompilation) {
+  constexpr int kCallers = 8;
+  ProgramCache cache;
+  std::atomic<int> compilations{0};
+  std::vector<ProgramPointer> programs(kCallers);
+  std::vector<std::thread> threads;
+  for (int caller = 0; caller < kCallers; ++caller) {
+    threads.emplace_back([&, caller] {
+      programs[caller] = *cache.GetOrCompile("a", [&](int64_t, CompilationRecord*) {
+        ++compilations;
+        absl::SleepFor(absl::Milliseconds(100));
+        return absl::StatusOr<ProgramPointer>(FakeProgram());
+      });
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(compilations, 1);
+  for (const ProgramPointer& program : programs) EXPECT_EQ(program, programs[0]);
+  EXPECT_EQ(cache.Records()[0].hits, kCallers - 1);
+}
+
+TEST(ProgramCacheTest, ConcurrentCallersTryAFailureOneAfterTheOther) {
+  constexpr int kCallers = 4;
+  ProgramCache cache;
+  std::atomic<int> tries{0}, at_once{0}, failures{0};
+  std::vector<std::thread> threads;
+  for (int caller = 0; caller < kCallers; ++caller) {
+    threads.emplace_back([&] {
+      const auto program = cache.GetOrCompile("a", [&](int64_t, CompilationRecord*) {
+        EXPECT_EQ(++at_once, 1);
+        absl::SleepFor(absl::Milliseconds(20));
+        --at_once;
+        if (++tries == 1) return absl::StatusOr<ProgramPointer>(absl::InternalError("once"));
+        return absl::StatusOr<ProgramPointer>(FakeProgram());
+      });
+      if (!program.ok()) ++failures;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(tries, 2);
+  EXPECT_EQ(failures, 1);
+}
+
+TEST(ProgramCacheTest, ACompilationHoldsUpNoOtherKey) {
+  ProgramCache cache;
+  absl::Notification compiling, release;
+  std::thread slow([&] {
+    const auto program = cache.GetOrCompile("slow", [&](int64_t, CompilationRecord*) {
+      compiling.Notify();
+      release.WaitForNotification();
+      return absl::StatusOr<ProgramPointer>(FakeProgram());
+    });
+    EXPECT_TRUE(program.ok());
+  });
+  compiling.WaitForNotification();
+  const auto quick = [](int64_t, CompilationRecord*) {
+    return absl::StatusOr<ProgramPointer>(FakeProgram());
+  };
+  EXPECT_TRUE(cache.GetOrCompile("quick", quick).ok());
+  EXPECT_TRUE(cache.GetOrCompile("quick", quick).ok());
+  EXPECT_EQ(cache.Records().size(), 1);
+  release.Notify();
+  slow.join();
+  EXPECT_EQ(cache.Records().size(), 2);
+}
+
+}  // namespace
+}  // namespace tf_tpu_ext
