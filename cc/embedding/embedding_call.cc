@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "cc/embedding/batch_message.h"
-#include "cc/embedding/current_embedding.h"
 #include "cc/base/core_context.h"
 #include "cc/base/custom_call.h"
 #include "cc/base/wait_monitor.h"
+#include "cc/embedding/batch_message.h"
+#include "cc/embedding/current_embedding.h"
 #include "cc/transfer/channel_wait.h"
 #include "cc/transfer/channels.h"
 #include "tensorflow/core/framework/tensor.h"

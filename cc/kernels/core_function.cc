@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "cc/kernels/core_placement.h"
 #include "cc/base/machine.h"
+#include "cc/kernels/core_placement.h"
 #include "tensorflow/core/common_runtime/device.h"
 #include "tensorflow/core/framework/op_requires.h"
 #include "tensorflow/core/framework/resource_handle.h"

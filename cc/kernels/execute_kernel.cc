@@ -7,12 +7,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "cc/runtime/program_cache.h"
 #include "cc/device/virtual_device.h"
 #include "cc/ops/op_names.h"
+#include "cc/program/program_key.h"
 #include "cc/runtime/join_launch.h"
 #include "cc/runtime/launch.h"
-#include "cc/program/program_key.h"
+#include "cc/runtime/program_cache.h"
 #include "cc/transfer/channels.h"
 #include "tensorflow/core/common_runtime/device_mgr.h"
 #include "tensorflow/core/framework/op_kernel.h"

@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "cc/runtime/program_cache.h"
 #include "cc/device/virtual_device.h"
-#include "cc/runtime/program.h"
 #include "cc/program/program_key.h"
+#include "cc/runtime/program.h"
+#include "cc/runtime/program_cache.h"
 #include "cc/transfer/channel_op.h"
 #include "cc/transfer/channels.h"
 #include "tensorflow/core/framework/op_kernel.h"

@@ -19,10 +19,10 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "cc/base/wait_monitor.h"
 #include "cc/runtime/program.h"
 #include "cc/runtime/shared_update.h"
 #include "cc/runtime/stacked_replicas.h"
-#include "cc/base/wait_monitor.h"
 #include "tensorflow/core/framework/tensor.h"
 
 namespace tf_tpu_ext {

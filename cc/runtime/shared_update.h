@@ -23,7 +23,8 @@ struct Combination {
   bool by_update = false;
 };
 
-// The part of a program that was split off (cc/compiler/replicas/split_update.h), and what belongs where.
+// The part of a program that was split off (cc/compiler/replicas/split_update.h), and what belongs
+// where.
 struct SharedUpdate {
   // Takes the step's arguments, so many, and then for each combination what has become of it: one
   // value, or those of all replicas, one after the other.

@@ -5,9 +5,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "cc/base/after_cancellation.h"
 #include "cc/base/machine.h"
 #include "cc/device/virtual_device.h"
-#include "cc/base/after_cancellation.h"
 #include "cc/transfer/channel_wait.h"
 
 namespace tf_tpu_ext {

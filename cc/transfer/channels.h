@@ -11,8 +11,8 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "cc/transfer/channel_table.h"
 #include "cc/program/taken_queues.h"
+#include "cc/transfer/channel_table.h"
 #include "tensorflow/core/framework/tensor.h"
 
 namespace tf_tpu_ext {

@@ -4,10 +4,10 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/log/log.h"
 #include "absl/strings/str_cat.h"
+#include "cc/base/compute_pool.h"
 #include "cc/compiler/hlo/collective_order.h"
 #include "cc/compiler/replicas/group_replicas.h"
 #include "cc/compiler/replicas/split_update.h"
-#include "cc/base/compute_pool.h"
 #include "tensorflow/compiler/tf2xla/type_util.h"
 
 namespace tf_tpu_ext {

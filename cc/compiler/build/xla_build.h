@@ -8,8 +8,8 @@
 
 #include "absl/status/statusor.h"
 #include "cc/compiler/lower/lower_module.h"
-#include "cc/runtime/program_cache.h"
 #include "cc/runtime/program.h"
+#include "cc/runtime/program_cache.h"
 
 namespace tf_tpu_ext {
 

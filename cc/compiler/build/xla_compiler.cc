@@ -2,8 +2,8 @@
 
 #include "absl/log/log.h"
 #include "absl/strings/str_cat.h"
-#include "cc/compiler/hlo/cut_chains.h"
 #include "cc/base/machine.h"
+#include "cc/compiler/hlo/cut_chains.h"
 #include "tsl/platform/protobuf.h"
 #include "xla/pjrt/cpu/cpu_client.h"
 #include "xla/pjrt/plugin/xla_cpu/xla_cpu_pjrt_client.h"
