@@ -15,7 +15,7 @@ namespace tf_tpu_ext {
 
 class Program;
 
-// Runs groups of a program's replicas, each group as one (cc/compiler/replicas/stack_replicas.h).
+// Runs groups of a program's replicas, each group as one (cc/compiler/replicas/batch_replicas.h).
 struct StackedReplicas {
   // Its replicas are the groups.
   std::shared_ptr<Program> program;

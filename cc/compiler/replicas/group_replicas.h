@@ -3,7 +3,7 @@
 #define TF_TPU_EXT_CC_COMPILER_REPLICAS_GROUP_REPLICAS_H_
 
 #include "absl/status/statusor.h"
-#include "cc/compiler/replicas/stack_replicas.h"
+#include "cc/compiler/replicas/batch_replicas.h"
 #include "xla/service/hlo.pb.h"
 
 namespace tf_tpu_ext {

@@ -1,4 +1,4 @@
-#include "cc/compiler/replicas/stack_rules.h"
+#include "cc/compiler/replicas/batching_rules.h"
 
 #include <cstdint>
 #include <string>

@@ -1,4 +1,4 @@
-#include "cc/compiler/replicas/stack_replicas.h"
+#include "cc/compiler/replicas/batch_replicas.h"
 
 #include <string>
 #include <vector>

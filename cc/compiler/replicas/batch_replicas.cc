@@ -1,4 +1,4 @@
-#include "cc/compiler/replicas/stack_replicas.h"
+#include "cc/compiler/replicas/batch_replicas.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -13,8 +13,8 @@
 #include "absl/strings/str_cat.h"
 #include "cc/compiler/hlo/collective_patterns.h"
 #include "cc/compiler/hlo/instruction_table.h"
-#include "cc/compiler/replicas/stack_rules.h"
-#include "cc/compiler/replicas/stacked_computation.h"
+#include "cc/compiler/replicas/batched_computation.h"
+#include "cc/compiler/replicas/batching_rules.h"
 #include "cc/transfer/channels.h"
 #include "cc/transfer/transfer_call.h"
 

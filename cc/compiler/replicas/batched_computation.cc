@@ -1,4 +1,4 @@
-#include "cc/compiler/replicas/stacked_computation.h"
+#include "cc/compiler/replicas/batched_computation.h"
 
 #include <utility>
 

@@ -1,6 +1,6 @@
 // Builds an HLO computation whose values stand for those of several replicas.
-#ifndef TF_TPU_EXT_CC_COMPILER_REPLICAS_STACKED_COMPUTATION_H_
-#define TF_TPU_EXT_CC_COMPILER_REPLICAS_STACKED_COMPUTATION_H_
+#ifndef TF_TPU_EXT_CC_COMPILER_REPLICAS_BATCHED_COMPUTATION_H_
+#define TF_TPU_EXT_CC_COMPILER_REPLICAS_BATCHED_COMPUTATION_H_
 
 #include <cstdint>
 #include <string>
@@ -83,4 +83,4 @@ std::vector<xla::ShapeProto> ArrayShapes(const xla::ShapeProto& shape);
 
 }  // namespace tf_tpu_ext
 
-#endif  // TF_TPU_EXT_CC_COMPILER_REPLICAS_STACKED_COMPUTATION_H_
+#endif  // TF_TPU_EXT_CC_COMPILER_REPLICAS_BATCHED_COMPUTATION_H_

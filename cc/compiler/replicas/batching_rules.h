@@ -1,11 +1,11 @@
 // How instructions compute for several replicas at once.
-#ifndef TF_TPU_EXT_CC_COMPILER_REPLICAS_STACK_RULES_H_
-#define TF_TPU_EXT_CC_COMPILER_REPLICAS_STACK_RULES_H_
+#ifndef TF_TPU_EXT_CC_COMPILER_REPLICAS_BATCHING_RULES_H_
+#define TF_TPU_EXT_CC_COMPILER_REPLICAS_BATCHING_RULES_H_
 
 #include <optional>
 #include <vector>
 
-#include "cc/compiler/replicas/stacked_computation.h"
+#include "cc/compiler/replicas/batched_computation.h"
 #include "xla/service/hlo.pb.h"
 
 namespace tf_tpu_ext {
@@ -26,4 +26,4 @@ std::optional<StackedValue> SumOfReplicas(const xla::HloInstructionProto& summed
 
 }  // namespace tf_tpu_ext
 
-#endif  // TF_TPU_EXT_CC_COMPILER_REPLICAS_STACK_RULES_H_
+#endif  // TF_TPU_EXT_CC_COMPILER_REPLICAS_BATCHING_RULES_H_

@@ -5,8 +5,8 @@
 // arrays have a first dimension for the replicas: a matrix product of all their rows with the same
 // weights is one product, and the sum of their gradients is made where the gradients are. What is
 // the same for all replicas, such as mirrored variables, keeps its shape and is computed once.
-#ifndef TF_TPU_EXT_CC_COMPILER_REPLICAS_STACK_REPLICAS_H_
-#define TF_TPU_EXT_CC_COMPILER_REPLICAS_STACK_REPLICAS_H_
+#ifndef TF_TPU_EXT_CC_COMPILER_REPLICAS_BATCH_REPLICAS_H_
+#define TF_TPU_EXT_CC_COMPILER_REPLICAS_BATCH_REPLICAS_H_
 
 #include <utility>
 #include <vector>
@@ -43,4 +43,4 @@ absl::StatusOr<StackedModule> StackReplicas(const xla::HloModuleProto& module,
 
 }  // namespace tf_tpu_ext
 
-#endif  // TF_TPU_EXT_CC_COMPILER_REPLICAS_STACK_REPLICAS_H_
+#endif  // TF_TPU_EXT_CC_COMPILER_REPLICAS_BATCH_REPLICAS_H_
