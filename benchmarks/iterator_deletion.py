@@ -94,10 +94,10 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     import tensorflow as tf
 
     import tf_tpu_ext  # noqa: F401
-    from tf_tpu_ext import _tensorflow_patches
+    from tf_tpu_ext import patches
 
     if arguments.stock:
-        _tensorflow_patches.undo_all()
+        patches.undo_all()
     distribute = distributor(tf, arguments.iterator, arguments.cores)
     batch = arguments.cores
     deletions = []

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tf_tpu_ext import _tensorflow_patches
+from tf_tpu_ext import patches
 
 LIMIT_SECONDS = 0.2
 # TensorFlow tunes after 0, 0.02, 0.06, 0.14, 0.30, 0.62, 1.26 s: a missed cancellation costs 0.5 s.
@@ -26,8 +26,8 @@ UNTUNED_PARALLELISM = 16
 
 @pytest.fixture(autouse=True)
 def patched() -> None:
-    _tensorflow_patches.apply_all()
-    assert "autotune_loop" in _tensorflow_patches.applied()
+    patches.apply_all()
+    assert "autotune_loop" in patches.applied()
 
 
 @pytest.fixture(scope="module")
@@ -177,9 +177,9 @@ def test_a_map_that_is_not_tuned_keeps_tensorflow_s_default():
 def test_maps_are_tuned_as_ever(algorithm):
     kind = tf.data.experimental.AutotuneAlgorithm[algorithm]
     patched = greatest_parallelism(kind, threads=40)
-    _tensorflow_patches.undo_all()
+    patches.undo_all()
     stock = greatest_parallelism(kind, threads=40)
-    _tensorflow_patches.apply_all()
+    patches.apply_all()
     assert patched == stock > UNTUNED_PARALLELISM
 
 
@@ -200,9 +200,9 @@ def test_iterators_run_on_while_patches_come_and_go():
     for thread in threads:
         thread.start()
     for _ in range(20):
-        _tensorflow_patches.undo_all()
+        patches.undo_all()
         time.sleep(0.02)
-        _tensorflow_patches.apply_all()
+        patches.apply_all()
         time.sleep(0.02)
     stop.set()
     for thread in threads:

@@ -9,14 +9,14 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.tpu.ops import tpu_ops
 
-from tf_tpu_ext import _tensorflow_patches
+from tf_tpu_ext import patches
 
 
 @pytest.fixture(autouse=True)
 def patched():
-    _tensorflow_patches.apply_all()
+    patches.apply_all()
     yield
-    _tensorflow_patches.apply_all()
+    patches.apply_all()
 
 
 # AllToAll.
@@ -52,7 +52,7 @@ def test_all_to_all_has_the_same_errors_eagerly_and_in_graphs(x, changes, messag
 
 
 def test_all_to_all_without_the_patch():
-    _tensorflow_patches.undo_all()
+    patches.undo_all()
     with pytest.raises(tf.errors.InvalidArgumentError, match="split_count 0"):
         all_to_all([1.0, 2.0], split_count=0)
 

@@ -18,10 +18,10 @@ from __future__ import annotations
 from tf_tpu_ext import _native
 
 if _native.load():
-    from tf_tpu_ext import _machine, _tensorflow_patches
+    from tf_tpu_ext import _machine, patches
 
     _machine.configure_from_environment()
-    _tensorflow_patches.apply_all()
+    patches.apply_all()
 
 from tf_tpu_ext import contrib, towers, tpu
 from tf_tpu_ext._machine import (

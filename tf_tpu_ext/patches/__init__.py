@@ -1,7 +1,7 @@
 """Every change that the package makes to TensorFlow, each with its reason and its way back.
 
 `import tf_tpu_ext` applies them; `undo_all` gives TensorFlow back as it was.
-docs/tensorflow_patches.md shows the same list to users.
+docs/patches.md shows the same list to users.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ import warnings
 from collections.abc import Callable
 
 from tf_tpu_ext import _native
-from tf_tpu_ext._tensorflow_patches import (
+from tf_tpu_ext.patches import (
     _clusters,
     _embedding,
     _libraries,
     _ops,
     _resolver,
 )
-from tf_tpu_ext._tensorflow_patches._attributes import UnavailableError, Undo
-from tf_tpu_ext._tensorflow_patches._resolver import take_every_tpu_as_local
+from tf_tpu_ext.patches._attributes import UnavailableError, Undo
+from tf_tpu_ext.patches._resolver import take_every_tpu_as_local
 
 __all__ = [
     "PATCHES",
@@ -68,9 +68,9 @@ def apply_all() -> None:
 
     Example:
         >>> import tf_tpu_ext
-        >>> from tf_tpu_ext import _tensorflow_patches
-        >>> _tensorflow_patches.apply_all()
-        >>> "cluster_resolver" in _tensorflow_patches.applied()
+        >>> from tf_tpu_ext import patches
+        >>> patches.apply_all()
+        >>> "cluster_resolver" in patches.applied()
         True
     """
     with _lock:

@@ -16,10 +16,10 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.tpu.tpu_replication import TPUReplicateContext
 
-from tf_tpu_ext import _native, _tensorflow_patches
+from tf_tpu_ext import _native, patches
 
-DOCS = pathlib.Path(__file__).resolve().parent.parent / "docs" / "tensorflow_patches.md"
-NAMES = tuple(patch.name for patch in _tensorflow_patches.PATCHES)
+DOCS = pathlib.Path(__file__).resolve().parent.parent / "docs" / "patches.md"
+NAMES = tuple(patch.name for patch in patches.PATCHES)
 Resolver = tf.distribute.cluster_resolver.TPUClusterResolver
 CLOUD_VARIABLES = (
     "KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS",
@@ -33,10 +33,10 @@ CLOUD_VARIABLES = (
 def patched(monkeypatch):
     for variable in CLOUD_VARIABLES:
         monkeypatch.delenv(variable, raising=False)
-    _tensorflow_patches.apply_all()
+    patches.apply_all()
     yield
     monkeypatch.undo()
-    _tensorflow_patches.apply_all()
+    patches.apply_all()
 
 
 def init_of(resolver: type) -> Any:
@@ -44,9 +44,9 @@ def init_of(resolver: type) -> Any:
 
 
 def stock_init() -> Any:
-    _tensorflow_patches.undo_all()
+    patches.undo_all()
     stock = init_of(Resolver)
-    _tensorflow_patches.apply_all()
+    patches.apply_all()
     return stock
 
 
@@ -57,8 +57,8 @@ def test_import_applies_every_patch(run_python):
     out = run_python(
         """
         import tf_tpu_ext
-        from tf_tpu_ext import _tensorflow_patches
-        print(_tensorflow_patches.applied())
+        from tf_tpu_ext import patches
+        print(patches.applied())
         """
     ).stdout
     assert out.splitlines()[-1] == str(NAMES)
@@ -66,7 +66,7 @@ def test_import_applies_every_patch(run_python):
 
 def test_names_are_unique_and_every_field_is_filled():
     assert len(set(NAMES)) == len(NAMES)
-    for patch in _tensorflow_patches.PATCHES:
+    for patch in patches.PATCHES:
         for field in dataclasses.fields(patch):
             assert getattr(patch, field.name), (patch.name, field.name)
         with pytest.raises(dataclasses.FrozenInstanceError):
@@ -74,27 +74,27 @@ def test_names_are_unique_and_every_field_is_filled():
 
 
 def test_applying_twice_changes_nothing():
-    assert _tensorflow_patches.applied() == NAMES
+    assert patches.applied() == NAMES
     init = init_of(Resolver)
-    _tensorflow_patches.apply_all()
-    assert _tensorflow_patches.applied() == NAMES
+    patches.apply_all()
+    assert patches.applied() == NAMES
     assert init_of(Resolver) is init
 
 
 def test_undo_restores_the_very_objects():
     ours = init_of(Resolver)
     stock = ours.__wrapped__
-    _tensorflow_patches.undo_all()
-    assert _tensorflow_patches.applied() == ()
+    patches.undo_all()
+    assert patches.applied() == ()
     assert init_of(Resolver) is stock
     assert not hasattr(stock, "__wrapped__")
-    _tensorflow_patches.undo_all()
+    patches.undo_all()
     assert init_of(Resolver) is stock
     with pytest.raises(ValueError, match="TPU Name"):
         Resolver()
 
-    _tensorflow_patches.apply_all()
-    assert _tensorflow_patches.applied() == NAMES
+    patches.apply_all()
+    assert patches.applied() == NAMES
     assert init_of(Resolver).__wrapped__ is stock
 
 
@@ -107,21 +107,21 @@ def test_undo_keeps_a_change_that_other_code_made_later():
     Resolver.__init__ = other
     try:
         with pytest.raises(RuntimeError, match=r"TPUClusterResolver\.__init__ can't be restored"):
-            _tensorflow_patches.undo_all()
+            patches.undo_all()
         assert init_of(Resolver) is other
-        assert "cluster_resolver" in _tensorflow_patches.applied()
+        assert "cluster_resolver" in patches.applied()
     finally:
         Resolver.__init__ = ours
-    _tensorflow_patches.undo_all()
-    assert _tensorflow_patches.applied() == ()
+    patches.undo_all()
+    assert patches.applied() == ()
 
 
 def test_undo_takes_away_what_covers_an_inherited_method():
     ours = TPUReplicateContext.ExitResult
-    _tensorflow_patches.undo_all()
+    patches.undo_all()
     assert "ExitResult" not in vars(TPUReplicateContext)
     assert TPUReplicateContext.ExitResult is ours.__wrapped__
-    _tensorflow_patches.apply_all()
+    patches.apply_all()
     assert TPUReplicateContext.ExitResult.__wrapped__ is ours.__wrapped__
 
 
@@ -129,13 +129,13 @@ def test_undo_restores_all_places_of_a_patch_or_none(monkeypatch):
     ours = tf.config.experimental_connect_to_cluster
     monkeypatch.setattr(tf.compat.v1.config, "experimental_connect_to_cluster", print)
     with pytest.raises(RuntimeError, match="experimental_connect_to_cluster can't be restored"):
-        _tensorflow_patches.undo_all()
-    assert "connect_to_cluster" in _tensorflow_patches.applied()
+        patches.undo_all()
+    assert "connect_to_cluster" in patches.applied()
     assert tf.config.experimental_connect_to_cluster is ours
 
     monkeypatch.undo()
-    _tensorflow_patches.undo_all()
-    assert _tensorflow_patches.applied() == ()
+    patches.undo_all()
+    assert patches.applied() == ()
     for module in (tf.config, tf.compat.v1.config, tf.compat.v2.config):
         assert module.experimental_connect_to_cluster is ours.__wrapped__
 
@@ -150,10 +150,10 @@ def test_threads_may_apply_and_undo_at_once():
         try:
             for turn in range(50):
                 if (turn % 2 == 0) == apply_first:
-                    _tensorflow_patches.apply_all()
+                    patches.apply_all()
                 else:
-                    _tensorflow_patches.undo_all()
-                assert _tensorflow_patches.applied() in ((), NAMES)
+                    patches.undo_all()
+                assert patches.applied() in ((), NAMES)
         except Exception as error:
             failures.append(error)
 
@@ -163,23 +163,23 @@ def test_threads_may_apply_and_undo_at_once():
     for thread in threads:
         thread.join()
     assert not failures
-    _tensorflow_patches.apply_all()
+    patches.apply_all()
     assert init_of(Resolver).__wrapped__ is stock
-    _tensorflow_patches.undo_all()
+    patches.undo_all()
     assert init_of(Resolver) is stock
 
 
 def test_a_patch_that_does_not_fit_is_left_out_with_a_warning(monkeypatch):
     def refuse() -> Any:
-        raise _tensorflow_patches.UnavailableError("Expected a loop, got none.")
+        raise patches.UnavailableError("Expected a loop, got none.")
 
-    _tensorflow_patches.undo_all()
-    first, *others = _tensorflow_patches.PATCHES
-    patches = (dataclasses.replace(first, install=refuse), *others)
-    monkeypatch.setattr(_tensorflow_patches, "PATCHES", patches)
+    patches.undo_all()
+    first, *others = patches.PATCHES
+    changed = (dataclasses.replace(first, install=refuse), *others)
+    monkeypatch.setattr(patches, "PATCHES", changed)
     with pytest.warns(RuntimeWarning) as caught:
-        _tensorflow_patches.apply_all()
-    assert _tensorflow_patches.applied() == NAMES[1:]
+        patches.apply_all()
+    assert patches.applied() == NAMES[1:]
     [warning] = caught
     for part in (first.target, first.name, first.reason, "Expected a loop, got none."):
         assert part in str(warning.message)
@@ -191,19 +191,19 @@ def test_the_native_message_reaches_the_user(monkeypatch):
         def __getattr__(self, name: str) -> Any:
             return lambda: b"No loaded library calls it."
 
-    _tensorflow_patches.undo_all()
+    patches.undo_all()
     monkeypatch.setattr(_native, "library", Library)
     with pytest.warns(RuntimeWarning, match="No loaded library calls it"):
-        _tensorflow_patches.apply_all()
-    assert _tensorflow_patches.applied() == NAMES[:-1]
+        patches.apply_all()
+    assert patches.applied() == NAMES[:-1]
 
 
 def test_nothing_changes_beside_a_real_tpu(monkeypatch):
-    _tensorflow_patches.undo_all()
+    patches.undo_all()
     stock = init_of(Resolver)
     monkeypatch.setattr(_native, "load", lambda: False)
-    _tensorflow_patches.apply_all()
-    assert _tensorflow_patches.applied() == ()
+    patches.apply_all()
+    assert patches.applied() == ()
     assert init_of(Resolver) is stock
 
 
@@ -440,7 +440,7 @@ def test_tensorflow_s_own_errors_stay(args, kwargs, error, message):
 
 def documented() -> list[dict[str, str]]:
     """Reads the sections of the docs: a heading with the name, then `- Label: text` items."""
-    patches = []
+    sections = []
     for section in re.split(r"^### ", DOCS.read_text(), flags=re.MULTILINE)[1:]:
         heading, body = section.split("\n", 1)
         fields = {"name": heading.strip().strip("`")}
@@ -448,8 +448,8 @@ def documented() -> list[dict[str, str]]:
         for item in re.split(r"^- ", body, flags=re.MULTILINE)[1:]:
             label, text = item.split(":", 1)
             fields[label.lower()] = " ".join(text.split())
-        patches.append(fields)
-    return patches
+        sections.append(fields)
+    return sections
 
 
 def test_the_docs_list_the_same_patches():
@@ -460,13 +460,13 @@ def test_the_docs_list_the_same_patches():
             "change": patch.change,
             "reason": patch.reason[0].upper() + patch.reason[1:],
         }
-        for patch in _tensorflow_patches.PATCHES
+        for patch in patches.PATCHES
     ]
     assert documented() == expected
 
 
 def test_the_docs_say_how_to_undo():
-    assert "_tensorflow_patches.undo_all()" in DOCS.read_text()
+    assert "patches.undo_all()" in DOCS.read_text()
 
 
 def test_connecting_to_this_machine_in_a_graph_does_nothing():

@@ -8,7 +8,7 @@ import os
 from typing import Any
 
 from tf_tpu_ext import _native
-from tf_tpu_ext._tensorflow_patches._attributes import UnavailableError, Undo, replace_attributes
+from tf_tpu_ext.patches._attributes import UnavailableError, Undo, replace_attributes
 
 
 def install_tensorflow_io() -> Undo:

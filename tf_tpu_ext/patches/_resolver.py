@@ -8,8 +8,8 @@ import logging
 import os
 from typing import Any
 
-from tf_tpu_ext._tensorflow_patches._attributes import Undo, replace_attributes
 from tf_tpu_ext._tpu_client import VirtualTpuClient
+from tf_tpu_ext.patches._attributes import Undo, replace_attributes
 
 # Where one of these is set, a cloud has told the program which TPU is its own.
 _CLOUD_VARIABLES = ("KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS", "TPU_CONFIG", "TPU_API_DISCOVERY_URL")

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
-from tf_tpu_ext._tensorflow_patches._attributes import Undo, replace_attributes
+from tf_tpu_ext.patches._attributes import Undo, replace_attributes
 
 
 def install_outside_compilation() -> Undo:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tf_tpu_ext._tensorflow_patches._attributes import Undo, replace_attributes
+from tf_tpu_ext.patches._attributes import Undo, replace_attributes
 
 
 def install_all_to_all() -> Undo:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from tf_tpu_ext._tensorflow_patches._attributes import (
+from tf_tpu_ext.patches._attributes import (
     UnavailableError,
     Undo,
     replace_attributes,
