@@ -56,7 +56,8 @@ class EnqueueOp : public FeedOp {
     absl::StatusOr<BatchMessage> message = MakeMessage(context, &key);
     if (!message.ok()) {
       // The other cores' batches of the step would meet another one of this core.
-      if (context->step_id() != kEagerStep) DropSentBy(context->step_id(), message.status());
+      if (context->step_id() != kEagerStep)
+        GetChannels().DropSentBy(context->step_id(), message.status());
       context->SetStatus(message.status());
       done();
       return;

@@ -15,7 +15,7 @@
 #include "cc/runtime/launch.h"
 #include "cc/runtime/launch_ids.h"
 #include "cc/runtime/program_cache.h"
-#include "cc/transfer/channels.h"
+#include "cc/runtime/step_transfers.h"
 #include "tensorflow/core/framework/cancellation.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/platform/fingerprint.h"

@@ -2,7 +2,7 @@
 #include "cc/base/machine.h"
 #include "cc/device/topology.h"
 #include "cc/device/virtual_device.h"
-#include "cc/transfer/channels.h"
+#include "cc/runtime/step_transfers.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
 namespace tf_tpu_ext {

@@ -13,7 +13,7 @@
 #include "cc/runtime/join_launch.h"
 #include "cc/runtime/launch.h"
 #include "cc/runtime/program_cache.h"
-#include "cc/transfer/channels.h"
+#include "cc/runtime/step_transfers.h"
 #include "tensorflow/core/common_runtime/device_mgr.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/resource_mgr.h"

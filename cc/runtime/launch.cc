@@ -13,7 +13,7 @@
 #include "cc/runtime/collectives.h"
 #include "cc/runtime/core_order.h"
 #include "cc/runtime/run_in_place.h"
-#include "cc/transfer/channels.h"
+#include "cc/runtime/step_transfers.h"
 #include "cc/transfer/host_calls.h"
 #include "tensorflow/core/platform/env.h"
 #include "xla/tsl/platform/status.h"

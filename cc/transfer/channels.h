@@ -1,17 +1,19 @@
-// The process's channels between programs and host, and what launches do to them.
+// The process's channels between programs and host.
 #ifndef TF_TPU_EXT_CC_TRANSFER_CHANNELS_H_
 #define TF_TPU_EXT_CC_TRANSFER_CHANNELS_H_
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <list>
+#include <map>
 #include <memory>
-#include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
-#include "absl/types/span.h"
-#include "cc/program/taken_queues.h"
+#include "absl/synchronization/mutex.h"
 #include "cc/transfer/channel_table.h"
 #include "tensorflow/core/framework/tensor.h"
 
@@ -28,7 +30,28 @@ struct TensorMessage {
   std::shared_ptr<std::atomic<int64_t>> taken;
 };
 
-using TensorChannels = ChannelTable<TensorMessage>;
+// Channels of tensors, which remember the launches that ended last. Thread-safe; callbacks are
+// called without its locks.
+class TensorChannels : public ChannelTable<TensorMessage> {
+ public:
+  // Finished launches whose last messages or errors the host may still ask for.
+  static constexpr size_t kRememberedLaunches = 4096;
+
+  // The launch has ended. The host may still read what its cores sent last: what is left is
+  // forgotten only when kRememberedLaunches others have ended after it. The rounds of a host loop
+  // are one launch, so a launch may end again and again.
+  void Finish(int64_t launch_id);
+
+  // The step has failed: drops what it has sent to queues of cores, and refuses with `status` what
+  // it still sends.
+  void DropSentBy(int64_t step_id, const absl::Status& status);
+
+ private:
+  absl::Mutex finished_mutex_;
+  // The launch that ended last at the end, each once.
+  std::list<int64_t> finished_ ABSL_GUARDED_BY(finished_mutex_);
+  std::map<int64_t, std::list<int64_t>::iterator> places_ ABSL_GUARDED_BY(finished_mutex_);
+};
 
 TensorChannels& GetChannels();
 
@@ -38,27 +61,8 @@ inline constexpr char kInfeedName[] = "infeed";
 inline constexpr char kOutfeedName[] = "outfeed";
 inline constexpr char kEmbeddingName[] = "embedding batches";
 
-// A program's cores have failed: whatever its transfers wait for will not come.
-void AbortTransfers(int64_t launch_id, const absl::Status& status);
-
 // The owner, see ChannelTable::Send, of what the host sends in a step of a session or a function.
 int64_t OwnerOfStep(int64_t step_id);
-
-// The step has failed: drops what it has sent to queues of cores, and refuses with `status` what it
-// still sends.
-void DropSentBy(int64_t step_id, const absl::Status& status);
-
-// A program that takes from queues has failed in the step: what they hold for its cores, and what
-// the step still sends, was meant for it and must not reach the next program. Senders of the step
-// get `status`, the program's error. Embedding steps are steps of all cores, so all forget theirs.
-void DropQueued(const TakenQueues& queues, absl::Span<const int> cores, int64_t step_id,
-                const absl::Status& status);
-
-// The TPU system starts anew or ends: nothing is queued on any core, and no embedding configured.
-void DropAllQueued();
-
-// The program's cores are done. The host may still read what they sent last.
-void FinishTransfers(int64_t launch_id);
 
 }  // namespace tf_tpu_ext
 

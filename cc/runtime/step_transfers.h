@@ -1,0 +1,31 @@
+// What the end of a step means for its transfers: channels of the launch, queues of the cores,
+// batches of embeddings.
+#ifndef TF_TPU_EXT_CC_RUNTIME_STEP_TRANSFERS_H_
+#define TF_TPU_EXT_CC_RUNTIME_STEP_TRANSFERS_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "cc/program/taken_queues.h"
+
+namespace tf_tpu_ext {
+
+// A program's cores have failed: whatever its transfers wait for will not come.
+void AbortTransfers(int64_t launch_id, const absl::Status& status);
+
+// The program's cores are done. The host may still read what they sent last.
+void FinishTransfers(int64_t launch_id);
+
+// A program that takes from queues has failed in the step: what they hold for its cores, and what
+// the step still sends, was meant for it and must not reach the next program. Senders of the step
+// get `status`, the program's error. Embedding steps are steps of all cores, so all forget theirs.
+void DropQueued(const TakenQueues& queues, absl::Span<const int> cores, int64_t step_id,
+                const absl::Status& status);
+
+// The TPU system starts anew or ends: nothing is queued on any core, and no embedding configured.
+void DropAllQueued();
+
+}  // namespace tf_tpu_ext
+
+#endif  // TF_TPU_EXT_CC_RUNTIME_STEP_TRANSFERS_H_
