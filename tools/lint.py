@@ -1,4 +1,7 @@
-"""Runs every linter: ruff, mypy, clang-format and clang-tidy. `pip install '.[dev]'` has them all.
+"""Runs every linter: ruff, mypy, rooms, clang-format and clang-tidy.
+
+`pip install '.[dev]'` has them all but `rooms`, which checks that a file of cc/ includes only what
+BUILD lets its room include.
 
 Examples:
     tools/lint                          # everything; exit code 1 if anything is found
@@ -17,7 +20,6 @@ import concurrent.futures
 import hashlib
 import os
 import pathlib
-import re
 import shutil
 import subprocess
 import sys
@@ -27,11 +29,11 @@ from collections.abc import Iterable, Sequence
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tools"))
 
+import build_file  # noqa: E402
 import ninja_build  # noqa: E402
 import tf_config  # noqa: E402
 
 CLEAN = ROOT / "build" / "lint"
-OWN_INCLUDE = re.compile(r'^\s*#\s*include\s+"(cc/[^"]+)"', re.MULTILINE)
 # clang parses what g++ compiles, and knows all its options but this one.
 GCC_ONLY = frozenset({"-fno-canonical-system-headers"})
 
@@ -72,20 +74,30 @@ def run_clang_format(fix: bool) -> bool:
     return not files or succeeds(tool("clang-format"), *mode, *files)
 
 
-def own_includes(file: str, seen: set[str]) -> set[str]:
+def run_rooms(fix: bool) -> bool:
+    del fix
+    targets = build_file.read_build(ROOT)
+    found = [
+        *build_file.misplaced_includes(ROOT, targets),
+        *build_file.unused_deps(ROOT, targets),
+    ]
+    print("\n".join(found), end="\n" if found else "", flush=True)
+    return not found
+
+
+def reached(file: str, seen: set[str]) -> set[str]:
     """Adds to `seen` the file and every header of ours that it reaches."""
     if file not in seen and (ROOT / file).is_file():
         seen.add(file)
-        for header in OWN_INCLUDE.findall((ROOT / file).read_text()):
-            own_includes(header, seen)
+        for header in build_file.own_includes(ROOT, file):
+            reached(header, seen)
     return seen
 
 
 def fingerprint(file: str, common: str) -> str:
     """Names everything that clang-tidy's answer about the file depends on."""
     digest = hashlib.sha256(common.encode())
-    abi = [path for path in cc_files(".h") if path.startswith("cc/abi/")]
-    for path in sorted(own_includes(file, set())) + abi:
+    for path in sorted(reached(file, set())):
         digest.update(path.encode() + b"\0" + (ROOT / path).read_bytes() + b"\0")
     return digest.hexdigest()
 
@@ -110,7 +122,7 @@ def run_clang_tidy(fix: bool) -> bool:
     checks = (ROOT / ".clang-tidy").read_text()
     options = {
         source: [*tf_config.BAZEL_SUFFIX, *target.copts]
-        for target in ninja_build.read_build(ROOT).values()
+        for target in build_file.read_build(ROOT).values()
         for source in target.sources
     }
     names = {}
@@ -146,6 +158,7 @@ def run_clang_tidy(fix: bool) -> bool:
 LINTERS = {
     "ruff": run_ruff,
     "mypy": run_mypy,
+    "rooms": run_rooms,
     "clang-format": run_clang_format,
     "clang-tidy": run_clang_tidy,
 }

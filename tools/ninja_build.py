@@ -10,8 +10,7 @@ Examples:
 from __future__ import annotations
 
 import argparse
-import dataclasses
-import glob as globbing
+import concurrent.futures
 import importlib.util
 import os
 import pathlib
@@ -20,81 +19,19 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tools"))
 
+import build_file  # noqa: E402
 import tf_config  # noqa: E402
 
 LIBRARY = "libtf_tpu_ext_ops.so"
 # A file that includes XLA takes up to 1.9 GB to compile.
 MAX_JOBS = 2
 TEST_TIMEOUT_SECONDS = 300
-# The attributes of BUILD's rules that a target keeps.
-LISTS = ("srcs", "copts", "linkopts", "deps")
 SANITIZERS = ("address", "thread")
-
-
-@dataclasses.dataclass(frozen=True)
-class Target:
-    """One rule of BUILD: what it is called, what it compiles, and how it is linked."""
-
-    kind: str
-    name: str
-    srcs: tuple[str, ...] = ()
-    copts: tuple[str, ...] = ()
-    linkopts: tuple[str, ...] = ()
-    deps: tuple[str, ...] = ()
-
-    @property
-    def sources(self) -> list[str]:
-        return [path for path in self.srcs if path.endswith(".cc")]
-
-
-def read_build(root: pathlib.Path) -> dict[str, Target]:
-    """Evaluates BUILD and returns its targets by name.
-
-    Raises:
-        ValueError: A target appears twice, or uses a dependency that is not in the file.
-    """
-    targets: dict[str, Target] = {}
-
-    def rule(kind: str) -> Callable[..., None]:
-        def define(name: str, **attributes: Any) -> None:
-            if name in targets:
-                raise ValueError(f"BUILD defines {name} twice")
-            kept = {key: tuple(attributes.get(key, ())) for key in LISTS}
-            targets[name] = Target(kind, name, **kept)
-
-        return define
-
-    def glob(include: Iterable[str], exclude: Iterable[str] = ()) -> list[str]:
-        def find(patterns: Iterable[str]) -> set[str]:
-            return {
-                path
-                for pattern in patterns
-                for path in globbing.glob(pattern, root_dir=root, recursive=True)
-            }
-
-        return sorted(find(include) - find(exclude))
-
-    scope = {
-        "load": lambda *_names: None,
-        "glob": glob,
-        "TF_COPTS": list(tf_config.COPTS),
-        "TF_LINKOPTS": list(tf_config.LINKOPTS),
-        "BAZEL_FEATURES": [],
-        **{kind: rule(kind) for kind in ("cc_library", "cc_binary", "cc_test")},
-    }
-    path = root / "BUILD"
-    exec(compile(path.read_text(), str(path), "exec"), scope)
-    for target in targets.values():
-        for dep in target.deps:
-            if not dep.startswith("@") and dep.lstrip(":") not in targets:
-                raise ValueError(f"{target.name} in BUILD depends on {dep}, which is not in BUILD")
-    return targets
 
 
 class Writer:
@@ -130,7 +67,7 @@ class Writer:
             "  description = link $out",
         ]
 
-    def add(self, target: Target, objects: Sequence[str]) -> str:
+    def add(self, target: build_file.Target, objects: Sequence[str]) -> str:
         """Adds the linking of a target from objects; returns the path of the result."""
         shared = target.kind == "cc_binary"
         out = target.name if shared else f"tests/{target.name}"
@@ -144,7 +81,7 @@ class Writer:
         ]
         return out
 
-    def compile(self, target: Target) -> list[str]:
+    def compile(self, target: build_file.Target) -> list[str]:
         """Adds the compilations of a target; returns its object files."""
         objects = []
         options = [
@@ -206,7 +143,7 @@ def _ninja() -> str:
 def build(
     install: pathlib.Path | None,
     *,
-    tests: bool = False,
+    tests: str | None = None,
     sanitize: str | None = None,
     jobs: int = MAX_JOBS,
 ) -> pathlib.Path:
@@ -214,7 +151,7 @@ def build(
 
     Args:
         install: The folder that the library is put into, or None to leave it where it is built.
-        tests: Whether to build the C++ tests too.
+        tests: A part of the names of the C++ tests to build too; None for no tests.
         sanitize: "address", "thread" or None.
         jobs: How many compilers run at once.
 
@@ -227,14 +164,18 @@ def build(
     """
     tensorflow = tf_config.find_tensorflow()
     folder = link_tree(tensorflow, sanitize)
-    targets = read_build(ROOT)
+    targets = build_file.read_build(ROOT)
+    if wrong := list(build_file.misplaced_includes(ROOT, targets)):
+        raise ValueError("\n".join(wrong))
     writer = Writer(tensorflow, sanitize)
     objects = {name: writer.compile(target) for name, target in targets.items()}
     wanted = []
     for target in targets.values():
-        if target.kind == "cc_library" or (target.kind == "cc_test" and not tests):
+        if target.kind == "cc_library" or (
+            target.kind == "cc_test" and (tests is None or tests not in target.name)
+        ):
             continue
-        needed = [target.name, *(dep.lstrip(":") for dep in target.deps if dep[0] != "@")]
+        needed = build_file.needed(targets, [target.name])
         wanted.append(writer.add(target, [path for name in needed for path in objects[name]]))
     (folder / "build.ninja").write_text(writer.text())
     command = [_ninja(), "-C", str(folder), "-j", str(jobs), *wanted]
@@ -259,34 +200,45 @@ def build(
     return folder
 
 
+def _run_test(path: pathlib.Path, environment: Mapping[str, str]) -> tuple[bool, float, str]:
+    """Returns whether the test passed, how many seconds it took, and what it printed."""
+    start = time.monotonic()
+    try:
+        run = subprocess.run(
+            [str(path), "--gtest_brief=1"],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            env=environment,
+            timeout=TEST_TIMEOUT_SECONDS,
+        )
+        output, passed = run.stdout + run.stderr, run.returncode == 0
+    except subprocess.TimeoutExpired:
+        output, passed = f"did not end within {TEST_TIMEOUT_SECONDS} s\n", False
+    return passed, time.monotonic() - start, output
+
+
 def run_tests(
-    folder: pathlib.Path, pattern: str, variables: Mapping[str, str] | None = None
+    folder: pathlib.Path,
+    pattern: str,
+    variables: Mapping[str, str] | None = None,
+    jobs: int = MAX_JOBS,
 ) -> bool:
     """Runs the C++ tests under `folder` whose name contains `pattern`; whether all passed."""
-    tests = sorted(path for path in (folder / "tests").glob("*_test") if pattern in path.name)
-    known = {target.name for target in read_build(ROOT).values() if target.kind == "cc_test"}
-    tests = [path for path in tests if path.name in known]
+    known = {t.name for t in build_file.read_build(ROOT).values() if t.kind == "cc_test"}
+    tests = sorted(path for path in (folder / "tests").glob("*_test") if path.name in known)
+    tests = [path for path in tests if pattern in path.name]
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "1", **(variables or {})}
     failed = []
-    for path in tests:
-        start = time.monotonic()
-        try:
-            run = subprocess.run(
-                [str(path), "--gtest_brief=1"],
-                capture_output=True,
-                text=True,
-                errors="replace",
-                env=environment,
-                timeout=TEST_TIMEOUT_SECONDS,
-            )
-            output, passed = run.stdout + run.stderr, run.returncode == 0
-        except subprocess.TimeoutExpired:
-            output, passed = f"did not end within {TEST_TIMEOUT_SECONDS} s\n", False
-        seconds = time.monotonic() - start
-        print(f"{'passed' if passed else 'FAILED'} {path.name} ({seconds:.1f} s)", flush=True)
-        if not passed:
-            failed.append(path.name)
-            print(output, flush=True)
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        runs = {pool.submit(_run_test, path, environment): path for path in tests}
+        for run in concurrent.futures.as_completed(runs):
+            passed, seconds, output = run.result()
+            name = runs[run].name
+            print(f"{'passed' if passed else 'FAILED'} {name} ({seconds:.1f} s)", flush=True)
+            if not passed:
+                failed.append(name)
+                print(output, flush=True)
     print(f"{len(tests) - len(failed)} of {len(tests)} C++ test programs passed", flush=True)
     return bool(tests) and not failed
 
@@ -303,7 +255,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         folder = build(
             None if options.no_install else options.install.resolve(),
-            tests=options.tests or options.run_tests is not None,
+            tests="" if options.tests else options.run_tests,
             sanitize=options.sanitize,
             jobs=options.jobs,
         )
@@ -311,7 +263,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(str(error))
     except subprocess.CalledProcessError as error:
         sys.exit(error.returncode)
-    if options.run_tests is not None and not run_tests(folder, options.run_tests):
+    if options.run_tests is not None and not run_tests(
+        folder, options.run_tests, jobs=options.jobs
+    ):
         sys.exit(1)
 
 

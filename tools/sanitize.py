@@ -126,7 +126,9 @@ def sanitize(sanitizer: str, parts: list[str]) -> bool:
     """Builds and runs under one sanitizer; whether all passed without a report."""
     folder = ninja_build.link_tree(tf_config.find_tensorflow(), sanitizer)
     package = folder / "package"
-    ninja_build.build(stage_package(package), tests="tests" in parts, sanitize=sanitizer)
+    ninja_build.build(
+        stage_package(package), tests="" if "tests" in parts else None, sanitize=sanitizer
+    )
     logs = folder / "reports"
     shutil.rmtree(logs, ignore_errors=True)
     logs.mkdir()

@@ -6,7 +6,6 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "cc/compiler/hlo/instruction_table.h"
-#include "cc/compiler/replicas/batched_computation.h"
 
 namespace tf_tpu_ext {
 namespace {

@@ -24,4 +24,10 @@ int32_t FirstFreeId(const xla::HloModuleProto& module) {
   return last + 1;
 }
 
+int64_t NumElements(const xla::ShapeProto& shape) {
+  int64_t elements = 1;
+  for (int64_t size : shape.dimensions()) elements *= size;
+  return elements;
+}
+
 }  // namespace tf_tpu_ext

@@ -21,6 +21,9 @@ InstructionTable InstructionsOf(const xla::HloComputationProto& computation);
 // A local id past those of all computations and instructions.
 int32_t FirstFreeId(const xla::HloModuleProto& module);
 
+// Of an array's shape.
+int64_t NumElements(const xla::ShapeProto& shape);
+
 }  // namespace tf_tpu_ext
 
 #endif  // TF_TPU_EXT_CC_COMPILER_HLO_INSTRUCTION_TABLE_H_

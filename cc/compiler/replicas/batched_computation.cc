@@ -195,12 +195,6 @@ HloComputationProto StackedComputation::Finish(int64_t root, const ShapeProto& s
   return std::move(computation_);
 }
 
-int64_t NumElements(const ShapeProto& shape) {
-  int64_t elements = 1;
-  for (int64_t size : shape.dimensions()) elements *= size;
-  return elements;
-}
-
 int NumArrays(const ShapeProto& shape) {
   if (!IsTuple(shape)) return 1;
   int arrays = 0;

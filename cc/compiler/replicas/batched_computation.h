@@ -74,9 +74,6 @@ class StackedComputation {
   xla::HloComputationProto computation_;
 };
 
-// Of an array's shape.
-int64_t NumElements(const xla::ShapeProto& shape);
-
 // How many arrays a shape has, and their shapes in order.
 int NumArrays(const xla::ShapeProto& shape);
 std::vector<xla::ShapeProto> ArrayShapes(const xla::ShapeProto& shape);

@@ -1,0 +1,162 @@
+"""What BUILD says: its targets, what each needs, and whether the sources keep to it.
+
+BUILD gives every folder of cc/ (a room) a library and names the rooms that it needs. That is the
+one place that says which room is above which; `misplaced_includes` finds what is against it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import glob as globbing
+import pathlib
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tools"))
+
+import tf_config  # noqa: E402
+
+RULES = ("cc_library", "cc_binary", "cc_test")
+# The attributes of BUILD's rules that a target keeps.
+LISTS = ("srcs", "hdrs", "copts", "linkopts", "deps")
+INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
+# Headers here stand in for TensorFlow's and are included by TensorFlow's names.
+STAND_INS = "cc/abi"
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """One rule of BUILD: what it is called, what it compiles, and how it is linked."""
+
+    kind: str
+    name: str
+    srcs: tuple[str, ...] = ()
+    hdrs: tuple[str, ...] = ()
+    copts: tuple[str, ...] = ()
+    linkopts: tuple[str, ...] = ()
+    deps: tuple[str, ...] = ()
+
+    @property
+    def sources(self) -> list[str]:
+        """The files to compile."""
+        return [path for path in self.srcs if path.endswith(".cc")]
+
+    @property
+    def own_deps(self) -> list[str]:
+        """The names of the targets of BUILD that it depends on."""
+        return [dep.lstrip(":") for dep in self.deps if not dep.startswith("@")]
+
+
+def read_build(root: pathlib.Path) -> dict[str, Target]:
+    """Evaluates BUILD and returns its targets by name.
+
+    Raises:
+        ValueError: A target appears twice, uses a dependency that is not in the file, or needs
+            itself.
+    """
+    targets: dict[str, Target] = {}
+
+    def rule(kind: str) -> Callable[..., None]:
+        def define(name: str, **attributes: Any) -> None:
+            if name in targets:
+                raise ValueError(f"BUILD defines {name} twice")
+            kept = {key: tuple(attributes.get(key, ())) for key in LISTS}
+            targets[name] = Target(kind, name, **kept)
+
+        return define
+
+    def glob(include: Iterable[str], exclude: Iterable[str] = ()) -> list[str]:
+        def find(patterns: Iterable[str]) -> set[str]:
+            return {
+                path
+                for pattern in patterns
+                for path in globbing.glob(pattern, root_dir=root, recursive=True)
+            }
+
+        return sorted(find(include) - find(exclude))
+
+    scope = {
+        "load": lambda *_names: None,
+        "glob": glob,
+        "TF_COPTS": list(tf_config.COPTS),
+        "TF_LINKOPTS": list(tf_config.LINKOPTS),
+        "BAZEL_FEATURES": [],
+        **{kind: rule(kind) for kind in RULES},
+    }
+    path = root / "BUILD"
+    exec(compile(path.read_text(), str(path), "exec"), scope)
+    for target in targets.values():
+        for dep in target.own_deps:
+            if dep not in targets:
+                raise ValueError(f"{target.name} in BUILD depends on :{dep}, which is not in BUILD")
+        if target.name in needed(targets, target.own_deps):
+            raise ValueError(f"{target.name} in BUILD depends on itself")
+    return targets
+
+
+def needed(targets: Mapping[str, Target], names: Iterable[str]) -> list[str]:
+    """Returns the named targets and all that they need, in the order of BUILD."""
+    found: set[str] = set()
+    ahead = list(names)
+    while ahead:
+        name = ahead.pop()
+        if name not in found:
+            found.add(name)
+            ahead += targets[name].own_deps
+    return [name for name in targets if name in found]
+
+
+def own_includes(root: pathlib.Path, file: str) -> list[str]:
+    """Returns the paths of the project's headers that the file includes itself."""
+    paths = []
+    for name in INCLUDE.findall((root / file).read_text()):
+        if name.startswith("cc/"):
+            paths.append(name)
+        elif (root / STAND_INS / name).is_file():
+            paths.append(f"{STAND_INS}/{name}")
+    return paths
+
+
+def misplaced_includes(root: pathlib.Path, targets: Mapping[str, Target]) -> Iterator[str]:
+    """Yields a sentence for each include of a room that BUILD does not let the file's room see."""
+    owners = _owners(targets)
+    for target in targets.values():
+        # A test may use what its room may use.
+        rooms = target.own_deps if target.kind == "cc_test" else ()
+        allowed = {*target.own_deps, *(dep for room in rooms for dep in targets[room].own_deps)}
+        names = ", ".join(f":{room}" for room in sorted(allowed)) or "itself"
+        for file in (*target.srcs, *target.hdrs):
+            for header in own_includes(root, file):
+                owner = owners.get(header)
+                if owner is None:
+                    yield f"{file} includes {header}, which belongs to no library of BUILD."
+                elif owner not in (target.name, *allowed):
+                    yield (
+                        f"{file} includes {header} of :{owner}, but :{target.name} may include "
+                        f"only {names}. Move the file, or what it needs; docs/architecture.md "
+                        "says what belongs in which room."
+                    )
+
+
+def unused_deps(root: pathlib.Path, targets: Mapping[str, Target]) -> Iterator[str]:
+    """Yields a sentence for each room that another one names in BUILD and does not include."""
+    owners = _owners(targets)
+    for target in targets.values():
+        files = (*target.srcs, *target.hdrs)
+        included = {owners.get(header) for file in files for header in own_includes(root, file)}
+        if target.hdrs:
+            for dep in sorted(set(target.own_deps) - included):
+                yield f":{target.name} in BUILD depends on :{dep}, but includes nothing of it."
+
+
+def _owners(targets: Mapping[str, Target]) -> dict[str, str]:
+    """Returns the library of each file."""
+    return {
+        file: target.name
+        for target in targets.values()
+        if target.kind == "cc_library"
+        for file in (*target.srcs, *target.hdrs)
+    }
