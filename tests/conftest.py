@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pathlib
-import re
 import subprocess
 import sys
 import textwrap
@@ -33,7 +32,6 @@ _PYTHONPATH = os.environ.get("PYTHONPATH")
 os.environ["PYTHONPATH"] = f"{_PACKAGES}{os.pathsep}{_PYTHONPATH}" if _PYTHONPATH else _PACKAGES
 
 RunPython = Callable[..., "subprocess.CompletedProcess[str]"]
-RunPage = Callable[[str, int], str]
 
 
 @pytest.fixture(scope="session")
@@ -146,22 +144,3 @@ def run_python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunPython]:
 
     yield run
     processes.close()
-
-
-@pytest.fixture
-def run_page(run_python: RunPython, tmp_path: pathlib.Path) -> RunPage:
-    """Runs the example of docs/PAGE.md on so many cores; returns what it prints."""
-
-    def run(page: str, cores: int) -> str:
-        [code] = re.findall(
-            rf"<!-- {page}: example -->\n```python\n(.*?)```",
-            (ROOT / "docs" / f"{page}.md").read_text(),
-            re.DOTALL,
-        )
-        # Autograph reads the source of functions.
-        program = tmp_path / "program.py"
-        program.write_text(code)
-        as_main = "import runpy, sys; runpy.run_path(sys.argv[1], run_name='__main__')"
-        return run_python(as_main, str(program), env={"TF_TPU_EXT_CORES": str(cores)}).stdout
-
-    return run

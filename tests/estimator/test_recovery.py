@@ -1,11 +1,10 @@
-"""docs/estimator.md: its program runs, and recovery after kill -9 is what it says."""
+"""Training that is killed resumes as docs/estimator.md says."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
 import pathlib
-import re
 import subprocess
 import sys
 
@@ -15,11 +14,6 @@ if importlib.util.find_spec("tensorflow_estimator") is None:
     pytest.skip("tensorflow-estimator is not installed", allow_module_level=True)
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-
-
-def test_program(run_page):
-    printed = run_page("estimator", 8)
-    assert float(re.fullmatch(r"error (\d\.\d{4})\n", printed)[1]) < 0.05
 
 
 def test_killed_training_ends_as_if_left_alone():
