@@ -34,7 +34,7 @@ class Wheel(bdist_wheel):
 
 
 class NativeDistribution(Distribution):
-    """Tells setuptools that the package is not pure Python."""
+    """Marks the package as not pure Python for setuptools."""
 
     def has_ext_modules(self) -> bool:
         return True

@@ -7,7 +7,7 @@
 First the seconds of the first step of each program of step_programs.py, which traces and compiles:
 on one virtual core, the same in a process that finds its machine code in the compilation cache, and
 as a `jit_compile=True` function, each time in a fresh process. Then the
-seconds of a replicated computation of so many nodes on two cores, and of the same as a
+seconds of a replicated computation of a given number of nodes on two cores, and of the same as a
 `jit_compile=True` function: `chain` is one chain of elementwise ops, `wide` short chains side by
 side that are summed. Prints what of it is tracing (Python), lowering (TensorFlow's graph to XLA's),
 building (XLA) and the rest of the first call (graph passes, and the step itself), and the slope of

@@ -9,8 +9,8 @@ cores, JAX's through `jax.pure_callback` under `jax.jit`, in turns in one proces
 Prints for each case the median time of one call in microseconds and its spread (the range of the
 middle half), and the ratio to JAX's. `host graph` is ours with `fold_host_calls=False`: what
 clusters cost that the program can't call by itself. `no result, device's part` is the time that the
-core's thread spends in handing over a call without result, as `transfer_stats` tells it: such calls
-run beside the program. `--smoke` is a short run that only shows that all works.
+core's thread spends in handing over a call without result, as `transfer_stats` reports it: such
+calls run in parallel to the program. `--smoke` is a short run that only shows that all works.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Case:
 def ours(
     body: Callable[[Any], Any], x: Any, iterations: int, replicas: int = 1
 ) -> Callable[[], Any]:
-    """A step that calls `body` in a loop on each of so many cores."""
+    """A step that calls `body` in a loop on each of `replicas` cores."""
 
     def replica(x: Any) -> Any:
         loop = tf.while_loop(

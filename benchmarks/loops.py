@@ -38,7 +38,7 @@ PER_EXECUTION = 32
 LIMIT_PERCENT = 5.0
 PROCESS_LIMIT_SECONDS = 900.0
 
-# Each gives the seconds of so many steps.
+# Takes a number of steps and returns the seconds that they took.
 Timed = Callable[[int], float]
 
 
@@ -145,7 +145,7 @@ def work(loop: str, replicas: int, rounds: int, steps: int, smoke: bool) -> dict
 
 
 def measure(loop: str, replicas: int, arguments: argparse.Namespace) -> dict[str, Any]:
-    """Measures one loop in a process of its own; tells the reason where that fails."""
+    """Measures one loop in a process of its own; returns the reason where that fails."""
     if loop != "host loop" and not importlib.util.find_spec(loop):
         return {"error": f"{loop} is not installed"}
     command = [sys.executable, __file__, "--worker", loop, "--replicas", str(replicas)]

@@ -86,7 +86,7 @@ def products(seconds: float, width: int, libraries: Sequence[str]) -> dict[str, 
 
 
 def probe(threads: int, seconds: float, smoke: bool) -> dict[str, Any]:
-    """Measures in a process that may use so many processors; every library keeps to them."""
+    """Measures in a process that may use `threads` processors; every library keeps to them."""
     command = [sys.executable, __file__, "--worker", str(threads), "--seconds", str(seconds)]
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""What steps.py tells of its results: ratios, bounds, targets, a table and a plot."""
+"""What steps.py reports of its results: ratios, bounds, targets, a table and a plot."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Target:
 
     Attributes:
         program: The program.
-        replicas: With so many replicas.
+        replicas: The number of replicas.
         measure: One of `MEASURES`.
         peer: The ratio to this peer counts; the value itself if empty.
         limit: The most that is allowed.

@@ -108,8 +108,8 @@ class Worker:
         code = self._process.wait()
         self._errors.seek(0)
         lines = self._errors.read().decode(errors="replace").strip().splitlines()
-        telling = [line for line in lines if "rror" in line or line.startswith("F")] or lines
-        return f"ended in '{do}' with code {code}: {telling[-1][:300] if telling else 'no output'}"
+        causes = [line for line in lines if "rror" in line or line.startswith("F")] or lines
+        return f"ended in '{do}' with code {code}: {causes[-1][:300] if causes else 'no output'}"
 
 
 class Entrant:

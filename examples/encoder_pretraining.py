@@ -1,6 +1,6 @@
 """Pre-trains a small BERT-like encoder on virtual TPU cores: it learns to fill in masked words.
 
-The text stands below. One word in six is masked; the encoder sees the sentence around it and says
+The text is below. One word in six is masked; the encoder sees the sentence around it and says
 which word it was. At the end it fills in sentences that name their answer only by their sense.
 
     python examples/encoder_pretraining.py [--epochs N] [--cores N]

@@ -36,7 +36,7 @@ RunPython = Callable[..., "subprocess.CompletedProcess[str]"]
 
 @pytest.fixture(scope="session")
 def make_strategy() -> Callable[[int], Any]:
-    """Makes a TPUStrategy of so many replicas, of one core each, on a new TPU system."""
+    """Makes a TPUStrategy of a number of replicas, of one core each, on a new TPU system."""
     import tensorflow as tf
 
     def make(replicas: int) -> Any:

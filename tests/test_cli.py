@@ -59,10 +59,10 @@ def run_installed(*arguments, folder, timeout=280):
 
 def report(done):
     """The JSON report of a run, as a dictionary of checks by name."""
-    told = json.loads(done.stdout)
-    assert set(told) == {"ok", "checks"}
-    assert told["ok"] == (done.returncode == 0)
-    return {check["name"]: types.SimpleNamespace(**check) for check in told["checks"]}
+    shown = json.loads(done.stdout)
+    assert set(shown) == {"ok", "checks"}
+    assert shown["ok"] == (done.returncode == 0)
+    return {check["name"]: types.SimpleNamespace(**check) for check in shown["checks"]}
 
 
 @pytest.fixture

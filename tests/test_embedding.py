@@ -395,7 +395,7 @@ def test_failed_step_leaves_nothing_behind(strategy):
     enqueue(strategy, layer, ids_of_cores(1, 2), training=False)
     with pytest.raises(tf.errors.FailedPreconditionError, match=message):
         train()
-    # A training batch without gradients: the next one tells.
+    # A training batch without gradients: the next one reports it.
     enqueue(strategy, layer, ids_of_cores(1, 2), training=True)
     look_up()
     enqueue(strategy, layer, ids_of_cores(1, 2), training=True)

@@ -20,7 +20,7 @@ SLOTS = ROWS + 0.5
 
 
 def configuration(features: int) -> Any:
-    """One table, whose activations hold two samples of so many features."""
+    """One table, whose activations hold two samples of `features` features."""
     config = tpu_embedding_configuration_pb2.TPUEmbeddingConfiguration(
         mode=tpu_embedding_configuration_pb2.TPUEmbeddingConfiguration.TRAINING,
         batch_size_per_tensor_core=2,

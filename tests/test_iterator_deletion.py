@@ -95,7 +95,7 @@ def test_iterator_of_a_dataset_per_worker(strategy, busy_machine):
 
 
 def test_mirrored_iterator(run_python):
-    """No TPU about it: every iterator of the process is mended."""
+    """No TPU about it: every iterator of the process gets the loop."""
     out = run_python(
         """
         import time

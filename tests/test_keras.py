@@ -201,7 +201,7 @@ def test_callbacks(strategy, tmp_path):
 
 
 def test_tensorboard(strategy, tmp_path):
-    """Losses of the epochs and of each batch are in the event files, as fit tells them."""
+    """Losses of the epochs and of each batch are in the event files, as fit reports them."""
     pytest.importorskip("tensorboard")
     model = compiled(dense, strategy)
     callback = keras.callbacks.TensorBoard(tmp_path, update_freq=1, histogram_freq=1)

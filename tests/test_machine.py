@@ -208,7 +208,7 @@ class TestSystem:
         ordinals = [
             [assignment.tpu_ordinal(replica=r, logical_core=c) for c in range(2)] for r in range(4)
         ]
-        # The two cores of a replica stand on one chip.
+        # The two cores of a replica are on one chip.
         assert sorted(map(sorted, ordinals)) == [[0, 1], [2, 3], [4, 5], [6, 7]]
 
 
@@ -298,7 +298,7 @@ class TestCompilationStats:
 
         described(tf.ones([5, 5]))
         stats = tf_tpu_ext.compilation_stats()
-        # Failed compilations of other tests stand behind it.
+        # Failed compilations of other tests follow it.
         [program] = [program for program in stats.programs if "described" in program.name]
         assert "5,5" in program.argument_shapes
         assert program.num_replicas == strategy.num_replicas_in_sync

@@ -167,7 +167,7 @@ def test_calls_at_once():
 
 @pytest.fixture
 def executors_of_cores() -> Iterator[None]:
-    """Starts programs from their core's executor, so that a trace of the step tells the core."""
+    """Starts programs from their core's executor, so that a trace of the step names the core."""
     tf_tpu_ext.configure(launch_from_host=False)
     yield
     tf_tpu_ext.configure(launch_from_host=True)

@@ -94,12 +94,12 @@ def test_script_runs_as_the_main_program(run, tmp_path):
     assert done.returncode == 5, done.stderr
     assert done.stdout.splitlines()[-1] == "14 ['grpc://10.0.0.1:8470', '--steps=3']"
     assert "tf-tpu: 2 virtual cores" in done.stderr
-    told = json.loads(report.read_text())
-    assert (told["cores"], told["compilations"], told["launches"]) == (2, 1, 1)
-    assert told["clusters"] == 1
-    assert told["padding_waste"] == 0
+    written = json.loads(report.read_text())
+    assert (written["cores"], written["compilations"], written["launches"]) == (2, 1, 1)
+    assert written["clusters"] == 1
+    assert written["padding_waste"] == 0
     assert "padding" not in done.stderr
-    assert told["training_steps"] == told["steps_per_second"] == 0
+    assert written["training_steps"] == written["steps_per_second"] == 0
 
 
 def test_padding_is_told(run, tmp_path):
@@ -121,10 +121,10 @@ def test_padding_is_told(run, tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == ["[31.0, 81.0]", "[61.0, 71.0]"]
-    told = json.loads(report.read_text())
+    written = json.loads(report.read_text())
     # Of 2 times 2 inputs of 8 rows, 24 rows were real.
-    assert (told["paddable_elements"], told["padding_elements"]) == (320, 80)
-    assert told["padding_waste"] == 0.25
+    assert (written["paddable_elements"], written["padding_elements"]) == (320, 80)
+    assert written["padding_waste"] == 0.25
     assert "tf-tpu: padding waste: 25.0 %" in done.stderr
 
 
@@ -309,9 +309,9 @@ def test_script_of_tensorflow_1(run, tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["trained", "10", "[0,", "1]"]
-    told = json.loads(report.read_text())
-    assert told["training_steps"] == 10
-    assert told["steps_per_second"] > 0
+    written = json.loads(report.read_text())
+    assert written["training_steps"] == 10
+    assert written["steps_per_second"] > 0
     assert "10 training steps" in done.stderr
 
 

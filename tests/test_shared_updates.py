@@ -50,7 +50,7 @@ def step_of(
 
 
 def counter(strategy: tf.distribute.TPUStrategy, numbers: int) -> tuple[Any, Callable[[], Any]]:
-    """A variable of so many zeros, and a step that adds the number of replicas to each."""
+    """A variable of `numbers` zeros, and a step that adds the number of replicas to each."""
     with strategy.scope():
         weights = tf.Variable(tf.zeros([numbers]))
 
@@ -213,7 +213,7 @@ def test_a_failed_step_changes_nothing(strategy: tf.distribute.TPUStrategy, upda
         fails = tf.Variable(False, trainable=False)
 
     def check(failing: tf.Tensor) -> tf.Tensor:
-        tf.debugging.assert_equal(failing, False, message="told to fail")
+        tf.debugging.assert_equal(failing, False, message="fails on purpose")
         return tf.ones([50_000])
 
     def replica() -> None:
@@ -223,7 +223,7 @@ def test_a_failed_step_changes_nothing(strategy: tf.distribute.TPUStrategy, upda
     step = step_of(strategy, replica)
     step()
     fails.assign(True)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="told to fail"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="fails on purpose"):
         step()
     replicas = strategy.num_replicas_in_sync
     for copy in copies(weights):

@@ -262,7 +262,7 @@ def compare(got: list[np.ndarray], expected: Any, tolerance: float = 2e-5) -> No
 
 
 def test_sums_over_the_replicas(strategy: tf.distribute.TPUStrategy) -> None:
-    """Of gradients, through what may stand between a product and its sum."""
+    """Of gradients, through what may come between a product and its sum."""
     with strategy.scope():
         weights = tf.Variable(WEIGHTS)
         table = tf.Variable(WEIGHTS)

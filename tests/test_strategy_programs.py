@@ -1,4 +1,4 @@
-"""What may stand in a replica's program: random numbers, loops, several cores, v1 graphs."""
+"""What a replica's program may contain: random numbers, loops, several cores, v1 graphs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def per_replica(strategy: Any, values: Any) -> Any:
 
 
 class TestPrograms:
-    """What may stand in a replica's program."""
+    """What a replica's program may contain."""
 
     def test_random_numbers(self, strategy):
         @tf.function

@@ -160,8 +160,8 @@ def _find_real_tpu() -> str | None:
     """Describes this machine's TPU hardware, None where there is none.
 
     An installed libtpu proves nothing, for it installs anywhere. The chips' PCI identities do; in
-    a container that hides them, the device files do when the TPU runtime's variables stand beside
-    them, since other makers' accelerators have files of the same names.
+    a container that hides them, the device files do if the TPU runtime's variables are set too,
+    since other makers' accelerators have files of the same names.
     """
     try:
         cards = sorted(_PCI_DEVICES.iterdir())

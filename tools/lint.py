@@ -5,7 +5,7 @@ BUILD lets its room include.
 
 Examples:
     tools/lint                          # everything; exit code 1 if anything is found
-    tools/lint --fix                    # first mends what ruff and clang-format can mend
+    tools/lint --fix                    # first fixes what ruff and clang-format can fix
     tools/lint --only ruff clang-tidy   # some of them
 
 clang-tidy parses TensorFlow's headers for every file: 2 to 25 s each. It takes two files at once,
@@ -167,7 +167,7 @@ LINTERS = {
 def main() -> None:
     """Runs the chosen linters, all of them even if one finds something."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--fix", action="store_true", help="mend what can be mended")
+    parser.add_argument("--fix", action="store_true", help="fix what can be fixed automatically")
     parser.add_argument("--only", nargs="+", choices=sorted(LINTERS), default=list(LINTERS))
     arguments = parser.parse_args()
     failed = []

@@ -123,7 +123,7 @@ def link_tree(tensorflow: tf_config.TensorFlow, sanitize: str | None = None) -> 
             continue
         link.unlink(missing_ok=True)
         link.symlink_to(goal, target_is_directory=goal.is_dir())
-    # Headers of another TensorFlow may be older than the objects: file times would not tell.
+    # Headers of another TensorFlow may be older than the objects: file times would not show it.
     stamp, identity = folder / "tensorflow.stamp", f"{tensorflow.root}\n{tensorflow.version}\n"
     if not stamp.exists() or stamp.read_text() != identity:
         stamp.write_text(identity)

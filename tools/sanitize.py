@@ -44,7 +44,7 @@ def runtime_library(name: str) -> str:
 
 
 def build_order_library(folder: pathlib.Path) -> str:
-    """Builds what tells ThreadSanitizer of TensorFlow's locks; returns the library's path."""
+    """Builds what shows TensorFlow's locks to ThreadSanitizer; returns the library's path."""
     library = folder / "thread_order.so"
     options = [option for option in tf_config.COPTS if option != "-O2"]
     subprocess.run(

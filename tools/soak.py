@@ -129,7 +129,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--steps", type=int, default=100_000)
     parser.add_argument("--cores", type=int, default=8)
-    parser.add_argument("--minutes", type=float, help="end after so many minutes at the latest")
+    parser.add_argument("--minutes", type=float, help="end after this many minutes at the latest")
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     os.environ["TF_TPU_EXT_CORES"] = str(arguments.cores)
@@ -142,7 +142,7 @@ def main() -> int:
     for number in range(arguments.steps):
         if arguments.minutes and time.monotonic() - start > 60 * arguments.minutes:
             break
-        # A step that hangs can't be ended from Python: the process tells where, and ends.
+        # A step that hangs can't be ended from Python: the process prints where, and ends.
         faulthandler.dump_traceback_later(LONGEST_STEP_SECONDS, exit=True)
         value = float(number % 100)
         kind = random.randrange(1000)

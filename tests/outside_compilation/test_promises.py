@@ -168,7 +168,7 @@ class TestFailures:
         none = tf.constant(-1)
         assert local(strategy, step(tf.constant(1.0), none)) == [cores] * cores
         for bad in (0, cores - 1):
-            # TensorFlow's own while op may tell of its cancellation first, in a few of a hundred.
+            # TensorFlow's own while op may report its cancellation first, in a few of a hundred.
             for _ in range(5 if place == "in_a_loop" else 1):
                 start = time.monotonic()
                 with pytest.raises(tf.errors.OpError) as error:
@@ -195,7 +195,7 @@ class TestFailures:
         assert "test_promises.py" in str(error.value)
 
     def test_cancellation_reaches_a_waiting_host(self, mode):
-        """A session that is told to stop ends a cluster that waits in a queue."""
+        """Cancelling a session's run ends a cluster that waits in a queue."""
         with tf.Graph().as_default(), v1.Session() as session:
             session.run(v1.tpu.initialize_system())
             queue = v1.FIFOQueue(10, [tf.float32], shapes=[[]])
@@ -231,7 +231,7 @@ class TestFailures:
 
         step = stepper(strategy, computation)
         start = time.monotonic()
-        # Both branches are functions: TensorFlow tells of the one that ends first, the failed one
+        # Both branches are functions: TensorFlow reports the one that ends first, the failed one
         # or the one that is cancelled for it.
         with pytest.raises(tf.errors.OpError, match=r"one failed|Dequeue operation was cancelled"):
             step(tf.constant(1.0), tf.constant(0))

@@ -1,4 +1,4 @@
-"""`transfer_stats` tells of every cluster how it reaches the host, how often, and with what."""
+"""`transfer_stats` reports how every cluster reaches the host, how often, and with what."""
 
 from __future__ import annotations
 

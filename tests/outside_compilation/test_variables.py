@@ -276,10 +276,10 @@ class TestHostVariable:
         with pytest.raises(ValueError, match=r"by read_value\(\) if it has just assigned it"):
             run(strategy, computation)
 
-        def mended():
+        def corrected():
             return outside(lambda: host_variable.assign(7.0).read_value()) * 2.0
 
-        assert set(local(strategy, run(strategy, mended))) == {14.0}
+        assert set(local(strategy, run(strategy, corrected))) == {14.0}
 
     def test_in_a_session(self):
         with tf.Graph().as_default(), v1.Session() as session:

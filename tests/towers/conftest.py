@@ -40,7 +40,7 @@ def resolver() -> Any:
 
 @pytest.fixture(scope="session", params=[1, 2, 8], ids=lambda n: f"{n}_towers")
 def strategy(request: pytest.FixtureRequest, resolver: Any) -> Any:
-    """A strategy of so many towers."""
+    """A strategy of as many towers as the parameter says."""
     return tf_tpu_ext.TPUStrategy(resolver, steps_per_run=2, num_cores=request.param)
 
 

@@ -1,4 +1,4 @@
-"""What a `TPUStrategy` tells of itself, its start and its end, and the whole page of members."""
+"""What a `TPUStrategy` reports about itself, its start and end, and the whole page of members."""
 
 from __future__ import annotations
 

@@ -184,11 +184,11 @@ def _probe(name: str, environment: dict[str, str], timeout: float) -> Iterator[C
         # Libraries print too.
         if not line.startswith("{"):
             continue
-        told = json.loads(line)
-        if told == {"finished": True}:
+        printed = json.loads(line)
+        if printed == {"finished": True}:
             finished = True
         else:
-            yield Check(**told)
+            yield Check(**printed)
     if finished:
         return
     ending = _ending(code, timeout)

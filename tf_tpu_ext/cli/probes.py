@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 
-def tell(name: str, status: str, found: str, advice: str = "") -> None:
+def report(name: str, status: str, found: str, advice: str = "") -> None:
     """Prints a check; see `doctor.Check`."""
     print(
         json.dumps({"name": name, "status": status, "found": found, "advice": advice}), flush=True
@@ -24,13 +24,13 @@ def tell(name: str, status: str, found: str, advice: str = "") -> None:
 
 
 def attempt(name: str, action: Callable[[], str], advice: str) -> bool:
-    """Tells a check that is ok if the action returns and failed if it raises."""
+    """Reports a check that is ok if the action returns and failed if it raises."""
     try:
         found = action()
     except Exception as error:
-        tell(name, "failed", f"{type(error).__name__}: {error}", advice)
+        report(name, "failed", f"{type(error).__name__}: {error}", advice)
         return False
-    tell(name, "ok", found)
+    report(name, "ok", found)
     return True
 
 
@@ -41,17 +41,17 @@ def probe_machine() -> None:
         from tf_tpu_ext import _native
     except Exception as error:
         # These errors say what to do themselves.
-        tell("library", "failed", f"{type(error).__name__}: {error}", _advice_for(error))
+        report("library", "failed", f"{type(error).__name__}: {error}", _advice_for(error))
         return
     if _native.stepped_aside():
-        tell(
+        report(
             "library",
             "note",
             "stepped aside: this machine has a real TPU",
             "Run programs without tf_tpu_ext here.",
         )
         return
-    tell("library", "ok", f"loaded; built for TensorFlow {_native.built_for()}")
+    report("library", "ok", f"loaded; built for TensorFlow {_native.built_for()}")
     machine = tf_tpu_ext.machine()
     if not attempt("devices", lambda: _devices(machine), "Import tf_tpu_ext before all else."):
         return
@@ -147,13 +147,13 @@ def probe_tensorflow_io() -> None:
     try:
         tfio = importlib.import_module("tensorflow_io")
     except Exception as error:
-        tell("tensorflow-io", "failed", f"can't be imported: {error}", pairs)
+        report("tensorflow-io", "failed", f"can't be imported: {error}", pairs)
         return
     try:
         matches, _ = tfio.experimental.text.re2_full_match(["tpu"], "(t)(.*)")
         works = bool(matches.numpy().all())
     except Exception as error:
-        tell(
+        report(
             "tensorflow-io",
             "failed",
             f"imports, but its native ops don't load on TensorFlow {tf.__version__}: "
@@ -162,9 +162,9 @@ def probe_tensorflow_io() -> None:
         )
         return
     if works:
-        tell("tensorflow-io", "ok", f"a native op runs on TensorFlow {tf.__version__}")
+        report("tensorflow-io", "ok", f"a native op runs on TensorFlow {tf.__version__}")
     else:
-        tell("tensorflow-io", "failed", "a native op gave a wrong result", pairs)
+        report("tensorflow-io", "failed", "a native op gave a wrong result", pairs)
 
 
 def main() -> None:

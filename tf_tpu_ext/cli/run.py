@@ -52,7 +52,7 @@ def add_parser(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Runs the script in this process and returns its exit code.
 
-    What keeps it from starting is told on stderr, with exit code 2.
+    If it can't start, the reason is printed on stderr and the exit code is 2.
     """
     if not pathlib.Path(options.script).is_file():
         return _refuse(f"there is no file {options.script}. Expected the path of a Python script.")

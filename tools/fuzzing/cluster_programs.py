@@ -43,7 +43,7 @@ class Cluster:
         kind: "text" goes through strings, "branch" and "loop" have control flow of their own,
             "function" calls a tf.function, "effect" is logged by a Python function and changes
             nothing, "logged" does both.
-        number: Tells the log's entries of different clusters apart.
+        number: Distinguishes the log's entries of different clusters.
     """
 
     kind: str
