@@ -1,8 +1,14 @@
 #include "cc/base/custom_call.h"
 
 #include <cstring>
+#include <string>
+#include <utility>
 
+#include "absl/strings/string_view.h"
 #include "xla/ffi/api/c_api_internal.h"
+#include "xla/ffi/execution_context.h"
+#include "xla/tsl/platform/errors.h"
+#include "xla/tsl/platform/statusor.h"
 
 namespace xla::ffi {
 const XLA_FFI_Api* GetXlaFfiApi();
@@ -30,7 +36,124 @@ class BorrowedBuffer : public tensorflow::TensorBuffer {
   const size_t bytes_;
 };
 
+XLA_FFI_Error* MakeError(const XLA_FFI_Api* api, const absl::Status& status) {
+  const std::string message(status.message());
+  XLA_FFI_Error_Create_Args args;
+  std::memset(&args, 0, sizeof(args));
+  args.struct_size = XLA_FFI_Error_Create_Args_STRUCT_SIZE;
+  args.message = message.c_str();
+  args.errc = static_cast<XLA_FFI_Error_Code>(status.raw_code());
+  return api->XLA_FFI_Error_Create(&args);
+}
+
+// The status of a function of XLA's, whose error it takes.
+absl::Status TakeError(const XLA_FFI_Api* api, XLA_FFI_Error* error) {
+  if (error == nullptr) return absl::OkStatus();
+  XLA_FFI_Error_GetMessage_Args message;
+  std::memset(&message, 0, sizeof(message));
+  message.struct_size = XLA_FFI_Error_GetMessage_Args_STRUCT_SIZE;
+  message.error = error;
+  api->XLA_FFI_Error_GetMessage(&message);
+  const absl::Status status = absl::InternalError(message.message);
+  XLA_FFI_Error_Destroy_Args args;
+  std::memset(&args, 0, sizeof(args));
+  args.struct_size = XLA_FFI_Error_Destroy_Args_STRUCT_SIZE;
+  args.error = error;
+  api->XLA_FFI_Error_Destroy(&args);
+  return status;
+}
+
+// The type by which XLA keeps our calls. All targets share it: each call knows its own.
+absl::StatusOr<XLA_FFI_TypeId> RegisterStateType() {
+  constexpr absl::string_view kName = "tf_tpu_ext_custom_call";
+  const XLA_FFI_Api* api = xla::ffi::GetXlaFfiApi();
+  XLA_FFI_TypeInfo info;
+  std::memset(&info, 0, sizeof(info));
+  info.struct_size = XLA_FFI_TypeInfo_STRUCT_SIZE;
+  info.deleter = [](void* call) { delete static_cast<CustomCall*>(call); };
+  XLA_FFI_TypeId id = XLA_FFI_UNKNOWN_TYPE_ID;
+  XLA_FFI_Type_Register_Args args;
+  std::memset(&args, 0, sizeof(args));
+  args.struct_size = XLA_FFI_Type_Register_Args_STRUCT_SIZE;
+  args.name = {kName.data(), kName.size()};
+  args.type_id = &id;
+  args.type_info = &info;
+  TF_RETURN_IF_ERROR(TakeError(api, api->XLA_FFI_Type_Register(&args)));
+  return id;
+}
+
+const absl::StatusOr<XLA_FFI_TypeId>& StateType() {
+  static const auto* const type = new absl::StatusOr<XLA_FFI_TypeId>(RegisterStateType());
+  return *type;
+}
+
+// Whether the frame asked what the handler is, not for a call; it is then answered.
+bool AnswersMetadata(XLA_FFI_CallFrame* frame) {
+  auto* extension = frame->extension_start;
+  if (extension == nullptr || extension->type != XLA_FFI_Extension_Metadata) return false;
+  XLA_FFI_Metadata* metadata = reinterpret_cast<XLA_FFI_Metadata_Extension*>(extension)->metadata;
+  metadata->api_version.struct_size = XLA_FFI_Api_Version_STRUCT_SIZE;
+  metadata->api_version.major_version = XLA_FFI_API_MAJOR;
+  metadata->api_version.minor_version = XLA_FFI_API_MINOR;
+  metadata->traits = 0;
+  metadata->state_type_id = StateType().ok() ? *StateType() : XLA_FFI_UNKNOWN_TYPE_ID;
+  return true;
+}
+
+// The call gets to XLA, which deletes it with the executable.
+absl::Status HandOver(const XLA_FFI_CallFrame& frame, std::unique_ptr<CustomCall> call) {
+  XLA_FFI_TypeId type = *StateType();
+  XLA_FFI_State_Set_Args args;
+  std::memset(&args, 0, sizeof(args));
+  args.struct_size = XLA_FFI_State_Set_Args_STRUCT_SIZE;
+  args.ctx = frame.ctx;
+  args.type_id = &type;
+  args.state = call.get();
+  TF_RETURN_IF_ERROR(TakeError(frame.api, frame.api->XLA_FFI_State_Set(&args)));
+  call.release();
+  return absl::OkStatus();
+}
+
+// The handler that executes the calls of all targets.
+XLA_FFI_Error* ExecuteCustomCall(XLA_FFI_CallFrame* frame) {
+  if (AnswersMetadata(frame)) return nullptr;
+  XLA_FFI_TypeId type = *StateType();
+  XLA_FFI_State_Get_Args args;
+  std::memset(&args, 0, sizeof(args));
+  args.struct_size = XLA_FFI_State_Get_Args_STRUCT_SIZE;
+  args.ctx = frame->ctx;
+  args.type_id = &type;
+  if (XLA_FFI_Error* error = frame->api->XLA_FFI_State_Get(&args)) return error;
+  const absl::Status status = static_cast<const CustomCall*>(args.state)->Execute(frame);
+  return status.ok() ? nullptr : MakeError(frame->api, status);
+}
+
 }  // namespace
+
+namespace internal {
+
+bool RegisterCustomCall(const char* target, CustomCallHandler instantiate) {
+  constexpr absl::string_view kPlatform = "Host";
+  if (!StateType().ok()) return false;
+  const XLA_FFI_Api* api = xla::ffi::GetXlaFfiApi();
+  XLA_FFI_Handler_Register_Args args;
+  std::memset(&args, 0, sizeof(args));
+  args.struct_size = XLA_FFI_Handler_Register_Args_STRUCT_SIZE;
+  args.name = {target, std::strlen(target)};
+  args.platform = {kPlatform.data(), kPlatform.size()};
+  args.bundle.instantiate = instantiate;
+  args.bundle.execute = ExecuteCustomCall;
+  return TakeError(api, api->XLA_FFI_Handler_Register(&args)).ok();
+}
+
+XLA_FFI_Error* InstantiateCustomCall(XLA_FFI_CallFrame* frame, CustomCallFactory factory) {
+  if (AnswersMetadata(frame)) return nullptr;
+  absl::StatusOr<std::unique_ptr<CustomCall>> call = factory(CallAttributes(frame->attrs));
+  const absl::Status status = call.ok() ? HandOver(*frame, *std::move(call)) : call.status();
+  return status.ok() ? nullptr : MakeError(frame->api, status);
+}
+
+}  // namespace internal
 
 DataType ToTensorFlowType(XLA_FFI_DataType type) {
   switch (type) {
@@ -69,25 +192,13 @@ DataType ToTensorFlowType(XLA_FFI_DataType type) {
   }
 }
 
-XLA_FFI_Error* MakeError(const XLA_FFI_Api* api, const absl::Status& status) {
-  const std::string message(status.message());
-  XLA_FFI_Error_Create_Args args;
-  std::memset(&args, 0, sizeof(args));
-  args.struct_size = XLA_FFI_Error_Create_Args_STRUCT_SIZE;
-  args.message = message.c_str();
-  args.errc = static_cast<XLA_FFI_Error_Code>(status.raw_code());
-  return api->XLA_FFI_Error_Create(&args);
-}
-
-XLA_FFI_Error* Completion::Create(XLA_FFI_CallFrame* frame,
-                                  std::shared_ptr<Completion>* completion) {
+absl::StatusOr<std::shared_ptr<Completion>> Completion::Create(XLA_FFI_CallFrame* frame) {
   XLA_FFI_Future_Create_Args args;
   std::memset(&args, 0, sizeof(args));
   args.struct_size = XLA_FFI_Future_Create_Args_STRUCT_SIZE;
-  if (XLA_FFI_Error* error = frame->api->XLA_FFI_Future_Create(&args)) return error;
+  TF_RETURN_IF_ERROR(TakeError(frame->api, frame->api->XLA_FFI_Future_Create(&args)));
   frame->future = args.future;
-  completion->reset(new Completion(frame->api, args.future));
-  return nullptr;
+  return std::shared_ptr<Completion>(new Completion(frame->api, args.future));
 }
 
 void Completion::Complete(const absl::Status& status) {
@@ -107,54 +218,18 @@ void Completion::Complete(const absl::Status& status) {
   }
 }
 
-std::string StringAttribute(const XLA_FFI_Attrs& attributes, absl::string_view name) {
-  for (int64_t i = 0; i < attributes.size; ++i) {
-    if (absl::string_view(attributes.names[i]->ptr, attributes.names[i]->len) != name) continue;
-    if (attributes.types[i] != XLA_FFI_AttrType_STRING) break;
-    const auto* value = static_cast<const XLA_FFI_ByteSpan*>(attributes.attrs[i]);
-    return std::string(value->ptr, value->len);
-  }
-  return "";
-}
-
-int64_t IntegerAttribute(const XLA_FFI_Attrs& attributes, absl::string_view name) {
-  for (int64_t i = 0; i < attributes.size; ++i) {
-    if (attributes.types[i] != XLA_FFI_AttrType_SCALAR) continue;
-    if (absl::string_view(attributes.names[i]->ptr, attributes.names[i]->len) != name) continue;
-    const auto* scalar = static_cast<const XLA_FFI_Scalar*>(attributes.attrs[i]);
-    if (scalar->dtype == XLA_FFI_DataType_S64) return *static_cast<const int64_t*>(scalar->value);
-  }
-  return -1;
-}
-
 TensorShape ShapeOf(const XLA_FFI_Buffer& buffer) {
   TensorShape shape;
   for (int64_t d = 0; d < buffer.rank; ++d) shape.AddDim(buffer.dims[d]);
   return shape;
 }
 
-bool RegisterCustomCall(const char* target, CustomCallHandler handler) {
-  constexpr absl::string_view kPlatform = "Host";
-  const XLA_FFI_Api* api = xla::ffi::GetXlaFfiApi();
-  XLA_FFI_Handler_Register_Args args;
-  std::memset(&args, 0, sizeof(args));
-  args.struct_size = XLA_FFI_Handler_Register_Args_STRUCT_SIZE;
-  args.name = {target, std::strlen(target)};
-  args.platform = {kPlatform.data(), kPlatform.size()};
-  args.bundle.execute = handler;
-  return api->XLA_FFI_Handler_Register(&args) == nullptr;
-}
-
-bool AnswersMetadata(XLA_FFI_CallFrame* frame) {
-  auto* extension = frame->extension_start;
-  if (extension == nullptr || extension->type != XLA_FFI_Extension_Metadata) return false;
-  XLA_FFI_Metadata* metadata = reinterpret_cast<XLA_FFI_Metadata_Extension*>(extension)->metadata;
-  metadata->api_version.struct_size = XLA_FFI_Api_Version_STRUCT_SIZE;
-  metadata->api_version.major_version = XLA_FFI_API_MAJOR;
-  metadata->api_version.minor_version = XLA_FFI_API_MINOR;
-  metadata->traits = 0;
-  metadata->state_type_id = XLA_FFI_UNKNOWN_TYPE_ID;
-  return true;
+CoreContext* CoreOf(const XLA_FFI_CallFrame& frame) {
+  const auto* context = static_cast<const xla::ffi::ExecutionContext*>(
+      frame.api->internal_api->XLA_FFI_INTERNAL_ExecutionContext_Get(frame.ctx));
+  if (context == nullptr) return nullptr;
+  absl::StatusOr<CoreContext*> core = context->Lookup<CoreContext>();
+  return core.ok() ? *core : nullptr;
 }
 
 bool IsAlignedForKernels(const void* data) {

@@ -1,14 +1,16 @@
-// What handlers of custom calls share: errors, attributes, and buffers as tensors. It is written
-// against XLA's FFI C interface: the C++ wrappers share names with classes that the wheel exports.
+// What custom calls share: how they are registered, made and executed, and buffers as tensors. It
+// is written against XLA's FFI C interface: the C++ wrappers share names with classes that the
+// wheel exports.
 #ifndef TF_TPU_EXT_CC_BASE_CUSTOM_CALL_H_
 #define TF_TPU_EXT_CC_BASE_CUSTOM_CALL_H_
 
 #include <cstdint>
 #include <memory>
-#include <string>
 
 #include "absl/status/status.h"
-#include "absl/strings/string_view.h"
+#include "absl/status/statusor.h"
+#include "cc/base/call_attributes.h"
+#include "cc/base/core_context.h"
 #include "tensorflow/core/framework/tensor.h"
 #include "tensorflow/core/framework/tensor_shape.h"
 #include "tensorflow/core/framework/types.h"
@@ -16,22 +18,44 @@
 
 namespace tf_tpu_ext {
 
+// One custom call of one executable. XLA makes it when the executable is made, or read from a
+// cache, and keeps it as long as the executable.
+class CustomCall {
+ public:
+  virtual ~CustomCall() = default;
+
+  // Executes the call. Runs of the executable may do so at the same time.
+  virtual absl::Status Execute(XLA_FFI_CallFrame* frame) const = 0;
+};
+
+using CustomCallFactory =
+    absl::StatusOr<std::unique_ptr<CustomCall>> (*)(const CallAttributes& attributes);
+
+namespace internal {
+
 using CustomCallHandler = XLA_FFI_Error* (*)(XLA_FFI_CallFrame*);
 
-// Registers a handler of custom calls of that name. `execute` runs the calls; a handler that it is
-// wrapped in answers XLA's other questions by AnswersMetadata. False for a name that is taken,
-// which a second copy of this library would do.
-bool RegisterCustomCall(const char* target, CustomCallHandler handler);
+bool RegisterCustomCall(const char* target, CustomCallHandler instantiate);
+XLA_FFI_Error* InstantiateCustomCall(XLA_FFI_CallFrame* frame, CustomCallFactory factory);
 
-// Whether the frame asked what the handler is, not for a call; it is then answered.
-bool AnswersMetadata(XLA_FFI_CallFrame* frame);
+}  // namespace internal
 
-XLA_FFI_Error* MakeError(const XLA_FFI_Api* api, const absl::Status& status);
+// Has custom calls of that name made by `factory`. False for a name that is taken, which a second
+// copy of this library would do.
+template <CustomCallFactory factory>
+bool RegisterCustomCall(const char* target) {
+  return internal::RegisterCustomCall(target, [](XLA_FFI_CallFrame* frame) {
+    return internal::InstantiateCustomCall(frame, factory);
+  });
+}
+
+// The core that the program runs on; null if it is run by something else than this library.
+CoreContext* CoreOf(const XLA_FFI_CallFrame& frame);
 
 // A promise to XLA that a call will complete later.
 class Completion {
  public:
-  static XLA_FFI_Error* Create(XLA_FFI_CallFrame* frame, std::shared_ptr<Completion>* completion);
+  static absl::StatusOr<std::shared_ptr<Completion>> Create(XLA_FFI_CallFrame* frame);
 
   // Must be called exactly once.
   void Complete(const absl::Status& status);
@@ -42,12 +66,6 @@ class Completion {
   const XLA_FFI_Api* const api_;
   XLA_FFI_Future* const future_;
 };
-
-// Empty if there is none of that name.
-std::string StringAttribute(const XLA_FFI_Attrs& attributes, absl::string_view name);
-
-// -1 if there is none of that name.
-int64_t IntegerAttribute(const XLA_FFI_Attrs& attributes, absl::string_view name);
 
 tensorflow::DataType ToTensorFlowType(XLA_FFI_DataType type);
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "cc/embedding/embedding_call.h"
 #include "cc/embedding/layout.h"
+#include "cc/program/embedding_call.h"
 #include "cc/transfer/effect_xla_kernel.h"
 #include "tensorflow/compiler/tf2xla/xla_op_kernel.h"
 #include "tensorflow/compiler/tf2xla/xla_op_registry.h"
@@ -114,10 +114,10 @@ class ReceiveActivationsOp : public EmbeddingXlaKernel {
     xla::XlaBuilder* builder = context->builder();
     std::vector<xla::Shape> shapes;
     for (size_t i = 0; i < layout_.outputs.size(); ++i) shapes.push_back(ShapeOnCore(i));
-    const std::string config = absl::StrCat("{", kEmbeddingOp, " = ", Quoted(name()), "}");
     std::vector<xla::XlaOp> received;
-    OP_REQUIRES_OK(context, Call(context, kReceiveActivationsTarget, config, Everywhere(*builder),
-                                 {}, shapes, &received));
+    OP_REQUIRES_OK(context,
+                   Call(context, kReceiveActivationsTarget, Encode(ReceiveActivationsCall{name()}),
+                        Everywhere(*builder), {}, shapes, &received));
     for (size_t i = 0; i < received.size(); ++i) {
       if (is_split()) {
         const xla::Shape whole = ShapeInReplica(i);
@@ -166,11 +166,10 @@ class SendGradientsOp : public EmbeddingXlaKernel {
                     xla::sharding_builder::Manual(), *shape, *shape);
       }
     }
-    const std::string config = absl::StrCat("{", kEmbeddingOp, " = ", Quoted(name()), ", ",
-                                            kNumGradients, " = ", operands.size(), " : i64}");
+    const SendGradientsCall call{name(), static_cast<int>(operands.size())};
     operands.insert(operands.end(), rates.begin(), rates.end());
     std::vector<xla::XlaOp> none;
-    OP_REQUIRES_OK(context, Call(context, kSendGradientsTarget, config, Everywhere(*builder),
+    OP_REQUIRES_OK(context, Call(context, kSendGradientsTarget, Encode(call), Everywhere(*builder),
                                  std::move(operands), {}, &none));
   }
 };

@@ -14,6 +14,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
+#include "cc/program/transfer_call.h"
 #include "cc/transfer/channel_table.h"
 #include "tensorflow/core/framework/tensor.h"
 
@@ -57,8 +58,6 @@ TensorChannels& GetChannels();
 
 // Steps that a core's queues may run ahead of their reader.
 inline constexpr int kFeedCapacity = 32;
-inline constexpr char kInfeedName[] = "infeed";
-inline constexpr char kOutfeedName[] = "outfeed";
 inline constexpr char kEmbeddingName[] = "embedding batches";
 
 // The owner, see ChannelTable::Send, of what the host sends in a step of a session or a function.

@@ -6,6 +6,7 @@
 #include "xla/hlo/builder/sharding_builder.h"
 #include "xla/layout_util.h"
 #include "xla/shape_util.h"
+#include "xla/tsl/platform/statusor.h"
 
 namespace tf_tpu_ext {
 namespace {
@@ -24,15 +25,6 @@ xla::Shape WithRowMajorLayout(xla::Shape shape) {
 
 }  // namespace
 
-std::string Quoted(absl::string_view text) {
-  std::string quoted = "\"";
-  for (char c : text) {
-    if (c == '"' || c == '\\') quoted.push_back('\\');
-    quoted.push_back(c);
-  }
-  return quoted + "\"";
-}
-
 EffectXlaKernel::EffectXlaKernel(OpKernelConstruction* construction) : XlaOpKernel(construction) {
   if (!construction->GetAttr(kTokenInputs, &token_inputs_).ok()) token_inputs_.clear();
   if (!construction->GetAttr(kTokenOwner, &token_owner_).ok()) token_owner_ = name();
@@ -47,15 +39,13 @@ absl::Status EffectXlaKernel::Call(XlaOpKernelContext* context, const std::strin
   xla::XlaOp token;
   {
     xla::XlaScopedShardingAssignment scope(builder, sharding);
-    absl::Status status = InputToken(context, &token);
-    if (!status.ok()) return status;
+    TF_ASSIGN_OR_RETURN(token, InputToken(context));
   }
   operands.push_back(token);
   std::vector<xla::Shape> operand_shapes;
   for (xla::XlaOp operand : operands) {
-    auto shape = builder->GetShape(operand);
-    if (!shape.ok()) return shape.status();
-    operand_shapes.push_back(WithRowMajorLayout(*shape));
+    TF_ASSIGN_OR_RETURN(xla::Shape shape, builder->GetShape(operand));
+    operand_shapes.push_back(WithRowMajorLayout(std::move(shape)));
   }
   for (xla::Shape& result : results) result = WithRowMajorLayout(std::move(result));
   results.push_back(xla::ShapeUtil::MakeTokenShape());
@@ -85,19 +75,14 @@ xla::OpSharding EffectXlaKernel::OneCore(const xla::XlaBuilder& builder) {
   return xla::sharding_builder::AssignDevice(placed ? current->tile_assignment_devices(0) : 0);
 }
 
-absl::Status EffectXlaKernel::InputToken(XlaOpKernelContext* context, xla::XlaOp* token) const {
+absl::StatusOr<xla::XlaOp> EffectXlaKernel::InputToken(XlaOpKernelContext* context) const {
   std::vector<xla::XlaOp> tokens;
   for (const std::string& owner : token_inputs_) {
-    auto given = context->compiler()->GetNodeToken(owner);
-    if (!given.ok()) return given.status();
-    tokens.push_back(*given);
+    TF_ASSIGN_OR_RETURN(const xla::XlaOp token, context->compiler()->GetNodeToken(owner));
+    tokens.push_back(token);
   }
-  if (tokens.empty()) {
-    *token = xla::CreateToken(context->builder());
-  } else {
-    *token = tokens.size() == 1 ? tokens[0] : xla::AfterAll(context->builder(), tokens);
-  }
-  return absl::OkStatus();
+  if (tokens.empty()) return xla::CreateToken(context->builder());
+  return tokens.size() == 1 ? tokens[0] : xla::AfterAll(context->builder(), tokens);
 }
 
 }  // namespace tf_tpu_ext

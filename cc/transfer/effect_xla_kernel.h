@@ -7,22 +7,19 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/strings/string_view.h"
+#include "absl/status/statusor.h"
 #include "tensorflow/compiler/tf2xla/xla_op_kernel.h"
 #include "xla/hlo/builder/xla_builder.h"
 #include "xla/xla_data.pb.h"
 
 namespace tf_tpu_ext {
 
-// The text as a string attribute of a custom call's configuration.
-std::string Quoted(absl::string_view text);
-
 class EffectXlaKernel : public tensorflow::XlaOpKernel {
  public:
   explicit EffectXlaKernel(tensorflow::OpKernelConstruction* construction);
 
  protected:
-  // Adds a custom call after those before it. `config` holds its attributes; `sharding` says on
+  // Adds a custom call after those before it. `config` is its backend_config; `sharding` says on
   // which cores of a replica of several it happens. All arrays are row-major.
   absl::Status Call(tensorflow::XlaOpKernelContext* context, const std::string& target,
                     const std::string& config, const xla::OpSharding& sharding,
@@ -33,7 +30,8 @@ class EffectXlaKernel : public tensorflow::XlaOpKernel {
   static xla::OpSharding OneCore(const xla::XlaBuilder& builder);
 
  private:
-  absl::Status InputToken(tensorflow::XlaOpKernelContext* context, xla::XlaOp* token) const;
+  // What the call has to come after.
+  absl::StatusOr<xla::XlaOp> InputToken(tensorflow::XlaOpKernelContext* context) const;
 
   std::vector<std::string> token_inputs_;
   std::string token_owner_;

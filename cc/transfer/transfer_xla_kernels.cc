@@ -3,18 +3,22 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "cc/ops/op_names.h"
-#include "cc/transfer/channels.h"
+#include "cc/program/dynamic_dimensions.h"
+#include "cc/program/host_call.h"
+#include "cc/program/transfer_call.h"
 #include "cc/transfer/effect_xla_kernel.h"
-#include "cc/transfer/transfer_call.h"
 #include "tensorflow/compiler/tf2xla/shape_util.h"
 #include "tensorflow/compiler/tf2xla/xla_op_kernel.h"
 #include "tensorflow/compiler/tf2xla/xla_op_registry.h"
 #include "xla/hlo/builder/sharding_builder.h"
 #include "xla/hlo/builder/xla_builder.h"
-#include "xla/shape_util.h"
+#include "xla/shape.h"
+#include "xla/tsl/platform/errors.h"
+#include "xla/tsl/platform/statusor.h"
 
 namespace tf_tpu_ext {
 namespace {
@@ -25,102 +29,81 @@ using tensorflow::PartialTensorShape;
 using tensorflow::TensorShape;
 using tensorflow::XlaOpKernelContext;
 
-class TransferOp : public EffectXlaKernel {
+// An op that is one custom call, whose results come from the host.
+class ExchangeXlaKernel : public EffectXlaKernel {
  public:
-  explicit TransferOp(OpKernelConstruction* construction) : EffectXlaKernel(construction) {
-    const std::string op = type_string();
-    if (op == kHostCallOp) {
-      OP_REQUIRES_OK(construction, construction->GetAttr(kHostFunctionNumber, &function_));
-      OP_REQUIRES_OK(construction, construction->GetAttr("Toutputs", &types_));
-      OP_REQUIRES_OK(construction, construction->GetAttr("shapes", &shapes_));
-    } else if (op == kHostComputeOp) {
-      OP_REQUIRES_OK(construction, construction->GetAttr("send_key", &send_));
-      OP_REQUIRES_OK(construction, construction->GetAttr("recv_key", &receive_));
-      OP_REQUIRES_OK(construction, construction->GetAttr("Toutputs", &types_));
-      OP_REQUIRES_OK(construction, construction->GetAttr("shapes", &shapes_));
-      OP_REQUIRES_OK(construction, construction->GetAttr("manual_sharding", &every_partition_));
-      OP_REQUIRES_OK(construction, construction->GetAttr("counted_as", &counted_as_));
-      OP_REQUIRES_OK(construction, construction->GetAttr("counts_call", &counts_call_));
-    } else if (op == "XlaSendToHost") {
-      OP_REQUIRES_OK(construction, construction->GetAttr("key", &send_));
-    } else if (op == "XlaRecvFromHost") {
-      OP_REQUIRES_OK(construction, construction->GetAttr("key", &receive_));
-      GetSingle(construction, "Toutput");
-    } else if (op == "InfeedDequeue") {
-      receive_ = kInfeedName;
-      GetSingle(construction, "dtype");
-    } else if (op == "InfeedDequeueTuple") {
-      receive_ = kInfeedName;
-      OP_REQUIRES_OK(construction, construction->GetAttr("dtypes", &types_));
-      OP_REQUIRES_OK(construction, construction->GetAttr("shapes", &shapes_));
-    } else {
-      send_ = kOutfeedName;
-    }
-    // An effect without results has no use for the answer's channel.
-    if (types_.empty()) receive_.clear();
-  }
+  using EffectXlaKernel::EffectXlaKernel;
 
   void Compile(XlaOpKernelContext* context) override {
     std::vector<xla::XlaOp> operands;
-    std::vector<std::string> dynamic;
+    std::vector<DynamicDimension> dynamic;
     OP_REQUIRES_OK(context, AddInputs(context, &operands, &dynamic));
-    std::vector<xla::Shape> results;
-    for (size_t i = 0; i < types_.size(); ++i) {
-      TensorShape shape;
-      OP_REQUIRES(context, i < shapes_.size() && shapes_[i].AsTensorShape(&shape),
-                  absl::InvalidArgumentError(absl::StrCat(
-                      "Result ", i, " of op ", name(), " has shape ",
-                      i < shapes_.size() ? shapes_[i].DebugString() : "<unknown>",
-                      "; a compiled program needs its static shape. ",
-                      receive_ == kInfeedName ? "Give the infeed queue or op static shapes."
-                                              : "Wrap what the host function returns in "
-                                                "tf.ensure_shape.")));
-      xla::Shape result;
-      OP_REQUIRES_OK(context, tensorflow::TensorShapeToXLAShape(types_[i], shape, &result));
-      results.push_back(std::move(result));
-    }
-
-    const std::string config = absl::StrCat(
-        "{", kTransferSend, " = ", Quoted(send_), ", ", kTransferReceive, " = ", Quoted(receive_),
-        ", ", kTransferDynamic, " = ", Quoted(absl::StrJoin(dynamic, ",")), ", ", kTransferOp,
-        " = ", Quoted(name()), ", ",
-        function_ < 0 ? absl::StrCat(kTransferCountedAs, " = ", Quoted(counted_as_), ", ",
-                                     kTransferCountsCall, " = ", counts_call_ ? 1 : 0, " : i64")
-                      : absl::StrCat(kTransferFunction, " = ", function_, " : i64"),
-        "}");
+    absl::StatusOr<std::vector<xla::Shape>> results = ResultShapes();
+    OP_REQUIRES_OK(context, results.status());
     std::vector<xla::XlaOp> received;
-    OP_REQUIRES_OK(context, Call(context, kTransferTarget, config, PartitionOf(*context->builder()),
-                                 std::move(operands), std::move(results), &received));
-    for (size_t i = 0; i < types_.size(); ++i) context->SetOutput(i, received[i]);
+    OP_REQUIRES_OK(context, Call(context, Target(), Config(std::move(dynamic)),
+                                 PartitionOf(*context->builder()), std::move(operands),
+                                 *std::move(results), &received));
+    for (size_t i = 0; i < received.size(); ++i) context->SetOutput(i, received[i]);
   }
 
- private:
-  void GetSingle(OpKernelConstruction* construction, const char* type_attribute) {
-    types_.resize(1);
-    shapes_.resize(1);
-    OP_REQUIRES_OK(construction, construction->GetAttr(type_attribute, &types_[0]));
-    OP_REQUIRES_OK(construction, construction->GetAttr("shape", &shapes_[0]));
+ protected:
+  virtual const char* Target() const = 0;
+  virtual std::string Config(std::vector<DynamicDimension> dynamic) const = 0;
+  // What to do for results whose shapes are not static.
+  virtual const char* AdviceOnShapes() const {
+    return "Wrap what the host function returns in tf.ensure_shape.";
   }
 
-  // Where the transfer happens in a replica of several cores: on the core that the program names,
-  // on the first one if it names none, or on every core for itself.
-  xla::OpSharding PartitionOf(const xla::XlaBuilder& builder) const {
-    if (every_partition_) return xla::sharding_builder::Manual();
+  // Where the call happens in a replica of several cores: on the core that the program names, on
+  // the first one if it names none, or on every core for itself.
+  virtual xla::OpSharding PartitionOf(const xla::XlaBuilder& builder) const {
     return OneCore(builder);
   }
 
+  absl::Status GetResults(OpKernelConstruction* construction, const char* types) {
+    TF_RETURN_IF_ERROR(construction->GetAttr(types, &types_));
+    return construction->GetAttr("shapes", &shapes_);
+  }
+
+  absl::Status GetSingleResult(OpKernelConstruction* construction, const char* type) {
+    types_.resize(1);
+    shapes_.resize(1);
+    TF_RETURN_IF_ERROR(construction->GetAttr(type, &types_[0]));
+    return construction->GetAttr("shape", &shapes_[0]);
+  }
+
+  bool has_results() const { return !types_.empty(); }
+
+ private:
+  absl::StatusOr<std::vector<xla::Shape>> ResultShapes() const {
+    std::vector<xla::Shape> results;
+    for (size_t i = 0; i < types_.size(); ++i) {
+      TensorShape shape;
+      if (i >= shapes_.size() || !shapes_[i].AsTensorShape(&shape)) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("Result ", i, " of op ", name(), " has shape ",
+                         i < shapes_.size() ? shapes_[i].DebugString() : "<unknown>",
+                         "; a compiled program needs its static shape. ", AdviceOnShapes()));
+      }
+      xla::Shape result;
+      TF_RETURN_IF_ERROR(tensorflow::TensorShapeToXLAShape(types_[i], shape, &result));
+      results.push_back(std::move(result));
+    }
+    return results;
+  }
+
   // Inputs of dynamic size go in padded, with the true sizes of their dynamic dimensions behind all
-  // inputs; `dynamic` says which, as "input:dimension".
+  // inputs.
   static absl::Status AddInputs(XlaOpKernelContext* context, std::vector<xla::XlaOp>* operands,
-                                std::vector<std::string>* dynamic) {
+                                std::vector<DynamicDimension>* dynamic) {
     std::vector<xla::XlaOp> sizes;
     for (int i = 0; i < context->num_inputs(); ++i) {
       xla::XlaOp operand = context->Input(i);
-      auto shape = context->builder()->GetShape(operand);
-      if (!shape.ok()) return shape.status();
-      for (int d = 0; d < static_cast<int>(shape->dimensions().size()); ++d) {
-        if (!shape->is_dynamic_dimension(d)) continue;
-        dynamic->push_back(absl::StrCat(i, ":", d));
+      TF_ASSIGN_OR_RETURN(const xla::Shape shape, context->builder()->GetShape(operand));
+      for (int d = 0; d < static_cast<int>(shape.dimensions().size()); ++d) {
+        if (!shape.is_dynamic_dimension(d)) continue;
+        dynamic->push_back({i, d});
         sizes.push_back(xla::GetDimensionSize(context->Input(i), d));
         operand = xla::RemoveDynamicDimension(operand, d);
       }
@@ -130,26 +113,115 @@ class TransferOp : public EffectXlaKernel {
     return absl::OkStatus();
   }
 
-  std::string send_;
-  std::string receive_;
-  int64_t function_ = -1;
   std::vector<DataType> types_;
   std::vector<PartialTensorShape> shapes_;
-  // Under SPMD, whether each core of the replica calls the host with its own shard.
-  bool every_partition_ = false;
-  // Under which name its cluster is counted, if that is not the op's.
-  std::string counted_as_;
-  bool counts_call_ = true;
 };
 
-REGISTER_XLA_OP(Name(kHostCallOp), TransferOp);
-REGISTER_XLA_OP(Name(kHostComputeOp), TransferOp);
-REGISTER_XLA_OP(Name("XlaSendToHost"), TransferOp);
-REGISTER_XLA_OP(Name("XlaRecvFromHost"), TransferOp);
-REGISTER_XLA_OP(Name("InfeedDequeue"), TransferOp);
-REGISTER_XLA_OP(Name("InfeedDequeueTuple"), TransferOp);
-REGISTER_XLA_OP(Name("OutfeedEnqueue"), TransferOp);
-REGISTER_XLA_OP(Name("OutfeedEnqueueTuple"), TransferOp);
+// A cluster that is folded into a function.
+class HostCallOp : public ExchangeXlaKernel {
+ public:
+  explicit HostCallOp(OpKernelConstruction* construction) : ExchangeXlaKernel(construction) {
+    call_.op = name();
+    OP_REQUIRES_OK(construction, construction->GetAttr(kHostFunctionNumber, &call_.function));
+    OP_REQUIRES_OK(construction, GetResults(construction, "Toutputs"));
+  }
+
+ private:
+  const char* Target() const override { return kHostCallTarget; }
+  std::string Config(std::vector<DynamicDimension> dynamic) const override {
+    HostCall call = call_;
+    call.dynamic = std::move(dynamic);
+    return Encode(call);
+  }
+
+  HostCall call_;
+};
+
+class TransferOp : public ExchangeXlaKernel {
+ public:
+  explicit TransferOp(OpKernelConstruction* construction) : ExchangeXlaKernel(construction) {
+    call_.op = name();
+  }
+
+ protected:
+  const char* Target() const override { return kTransferTarget; }
+  std::string Config(std::vector<DynamicDimension> dynamic) const override {
+    TransferCall call = call_;
+    call.dynamic = std::move(dynamic);
+    // What has no results has no use for the channel that they would come by.
+    if (!has_results()) call.receive.clear();
+    return Encode(call);
+  }
+
+  TransferCall call_;
+};
+
+// A cluster in the host graph.
+class HostComputeOp : public TransferOp {
+ public:
+  explicit HostComputeOp(OpKernelConstruction* construction) : TransferOp(construction) {
+    OP_REQUIRES_OK(construction, construction->GetAttr("send_key", &call_.send));
+    OP_REQUIRES_OK(construction, construction->GetAttr("recv_key", &call_.receive));
+    OP_REQUIRES_OK(construction, construction->GetAttr("manual_sharding", &on_every_core_));
+    OP_REQUIRES_OK(construction, construction->GetAttr("counted_as", &call_.counted_as));
+    OP_REQUIRES_OK(construction, construction->GetAttr("counts_call", &call_.counts_call));
+    OP_REQUIRES_OK(construction, GetResults(construction, "Toutputs"));
+  }
+
+ private:
+  xla::OpSharding PartitionOf(const xla::XlaBuilder& builder) const override {
+    return on_every_core_ ? xla::sharding_builder::Manual() : OneCore(builder);
+  }
+
+  // Under SPMD, whether each core of the replica calls the host with its own shard.
+  bool on_every_core_ = false;
+};
+
+class SendToHostOp : public TransferOp {
+ public:
+  explicit SendToHostOp(OpKernelConstruction* construction) : TransferOp(construction) {
+    OP_REQUIRES_OK(construction, construction->GetAttr("key", &call_.send));
+  }
+};
+
+class ReceiveFromHostOp : public TransferOp {
+ public:
+  explicit ReceiveFromHostOp(OpKernelConstruction* construction) : TransferOp(construction) {
+    OP_REQUIRES_OK(construction, construction->GetAttr("key", &call_.receive));
+    OP_REQUIRES_OK(construction, GetSingleResult(construction, "Toutput"));
+  }
+};
+
+class InfeedDequeueOp : public TransferOp {
+ public:
+  explicit InfeedDequeueOp(OpKernelConstruction* construction) : TransferOp(construction) {
+    call_.receive = kInfeedName;
+    OP_REQUIRES_OK(construction, type_string() == "InfeedDequeue"
+                                     ? GetSingleResult(construction, "dtype")
+                                     : GetResults(construction, "dtypes"));
+  }
+
+ private:
+  const char* AdviceOnShapes() const override {
+    return "Give the infeed queue or op static shapes.";
+  }
+};
+
+class OutfeedEnqueueOp : public TransferOp {
+ public:
+  explicit OutfeedEnqueueOp(OpKernelConstruction* construction) : TransferOp(construction) {
+    call_.send = kOutfeedName;
+  }
+};
+
+REGISTER_XLA_OP(Name(kHostCallOp), HostCallOp);
+REGISTER_XLA_OP(Name(kHostComputeOp), HostComputeOp);
+REGISTER_XLA_OP(Name("XlaSendToHost"), SendToHostOp);
+REGISTER_XLA_OP(Name("XlaRecvFromHost"), ReceiveFromHostOp);
+REGISTER_XLA_OP(Name("InfeedDequeue"), InfeedDequeueOp);
+REGISTER_XLA_OP(Name("InfeedDequeueTuple"), InfeedDequeueOp);
+REGISTER_XLA_OP(Name("OutfeedEnqueue"), OutfeedEnqueueOp);
+REGISTER_XLA_OP(Name("OutfeedEnqueueTuple"), OutfeedEnqueueOp);
 
 }  // namespace
 }  // namespace tf_tpu_ext

@@ -19,7 +19,7 @@
 #include "cc/compiler/hlo/collective_order.h"
 #include "cc/compiler/hlo/padded_arguments.h"
 #include "cc/compiler/hlo/static_results.h"
-#include "cc/runtime/kernel_call.h"
+#include "cc/program/kernel_call.h"
 #include "cc/transfer/host_functions.h"
 #include "llvm/ADT/StringRef.h"
 #include "mlir/IR/BuiltinOps.h"

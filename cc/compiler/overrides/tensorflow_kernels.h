@@ -2,7 +2,7 @@
 //
 // XLA:CPU's convolutions and their gradients are slow, above all in loops; TensorFlow's, by oneDNN
 // or Eigen, are not. Convolutions and pools become twins (twin_ops.h), which are compiled to a call
-// of such a kernel (cc/runtime/kernel_call.h) where it takes the op, and by XLA where not. The
+// of such a kernel (cc/program/kernel_call.h) where it takes the op, and by XLA where not. The
 // gradient of a max pool without overlap is computed by XLA in other ops than the stock ones.
 #ifndef TF_TPU_EXT_CC_COMPILER_OVERRIDES_TENSORFLOW_KERNELS_H_
 #define TF_TPU_EXT_CC_COMPILER_OVERRIDES_TENSORFLOW_KERNELS_H_

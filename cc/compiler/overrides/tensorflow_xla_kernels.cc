@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "cc/compiler/overrides/tensorflow_kernels.h"
 #include "cc/compiler/overrides/twin_kernel.h"
-#include "cc/runtime/kernel_call.h"
+#include "cc/program/kernel_call.h"
 #include "tensorflow/compiler/tf2xla/shape_util.h"
 #include "tensorflow/compiler/tf2xla/xla_op_registry.h"
 #include "xla/hlo/builder/lib/constants.h"
@@ -109,12 +109,9 @@ class KernelTwin : public TwinKernel {
     absl::Status status = tensorflow::TensorShapeToXLAShape(choice.type, choice.shape, &result);
     if (!status.ok()) return status;
     xla::LayoutUtil::SetToDefaultLayout(&result);
-    const std::string config = absl::StrCat(
-        "{", kKernelNode, " = \"", EncodeKernelNode(choice.node), "\", ", kKernelBefore, " = \"",
-        choice.before ? EncodeKernelNode(*choice.before) : "", "\", ", kKernelOp, " = \"",
-        StockOp(), " ", name(), "\", ", kKernelWork, " = ", choice.work, " : i64}");
+    const KernelCall call{StockOp(), name(), choice.node, choice.before, choice.work};
     context->SetOutput(
-        0, xla::CustomCallWithLayout(builder, kKernelTarget, inputs, result, shapes, config,
+        0, xla::CustomCallWithLayout(builder, kKernelTarget, inputs, result, shapes, Encode(call),
                                      /*has_side_effect=*/false, /*output_operand_aliasing=*/{},
                                      /*literal=*/nullptr, xla::CustomCallSchedule::SCHEDULE_NONE,
                                      xla::CustomCallApiVersion::API_VERSION_TYPED_FFI));

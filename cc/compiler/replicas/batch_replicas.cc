@@ -9,14 +9,13 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
-#include "absl/strings/match.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "cc/compiler/hlo/collective_patterns.h"
 #include "cc/compiler/hlo/instruction_table.h"
 #include "cc/compiler/replicas/batched_computation.h"
 #include "cc/compiler/replicas/batching_rules.h"
-#include "cc/transfer/channels.h"
-#include "cc/transfer/transfer_call.h"
+#include "cc/program/transfer_call.h"
 
 namespace tf_tpu_ext {
 namespace {
@@ -51,17 +50,23 @@ bool IsFloat(const HloInstructionProto& instruction) {
   }
 }
 
+// The transfer that a custom call makes, if it makes one.
+std::optional<TransferCall> TransferOf(const HloInstructionProto& instruction) {
+  if (instruction.custom_call_target() != kTransferTarget) return std::nullopt;
+  absl::StatusOr<TransferCall> call = DecodeTransferCall(instruction.backend_config());
+  if (!call.ok()) return std::nullopt;
+  return *std::move(call);
+}
+
 // Takes a batch from the core's infeed.
 bool IsInfeed(const HloInstructionProto& instruction) {
-  return instruction.custom_call_target() == kTransferTarget &&
-         absl::StrContains(instruction.backend_config(),
-                           absl::StrCat(kTransferReceive, " = \"", kInfeedName, "\""));
+  const std::optional<TransferCall> transfer = TransferOf(instruction);
+  return transfer.has_value() && transfer->is_infeed();
 }
 
 bool IsOutfeed(const HloInstructionProto& instruction) {
-  return instruction.custom_call_target() == kTransferTarget &&
-         absl::StrContains(instruction.backend_config(),
-                           absl::StrCat(kTransferSend, " = \"", kOutfeedName, "\""));
+  const std::optional<TransferCall> transfer = TransferOf(instruction);
+  return transfer.has_value() && transfer->is_outfeed();
 }
 
 class ReplicaStacker {
@@ -316,6 +321,7 @@ class ReplicaStacker {
   // Each replica's infeed or outfeed, one after the other.
   Value Feed(StackedComputation& out, const HloInstructionProto& instruction,
              const Value& operands) const {
+    TransferCall transfer = *TransferOf(instruction);
     int64_t token = operands.back().id;
     std::vector<Value> replicas;
     for (int j = 0; j < stacked_; ++j) {
@@ -325,9 +331,8 @@ class ReplicaStacker {
       }
       ids.push_back(token);
       HloInstructionProto* call = out.AddCopy(instruction, instruction.shape(), ids);
-      std::string config = call->backend_config();
-      config.insert(config.rfind('}'), absl::StrCat(", ", kTransferMember, " = ", j, " : i64"));
-      call->set_backend_config(config);
+      transfer.member = j;
+      call->set_backend_config(Encode(transfer));
       replicas.push_back(out.Arrays(call->id(), instruction.shape()));
       token = replicas.back().back().id;
     }

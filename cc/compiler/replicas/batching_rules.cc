@@ -7,8 +7,8 @@
 #include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
-#include "absl/strings/str_cat.h"
-#include "cc/runtime/kernel_call.h"
+#include "absl/status/statusor.h"
+#include "cc/program/kernel_call.h"
 
 namespace tf_tpu_ext {
 namespace {
@@ -112,7 +112,7 @@ void PrependWindowDimension(xla::Window* window) {
   *window = std::move(longer);
 }
 
-// The kernel calls of cc/runtime/kernel_call.h whose arrays have the samples of a batch first.
+// The kernel calls of cc/program/kernel_call.h whose arrays have the samples of a batch first.
 struct KernelRoles {
   // Operands that hold a batch, and that of the result's sizes.
   std::vector<int> batches;
@@ -138,14 +138,9 @@ std::optional<KernelRoles> RolesOf(const HloInstructionProto& call) {
       {"AvgPoolGrad", {{1}, 0}},
   };
   if (call.custom_call_target() != kKernelTarget) return std::nullopt;
-  // The op stands at the beginning of an attribute, before its node's name.
-  const std::string key = absl::StrCat(kKernelOp, " = \"");
-  const std::string& config = call.backend_config();
-  const size_t begin = config.find(key);
-  if (begin == std::string::npos) return std::nullopt;
-  const size_t end = config.find(' ', begin + key.size());
-  if (end == std::string::npos) return std::nullopt;
-  const auto found = roles->find(config.substr(begin + key.size(), end - begin - key.size()));
+  const absl::StatusOr<KernelCall> kernel = DecodeKernelCall(call.backend_config());
+  if (!kernel.ok()) return std::nullopt;
+  const auto found = roles->find(kernel->op);
   if (found == roles->end()) return std::nullopt;
   return found->second;
 }

@@ -1,27 +1,33 @@
-#include "cc/runtime/kernel_call.h"
-
+// How a running program computes with one of TensorFlow's own CPU kernels.
+#include <cstdint>
 #include <cstring>
 #include <memory>
 #include <optional>
-#include <utility>
+#include <string>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
-#include "absl/strings/escaping.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
 #include "cc/base/custom_call.h"
 #include "cc/base/kernel_threads.h"
+#include "cc/program/kernel_call.h"
+#include "cc/transfer/call_buffers.h"
 #include "tensorflow/core/framework/allocator.h"
 #include "tensorflow/core/framework/device_attributes.pb.h"
 #include "tensorflow/core/framework/device_base.h"
+#include "tensorflow/core/framework/node_def.pb.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/lib/strings/proto_serialization.h"
 #include "tensorflow/core/public/version.h"
 #include "tensorflow/core/util/device_name_utils.h"
 #include "xla/ffi/api/c_api.h"
+#include "xla/tsl/platform/errors.h"
+#include "xla/tsl/platform/statusor.h"
 
 namespace tf_tpu_ext {
 namespace {
@@ -113,25 +119,24 @@ class KernelDevice : public tensorflow::DeviceBase {
   ResultAllocator* const result_;
 };
 
-// Kernels by the texts of their nodes, kept for the life of the process. A kernel may compute for
-// several callers at once.
+// Kernels by their nodes, kept for the life of the process: equal nodes share one, which may
+// compute for several callers at once.
 class Kernels {
  public:
-  absl::StatusOr<OpKernel*> Get(const std::string& text) {
-    {
-      absl::ReaderMutexLock lock(&mutex_);
-      if (auto found = kernels_.find(text); found != kernels_.end()) return found->second.get();
-    }
-    absl::StatusOr<NodeDef> node = DecodeKernelNode(text);
-    if (!node.ok()) return node.status();
-    static auto* const device = new KernelDevice(&KernelThreads::For(0), nullptr);
-    absl::Status status;
-    std::unique_ptr<OpKernel> kernel = tensorflow::CreateOpKernel(
-        tensorflow::DeviceType(tensorflow::DEVICE_CPU), device, tensorflow::cpu_allocator(), *node,
-        TF_GRAPH_DEF_VERSION, &status);
-    if (!status.ok()) return status;
+  absl::StatusOr<OpKernel*> Get(const NodeDef& node) {
+    std::string key;
+    tensorflow::SerializeToStringDeterministic(node, &key);
     absl::MutexLock lock(&mutex_);
-    return kernels_.emplace(text, std::move(kernel)).first->second.get();
+    std::unique_ptr<OpKernel>& kernel = kernels_[key];
+    if (kernel == nullptr) {
+      static auto* const device = new KernelDevice(&KernelThreads::For(0), nullptr);
+      absl::Status status;
+      kernel = tensorflow::CreateOpKernel(tensorflow::DeviceType(tensorflow::DEVICE_CPU), device,
+                                          tensorflow::cpu_allocator(), node, TF_GRAPH_DEF_VERSION,
+                                          &status);
+      TF_RETURN_IF_ERROR(status);
+    }
+    return kernel.get();
   }
 
   static Kernels& OfProcess() {
@@ -184,99 +189,83 @@ absl::Status WrongNumberOfInputs(const OpKernel& kernel, size_t operands) {
                                           operands, " operands for it."));
 }
 
-std::vector<Tensor> ReadOperands(const XLA_FFI_Args& args) {
-  std::vector<Tensor> tensors;
-  tensors.reserve(args.size + 1);
-  for (int64_t i = 0; i < args.size; ++i) {
-    const auto& operand = *static_cast<const XLA_FFI_Buffer*>(args.args[i]);
-    if (IsAlignedForKernels(operand.data)) {
-      tensors.push_back(Borrow(operand));
-    } else {
-      Tensor copy(ToTensorFlowType(operand.dtype), ShapeOf(operand));
-      if (copy.TotalBytes() > 0) std::memcpy(copy.data(), operand.data, copy.TotalBytes());
-      tensors.push_back(std::move(copy));
+class KernelCustomCall : public CustomCall {
+ public:
+  // `before` is null if no kernel runs before.
+  KernelCustomCall(const KernelCall& call, OpKernel* kernel, OpKernel* before)
+      : op_(absl::StrCat(call.op, " ", call.name)),
+        work_(call.work),
+        kernel_(kernel),
+        before_(before) {}
+
+  absl::Status Execute(XLA_FFI_CallFrame* frame) const override {
+    const absl::Status status = Compute(*frame);
+    if (status.ok()) return status;
+    return absl::Status(status.code(), absl::StrCat("Op ", op_, ": ", status.message()));
+  }
+
+ private:
+  absl::Status Compute(const XLA_FFI_CallFrame& frame) const {
+    const KernelThreads& threads = KernelThreads::For(work_);
+    TF_ASSIGN_OR_RETURN(std::vector<Tensor> tensors,
+                        ReadOperands(frame.args, /*dynamic=*/{}, OperandMemory::kBorrowed));
+    if (before_ != nullptr) TF_RETURN_IF_ERROR(ComputeBefore(threads, &tensors));
+    if (static_cast<int>(tensors.size()) != kernel_->num_inputs()) {
+      return WrongNumberOfInputs(*kernel_, tensors.size());
     }
+    const auto& returned = *static_cast<const XLA_FFI_Buffer*>(frame.rets.rets[0]);
+    const tensorflow::DataType type = ToTensorFlowType(returned.dtype);
+    const tensorflow::TensorShape shape = ShapeOf(returned);
+    const size_t bytes = shape.num_elements() * tensorflow::DataTypeSize(type);
+    ResultAllocator result(returned.data, bytes);
+    Computation computation(kernel_, threads, absl::MakeSpan(tensors), &result);
+    TF_RETURN_IF_ERROR(computation.status());
+    const Tensor* output = computation.output(0);
+    if (output == nullptr || output->dtype() != type || output->shape() != shape) {
+      return absl::InternalError(absl::StrCat(
+          "The kernel computed ",
+          output == nullptr ? "nothing"
+                            : absl::StrCat(tensorflow::DataTypeString(output->dtype()),
+                                           output->shape().DebugString()),
+          "; the program expects ", tensorflow::DataTypeString(type), shape.DebugString(),
+          ". Switch TensorFlow's kernels off by tf_tpu_ext.configure(tensorflow_kernels=False)."));
+    }
+    // A kernel may forward an input, or make its output elsewhere.
+    if (output->data() != returned.data) std::memcpy(returned.data, output->data(), bytes);
+    return absl::OkStatus();
   }
-  return tensors;
+
+  // Adds the last output of the kernel that runs first to the inputs of the other.
+  absl::Status ComputeBefore(const KernelThreads& threads, std::vector<Tensor>* tensors) const {
+    if (tensors->empty() || before_->num_inputs() != 1) return WrongNumberOfInputs(*before_, 1);
+    Computation computation(before_, threads, absl::MakeSpan(*tensors).first(1), nullptr);
+    TF_RETURN_IF_ERROR(computation.status());
+    const Tensor* last = computation.output(before_->num_outputs() - 1);
+    if (last == nullptr) {
+      return absl::InternalError(
+          absl::StrCat("Kernel ", before_->type_string(), " left out its last output."));
+    }
+    tensors->push_back(*last);
+    return absl::OkStatus();
+  }
+
+  const std::string op_;
+  const int64_t work_;
+  OpKernel* const kernel_;
+  OpKernel* const before_;
+};
+
+absl::StatusOr<std::unique_ptr<CustomCall>> MakeKernelCall(const CallAttributes& attributes) {
+  TF_ASSIGN_OR_RETURN(const KernelCall call, DecodeKernelCall(attributes));
+  TF_ASSIGN_OR_RETURN(OpKernel * kernel, Kernels::OfProcess().Get(call.node));
+  OpKernel* before = nullptr;
+  if (call.before.has_value()) {
+    TF_ASSIGN_OR_RETURN(before, Kernels::OfProcess().Get(*call.before));
+  }
+  return std::make_unique<KernelCustomCall>(call, kernel, before);
 }
 
-// Adds what the kernel that runs first has to say to the other.
-absl::Status ComputeBefore(const std::string& node, const KernelThreads& threads,
-                           std::vector<Tensor>* tensors) {
-  absl::StatusOr<OpKernel*> kernel = Kernels::OfProcess().Get(node);
-  if (!kernel.ok()) return kernel.status();
-  if (tensors->empty() || (*kernel)->num_inputs() != 1) return WrongNumberOfInputs(**kernel, 1);
-  Computation computation(*kernel, threads, absl::MakeSpan(*tensors).first(1), nullptr);
-  if (!computation.status().ok()) return computation.status();
-  const Tensor* last = computation.output((*kernel)->num_outputs() - 1);
-  if (last == nullptr) {
-    return absl::InternalError(
-        absl::StrCat("Kernel ", (*kernel)->type_string(), " left out its last output."));
-  }
-  tensors->push_back(*last);
-  return absl::OkStatus();
-}
-
-absl::Status Compute(const XLA_FFI_CallFrame& frame) {
-  absl::StatusOr<OpKernel*> kernel =
-      Kernels::OfProcess().Get(StringAttribute(frame.attrs, kKernelNode));
-  if (!kernel.ok()) return kernel.status();
-  const KernelThreads& threads = KernelThreads::For(IntegerAttribute(frame.attrs, kKernelWork));
-  std::vector<Tensor> tensors = ReadOperands(frame.args);
-  if (const std::string before = StringAttribute(frame.attrs, kKernelBefore); !before.empty()) {
-    if (absl::Status status = ComputeBefore(before, threads, &tensors); !status.ok()) return status;
-  }
-  if (static_cast<int>(tensors.size()) != (*kernel)->num_inputs()) {
-    return WrongNumberOfInputs(**kernel, tensors.size());
-  }
-  const auto& returned = *static_cast<const XLA_FFI_Buffer*>(frame.rets.rets[0]);
-  const tensorflow::DataType type = ToTensorFlowType(returned.dtype);
-  const tensorflow::TensorShape shape = ShapeOf(returned);
-  const size_t bytes = shape.num_elements() * tensorflow::DataTypeSize(type);
-  ResultAllocator result(returned.data, bytes);
-  Computation computation(*kernel, threads, absl::MakeSpan(tensors), &result);
-  if (!computation.status().ok()) return computation.status();
-  const Tensor* output = computation.output(0);
-  if (output == nullptr || output->dtype() != type || output->shape() != shape) {
-    return absl::InternalError(absl::StrCat(
-        "The kernel computed ",
-        output == nullptr ? "nothing"
-                          : absl::StrCat(tensorflow::DataTypeString(output->dtype()),
-                                         output->shape().DebugString()),
-        "; the program expects ", tensorflow::DataTypeString(type), shape.DebugString(),
-        ". Switch TensorFlow's kernels off by tf_tpu_ext.configure(tensorflow_kernels=False)."));
-  }
-  if (output->data() != returned.data) std::memcpy(returned.data, output->data(), bytes);
-  return absl::OkStatus();
-}
-
-XLA_FFI_Error* Handler(XLA_FFI_CallFrame* frame) {
-  if (AnswersMetadata(frame)) return nullptr;
-  const absl::Status status = Compute(*frame);
-  if (status.ok()) return nullptr;
-  return MakeError(
-      frame->api,
-      absl::Status(status.code(), absl::StrCat("Op ", StringAttribute(frame->attrs, kKernelOp),
-                                               ": ", status.message())));
-}
-
-[[maybe_unused]] const bool kRegistered = RegisterCustomCall(kKernelTarget, Handler);
+[[maybe_unused]] const bool kRegistered = RegisterCustomCall<MakeKernelCall>(kKernelTarget);
 
 }  // namespace
-
-std::string EncodeKernelNode(const NodeDef& node) {
-  std::string serialized;
-  tensorflow::SerializeToStringDeterministic(node, &serialized);
-  return absl::WebSafeBase64Escape(serialized);
-}
-
-absl::StatusOr<NodeDef> DecodeKernelNode(const std::string& text) {
-  std::string serialized;
-  NodeDef node;
-  if (!absl::WebSafeBase64Unescape(text, &serialized) || !node.ParseFromString(serialized)) {
-    return absl::InternalError(absl::StrCat("Expected a kernel's node; got '", text, "'."));
-  }
-  return node;
-}
-
 }  // namespace tf_tpu_ext

@@ -1,0 +1,76 @@
+// How a running program calls a function of the host.
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "cc/base/core_context.h"
+#include "cc/base/custom_call.h"
+#include "cc/program/host_call.h"
+#include "cc/transfer/call_buffers.h"
+#include "cc/transfer/host_calls.h"
+#include "tensorflow/core/framework/tensor.h"
+#include "xla/ffi/api/c_api.h"
+#include "xla/tsl/platform/errors.h"
+#include "xla/tsl/platform/statusor.h"
+
+namespace tf_tpu_ext {
+namespace {
+
+using tensorflow::Tensor;
+
+class HostCustomCall : public CustomCall {
+ public:
+  explicit HostCustomCall(HostCall call) : call_(std::move(call)) {}
+
+  absl::Status Execute(XLA_FFI_CallFrame* frame) const override {
+    const absl::Time began = absl::Now();
+    const CoreContext* core = CoreOf(*frame);
+    if (core == nullptr || core->host_calls == nullptr) return NoTpuProgram(call_.op);
+    HostCalls& calls = *core->host_calls;
+    std::vector<CallResult> results = ResultsOf(frame->rets);
+    // A call without results need not be waited for, and so never holds up the program's thread.
+    if (!results.empty() && calls.MayRunNow(call_.function)) return RunNow(*frame, results, &calls);
+    TF_ASSIGN_OR_RETURN(std::vector<Tensor> inputs,
+                        ReadOperands(frame->args, call_.dynamic, OperandMemory::kCopied));
+    if (results.empty()) {
+      calls.Start(call_.function, std::move(inputs), nullptr);
+      calls.CountSending(call_.function, absl::Now() - began);
+      return absl::OkStatus();
+    }
+    TF_ASSIGN_OR_RETURN(std::shared_ptr<Completion> completion, Completion::Create(frame));
+    calls.Start(call_.function, std::move(inputs),
+                [completion = std::move(completion), results = std::move(results),
+                 op = call_.op](const absl::StatusOr<std::vector<Tensor>>& outputs) {
+                  completion->Complete(outputs.ok() ? WriteResults(results, *outputs, op)
+                                                    : outputs.status());
+                });
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::Status RunNow(const XLA_FFI_CallFrame& frame, const std::vector<CallResult>& results,
+                      HostCalls* calls) const {
+    TF_ASSIGN_OR_RETURN(const std::vector<Tensor> inputs,
+                        ReadOperands(frame.args, call_.dynamic, OperandMemory::kBorrowed));
+    std::vector<Tensor> outputs;
+    TF_RETURN_IF_ERROR(calls->RunNow(call_.function, inputs, &outputs));
+    return WriteResults(results, outputs, call_.op);
+  }
+
+  const HostCall call_;
+};
+
+absl::StatusOr<std::unique_ptr<CustomCall>> MakeHostCall(const CallAttributes& attributes) {
+  TF_ASSIGN_OR_RETURN(HostCall call, DecodeHostCall(attributes));
+  return std::make_unique<HostCustomCall>(std::move(call));
+}
+
+[[maybe_unused]] const bool kRegistered = RegisterCustomCall<MakeHostCall>(kHostCallTarget);
+
+}  // namespace
+}  // namespace tf_tpu_ext

@@ -1,0 +1,146 @@
+// How a running program sends tensors to channels and receives from them.
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "cc/base/core_context.h"
+#include "cc/base/custom_call.h"
+#include "cc/program/transfer_call.h"
+#include "cc/transfer/call_buffers.h"
+#include "cc/transfer/channel_wait.h"
+#include "cc/transfer/channels.h"
+#include "cc/transfer/transfer_stats.h"
+#include "tensorflow/core/framework/tensor.h"
+#include "xla/ffi/api/c_api.h"
+#include "xla/tsl/platform/statusor.h"
+
+namespace tf_tpu_ext {
+namespace {
+
+using tensorflow::Tensor;
+
+// Counts one transfer of a cluster that runs in the host graph.
+class TransferCount {
+ public:
+  // `counters` are null for what is not counted.
+  TransferCount(std::shared_ptr<ClusterCounters> counters, bool counts_call)
+      : began_(absl::Now()), counters_(std::move(counters)), counts_call_(counts_call) {
+    if (counters_ != nullptr) taken_ = std::make_shared<std::atomic<int64_t>>(0);
+  }
+
+  // Where the host stores when it takes the arguments; null for what is not counted.
+  const std::shared_ptr<std::atomic<int64_t>>& taken() const { return taken_; }
+  void ToHost(const std::vector<Tensor>& tensors) {
+    if (counters_ == nullptr) return;
+    if (counts_call_) counters_->calls.fetch_add(1, std::memory_order_relaxed);
+    counters_->bytes_to_host.fetch_add(TotalBytes(tensors), std::memory_order_relaxed);
+  }
+  void ToDevice(const std::vector<Tensor>& tensors) {
+    if (counters_ == nullptr) return;
+    counters_->bytes_to_device.fetch_add(TotalBytes(tensors), std::memory_order_relaxed);
+    const absl::Time now = absl::Now();
+    counters_->waiting_nanoseconds.fetch_add(absl::ToInt64Nanoseconds(now - began_),
+                                             std::memory_order_relaxed);
+    if (const int64_t taken = taken_->load(); taken > 0) {
+      counters_->running_nanoseconds.fetch_add(absl::ToUnixNanos(now) - taken,
+                                               std::memory_order_relaxed);
+    }
+  }
+
+ private:
+  absl::Time began_;
+  std::shared_ptr<ClusterCounters> counters_;
+  bool counts_call_;
+  std::shared_ptr<std::atomic<int64_t>> taken_;
+};
+
+class TransferCustomCall : public CustomCall {
+ public:
+  explicit TransferCustomCall(TransferCall call) : call_(std::move(call)) {
+    if (call_.is_infeed() || call_.is_outfeed()) return;
+    counters_ = CountersOf(call_.counted_as.empty() ? call_.op : call_.counted_as);
+  }
+
+  absl::Status Execute(XLA_FFI_CallFrame* frame) const override {
+    const CoreContext* core = CoreOf(*frame);
+    if (core == nullptr) return NoTpuProgram(call_.op);
+    std::vector<Tensor> operands;
+    if (!call_.send.empty()) {
+      TF_ASSIGN_OR_RETURN(operands,
+                          ReadOperands(frame->args, call_.dynamic, OperandMemory::kCopied));
+    }
+    TransferCount count(counters_, call_.counts_call);
+    count.ToHost(operands);
+    TF_ASSIGN_OR_RETURN(std::shared_ptr<Completion> completion, Completion::Create(frame));
+    if (call_.receive.empty()) {
+      Send(*core, std::move(operands), std::move(completion));
+      return absl::OkStatus();
+    }
+    const ChannelKey key = KeyOf(call_.receive, *core);
+    auto wait = std::make_shared<ChannelWait>(/*cancellation=*/nullptr, key, call_.op);
+    wait->Watch();
+    // A cluster without inputs starts by itself on the host.
+    if (!operands.empty()) {
+      GetChannels().Send(KeyOf(call_.send, *core), {std::move(operands), count.taken()},
+                         TensorChannels::kUnbounded, [](const absl::Status&) {});
+    }
+    wait->Began(GetChannels().Receive(
+        key,
+        [completion = std::move(completion), wait, results = ResultsOf(frame->rets), op = call_.op,
+         count](absl::StatusOr<TensorMessage> message) mutable {
+          wait->Done();
+          if (message.ok()) count.ToDevice(message->tensors);
+          completion->Complete(message.ok() ? WriteResults(results, message->tensors, op)
+                                            : message.status());
+        },
+        core->launch_id));
+    return absl::OkStatus();
+  }
+
+ private:
+  // Completes when the channel has room.
+  void Send(const CoreContext& core, std::vector<Tensor> tensors,
+            std::shared_ptr<Completion> completion) const {
+    const ChannelKey key = KeyOf(call_.send, core);
+    auto wait = std::make_shared<ChannelWait>(/*cancellation=*/nullptr, key, call_.op);
+    wait->Watch();
+    const int capacity = call_.is_outfeed() ? kFeedCapacity : TensorChannels::kUnbounded;
+    wait->Began(GetChannels().Send(
+        key, std::move(tensors), capacity,
+        [completion = std::move(completion), wait](const absl::Status& status) {
+          wait->Done();
+          completion->Complete(status);
+        },
+        core.launch_id));
+  }
+
+  // Infeed and outfeed are channels of a core, all others of a launch.
+  ChannelKey KeyOf(const std::string& channel, const CoreContext& core) const {
+    if (channel != kInfeedName && channel != kOutfeedName) {
+      return {core.launch_id, channel, core.slot};
+    }
+    const bool of_group = call_.member.has_value() && core.group_cores != nullptr;
+    return {kNoLaunch, channel, of_group ? core.group_cores[*call_.member] : core.core};
+  }
+
+  const TransferCall call_;
+  // Null for infeed and outfeed, which are no clusters.
+  std::shared_ptr<ClusterCounters> counters_;
+};
+
+absl::StatusOr<std::unique_ptr<CustomCall>> MakeTransfer(const CallAttributes& attributes) {
+  TF_ASSIGN_OR_RETURN(TransferCall call, DecodeTransferCall(attributes));
+  return std::make_unique<TransferCustomCall>(std::move(call));
+}
+
+[[maybe_unused]] const bool kRegistered = RegisterCustomCall<MakeTransfer>(kTransferTarget);
+
+}  // namespace
+}  // namespace tf_tpu_ext
