@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 import tf_tpu_ext
-from tf_tpu_ext import VariableAggregation, get_tower_context
+from tf_tpu_ext.towers import VariableAggregation, get_tower_context
 
 v1 = tf.compat.v1
 SUM = VariableAggregation.SUM
@@ -84,6 +86,41 @@ class TestEagerly:
             iterator = iter(two.distribute_dataset(lambda: numbers(1000)))
             two.run_steps_on_dataset(step_on(two, variable), iterator, iterations=100)
         assert variable.numpy() == total_of(two, 100)
+
+    def test_a_new_iterator_each_epoch_is_no_new_program(self, two):
+        compilations = []
+        with two.scope():
+            variable = tf.Variable(0.0, aggregation=SUM)
+            step = step_on(two, variable)
+            for epoch in range(4):
+                # Another dataset, of elements of the same kind.
+                dataset = two.distribute_dataset(lambda: numbers(8).map(lambda x: x + 0.0))
+                two.run_steps_on_dataset(step, dataset.make_one_shot_iterator(), iterations=4)
+                compilations.append(tf_tpu_ext.compilation_stats().compilations)
+                assert variable.numpy() == (epoch + 1) * total_of(two, 4)
+        assert compilations == compilations[:1] * 4
+
+    def test_elements_of_another_shape_are_another_program(self, two):
+        def step(context, x):
+            context.set_last_step_output("sum", two.call_for_each_tower(tf.identity, x), SUM)
+
+        with two.scope():
+            for shape in ([], [3], []):
+                dataset = numbers(8).map(lambda x, shape=shape: tf.broadcast_to(x, shape))
+                iterator = iter(two.distribute_dataset(lambda dataset=dataset: dataset))
+                outputs = two.run_steps_on_dataset(step, iterator, 2).last_step_outputs
+                assert outputs["sum"].shape == shape
+                np.testing.assert_array_equal(outputs["sum"], np.full(shape, 5.0))
+
+    def test_the_iterator_of_an_epoch_is_let_go(self, two):
+        with two.scope():
+            step = step_on(two, tf.Variable(0.0, aggregation=SUM))
+            iterator = iter(two.distribute_dataset(lambda: numbers(8)))
+            two.run_steps_on_dataset(step, iterator, iterations=2)
+            taken = weakref.ref(iterator._iterator)
+            del iterator
+        gc.collect()
+        assert taken() is None
 
     def test_the_end_of_the_data(self, strategy):
         towers = strategy.num_towers
@@ -375,7 +412,7 @@ class TestErrors:
             two.run_steps_on_dataset(step, iterator)
 
     def test_a_context_of_one_s_own(self):
-        context = tf_tpu_ext.MultiStepContext()
+        context = tf_tpu_ext.towers.MultiStepContext()
         context.set_non_tensor_output("a", 5)
         assert context.non_tensor_outputs == {"a": [5]}
         assert context.last_step_outputs == {}

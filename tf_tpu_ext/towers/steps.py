@@ -117,7 +117,8 @@ def run_steps_on_dataset(
     convert = _state.conversion()
     source = _loops.Source.of(strategy, iterator)
     if tf.executing_eagerly():
-        return _run_eagerly(strategy, fn, source, iterations, initial_loop_values, convert)
+        iterator = source.iterator
+        return _run_eagerly(strategy, fn, iterator, iterations, initial_loop_values, convert)
     if not tf.inside_function():
         return _build(strategy, fn, source, iterations, initial_loop_values, convert, False)
     return _build_in_function(strategy, fn, source, iterations, initial_loop_values, convert)
@@ -299,7 +300,7 @@ def _pack_tensors(like: Any, tensors: list[Any]) -> Any:
 def _run_eagerly(
     strategy: Any,
     fn: Callable[..., Any],
-    source: Any,
+    iterator: Any,
     iterations: Any,
     initial_loop_values: Any,
     convert: Any,
@@ -307,19 +308,17 @@ def _run_eagerly(
     """Traces the steps into a function on the first call, and runs it."""
 
     def build(traced: Callable[..., Any], given: Any) -> Any:
+        initial, own_iterator = given
+        own_source = _loops.Source.of(strategy, own_iterator)
         with strategy.scope():
-            result = _build_in_function(strategy, traced, source, iterations, given[0], convert)
+            result = _build_in_function(strategy, traced, own_source, iterations, initial, convert)
         setattr(tf.compat.v1.get_default_graph(), _CONTEXT, result)
         with tf.control_dependencies([result.run_op]):
             return [tf.identity(x) for x in _flat_tensors(result._outputs)]
 
-    options = (
-        "run_steps_on_dataset",
-        _eager.identity(strategy),
-        _eager.identity(source.iterator),
-        int(iterations),
-    )
-    arguments = [_eager.to_tensors(_listed(initial_loop_values))]
+    options = ("run_steps_on_dataset", _eager.identity(strategy), int(iterations))
+    # An argument, so that one trace serves the iterators of all epochs.
+    arguments = [_eager.to_tensors(_listed(initial_loop_values)), iterator]
     concrete = _eager.concrete(build, options, fn, arguments)
     outputs, _ = concrete(arguments)
     traced = getattr(concrete.graph, _CONTEXT)
