@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pathlib
 import re
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -119,6 +120,26 @@ class TestDeviceVariable:
 
 
 class TestHostVariable:
+    def test_tracing_leaves_the_objects_of_other_threads_alone(self, strategy, host_variable):
+        stop, failures = threading.Event(), []
+
+        def make_tuples():
+            while not stop.is_set():
+                try:
+                    tuple(number for number in range(1000))
+                except SystemError as error:  # Someone else holds the unfinished tuple.
+                    failures.append(error)
+
+        other = threading.Thread(target=make_tuples)
+        other.start()
+        try:
+            for _ in range(10):
+                run(strategy, lambda: outside(lambda: host_variable.assign_add(1.0)))
+        finally:
+            stop.set()
+            other.join()
+        assert not failures
+
     def test_used_in_one_cluster(self, strategy, mode, host_variable):
         def computation(x):
             return outside(lambda y: y + host_variable, x * 2.0) * 10.0

@@ -9,7 +9,6 @@ so it does not matter how a variable got into the cluster.
 from __future__ import annotations
 
 import dataclasses
-import gc
 import pathlib
 from collections.abc import Hashable, Iterable, Iterator
 from typing import Any
@@ -105,7 +104,7 @@ def check(context: TPUReplicateContext) -> None:
     walk = _Walk()
     walk.visit(_ops_of(tf.compat.v1.get_default_graph(), context.name), None, {})
     if any(use.cluster is not None for use in walk.uses):
-        _check_variables(walk.uses)
+        _check_variables(walk.uses, _replicated_names(context))
 
 
 class _Walk:
@@ -253,14 +252,18 @@ def _key(use: _Use) -> Hashable:
     return tuple(names) if names[1] else handle.op.name
 
 
-def _check_variables(uses: list[_Use]) -> None:
+def _check_variables(uses: list[_Use], names: dict[int, str]) -> None:
     on_cores = {_key(use): use for use in reversed(uses) if use.cluster is None}
     for use in uses:
         if use.cluster is None:
             continue
-        variable = _name(use.handles)
+        placed_on_cores = any(_is_on_cores(handle) for handle in use.handles)
+        other = on_cores.get(_key(use))
+        if not placed_on_cores and other is None:
+            continue
+        variable = _name(use.handles[0], names)
         where = f"{_cluster(use.op, use.cluster)} uses the variable {variable} ({_place(use.op)})"
-        if any(_is_on_cores(handle) for handle in use.handles):
+        if placed_on_cores:
             raise ValueError(
                 f"{where}, which is on the TPU cores; expected a cluster to leave such variables "
                 "alone. To read it, pass its value: outside_compilation(f, variable.read_value()). "
@@ -268,7 +271,6 @@ def _check_variables(uses: list[_Use]) -> None:
                 "cluster. A variable that only clusters use can be made on the host: under "
                 "tf.device('CPU') and not in the strategy's scope."
             )
-        other = on_cores.get(_key(use))
         if other is not None:
             raise ValueError(
                 f"{where}, and so does the rest of the computation ({_place(other.op)}); expected "
@@ -316,17 +318,27 @@ def _line(frames: list[Any]) -> str | None:
     return None
 
 
-def _name(handles: tuple[Any, ...]) -> str:
+def _name(handle: Any, replicated: dict[int, str]) -> str:
     """The name that the user knows a variable by."""
-    handle = handles[0]
     if not isinstance(handle, ops.EagerTensor):
         return repr(handle.op.name)
-    # A handle doesn't know its variable: the search is made for an error only.
-    for candidate in gc.get_objects():
-        if not issubclass(type(candidate), tf.Variable):
-            continue
-        owners = (candidate, getattr(candidate, "_packed_var", None))
-        if any(getattr(owner, "_handle", None) is handle for owner in owners):
-            return repr(str(candidate.name))
+    # TensorFlow gives the handle of a single variable its name.
+    name = replicated.get(id(handle)) or getattr(handle, "_name", None)
+    if name is not None:
+        return repr(name)
     data = handle._handle_data.shape_and_type[0]
     return f"of dtype {tf.as_dtype(data.dtype).name} and shape {tf.TensorShape(data.shape)}"
+
+
+def _replicated_names(context: TPUReplicateContext) -> dict[int, str]:
+    """Returns the names of the strategy's variables that a computation uses, by their handles' ids.
+
+    The copies of such a variable are packed into one handle, which has no name. The computation
+    keeps an input for it under the variable's name and number.
+    """
+    return {
+        id(handle): f"{key.rpartition('_')[0]}:0"
+        for key, replicated in context._replicated_vars.items()
+        for handle, _ in _origins(replicated, {})
+        if isinstance(handle, ops.EagerTensor)
+    }
