@@ -2,18 +2,29 @@
 
 Importing this package, before TensorFlow's first operation, is all that a program needs:
 
-    import tf_tpu_ext
-    import tensorflow as tf
+    >>> import tf_tpu_ext
+    >>> import tensorflow as tf
+    >>> resolver = tf.distribute.cluster_resolver.TPUClusterResolver()
+    >>> _ = tf.tpu.experimental.initialize_tpu_system(resolver)
+    >>> strategy = tf.distribute.TPUStrategy(resolver)
+    >>> strategy.num_replicas_in_sync
+    8
 
-    resolver = tf.distribute.cluster_resolver.TPUClusterResolver()
-    tf.tpu.experimental.initialize_tpu_system(resolver)
-    strategy = tf.distribute.TPUStrategy(resolver)
+Each name has one place:
 
-`configure` sets the number of cores, `compilation_stats` tells what was compiled, and
-`tf_tpu_ext.tpu` has the functions of `tf.compat.v1.tpu`, which may also be called eagerly.
+| Module | What it has |
+|---|---|
+| `tf_tpu_ext` | the machine: its settings, its reports, and the strategy of `tf.contrib` |
+| `tf_tpu_ext.tpu` | the functions of `tf.compat.v1.tpu`, which may also be called eagerly |
+| `tf_tpu_ext.towers` | what goes with the strategy of `tf.contrib`: contexts, datasets |
+| `tf_tpu_ext.contrib` | `install()` for programs that import `tf.contrib` |
+| `tf_tpu_ext.estimator` | TPUEstimator; needs `pip install 'tf_tpu_ext[estimator]'` |
 """
 
 from __future__ import annotations
+
+import warnings
+from typing import Any
 
 from tf_tpu_ext import _native
 
@@ -32,35 +43,11 @@ from tf_tpu_ext._machine import (
     TransferStats,
     compilation_stats,
     configure,
+    is_virtual,
     machine,
     transfer_stats,
 )
-from tf_tpu_ext.towers import (
-    MultiStepContext,
-    TowerContext,
-    TPUStrategy,
-    VariableAggregation,
-    get_tower_context,
-)
-from tf_tpu_ext.tpu import (
-    CrossShardOptimizer,
-    DeviceAssignment,
-    InfeedQueue,
-    PaddingSpec,
-    Topology,
-    XLAOptions,
-    batch_parallel,
-    bfloat16_scope,
-    core,
-    cross_replica_sum,
-    initialize_system,
-    outside_compilation,
-    replica_id,
-    replicate,
-    rewrite,
-    shard,
-    shutdown_system,
-)
+from tf_tpu_ext.towers import TPUStrategy
 
 __version__ = "0.1.0"
 
@@ -68,35 +55,28 @@ __all__ = [
     "Cluster",
     "Compilation",
     "CompilationStats",
-    "CrossShardOptimizer",
-    "DeviceAssignment",
-    "InfeedQueue",
     "Machine",
-    "MultiStepContext",
-    "PaddingSpec",
     "TPUStrategy",
-    "Topology",
-    "TowerContext",
     "TransferStats",
-    "VariableAggregation",
-    "XLAOptions",
-    "batch_parallel",
-    "bfloat16_scope",
     "compilation_stats",
     "configure",
     "contrib",
-    "core",
-    "cross_replica_sum",
-    "get_tower_context",
-    "initialize_system",
+    "is_virtual",
     "machine",
-    "outside_compilation",
-    "replica_id",
-    "replicate",
-    "rewrite",
-    "shard",
-    "shutdown_system",
     "towers",
     "tpu",
     "transfer_stats",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Finds what is in `tpu` or `towers`, with a warning that says so."""
+    for module in (tpu, towers):
+        if name in module.__all__:
+            warnings.warn(
+                f"tf_tpu_ext.{name} is deprecated. Write {module.__name__}.{name}",
+                DeprecationWarning,
+                stacklevel=2,
+            )
+            return getattr(module, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

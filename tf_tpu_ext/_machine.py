@@ -21,6 +21,12 @@ DEFAULT_WAIT_LIMIT_SECONDS = 1800.0
 class Machine:
     """What `configure` returns: the machine as it is now.
 
+    Example:
+        >>> import tf_tpu_ext
+        >>> machine = tf_tpu_ext.machine()
+        >>> print(machine.cores, machine.mesh_shape, machine.wait_limit_seconds)
+        8 (2, 2, 1, 2) 1800
+
     Attributes:
         cores: Number of virtual cores; `/device:TPU:0` to `/device:TPU:<cores - 1>`.
         mesh_shape: Extents `(x, y, z, cores per chip)` of the topology.
@@ -51,6 +57,14 @@ class Machine:
 @dataclasses.dataclass(frozen=True)
 class Compilation:
     """One compilation of a TPU program.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> import tf_tpu_ext
+        >>> _ = tf_tpu_ext.tpu.rewrite(lambda x: x * 2.0, [tf.ones([2])])
+        >>> [program] = tf_tpu_ext.compilation_stats().programs
+        >>> print(program.argument_shapes, program.num_replicas, program.error == "")
+        [2] 1 True
 
     Attributes:
         program_id: Number of the program in this process.
@@ -85,6 +99,14 @@ class Compilation:
 class CompilationStats:
     """All compilations of the process so far.
 
+    Example:
+        >>> import tf_tpu_ext
+        >>> for _ in range(3):
+        ...     _ = tf_tpu_ext.tpu.rewrite(lambda x: x * 2.0, [3.0])
+        >>> stats = tf_tpu_ext.compilation_stats()
+        >>> print(stats.compilations, stats.hits, stats.seconds > 0)
+        1 2 True
+
     Attributes:
         programs: The compilations, oldest first.
     """
@@ -110,6 +132,17 @@ class CompilationStats:
 @dataclasses.dataclass(frozen=True)
 class Cluster:
     """One cluster of `outside_compilation` of a traced program.
+
+    Example:
+        >>> import tf_tpu_ext
+        >>> import tensorflow as tf
+        >>> def computation(x):
+        ...     return tf_tpu_ext.tpu.outside_compilation(lambda x: tf.strings.length(
+        ...         tf.strings.as_string(x)), x)
+        >>> _ = tf_tpu_ext.tpu.rewrite(computation, [1234])
+        >>> [cluster] = tf_tpu_ext.transfer_stats().clusters
+        >>> print(cluster.folded, cluster.calls, cluster.bytes_to_device)
+        True 1 4
 
     Attributes:
         cluster: Its number in its computation, as TensorFlow counts.
@@ -144,6 +177,17 @@ class Cluster:
 @dataclasses.dataclass(frozen=True)
 class TransferStats:
     """What went between host and cores in the process so far.
+
+    Example:
+        >>> import tf_tpu_ext
+        >>> import tensorflow as tf
+        >>> padding = tf_tpu_ext.tpu.PaddingSpec.POWER_OF_TWO
+        >>> shapes = [tf.TensorShape([None])]
+        >>> _ = tf_tpu_ext.tpu.replicate(
+        ...     tf.reduce_sum, [[tf.ones([5])]], maximum_shapes=shapes, padding_spec=padding)
+        >>> stats = tf_tpu_ext.transfer_stats()
+        >>> print(stats.paddable_elements, stats.padding_elements, stats.padding_waste)
+        8 3 0.375
 
     Attributes:
         clusters: The clusters of `outside_compilation`, in the order in which their programs were
@@ -278,6 +322,19 @@ def machine() -> Machine:
     return Machine(**{**settings, "mesh_shape": tuple(settings["mesh_shape"])})
 
 
+def is_virtual() -> bool:
+    """Whether the TPU devices of this process are virtual cores made by this package.
+
+    False where the package stepped aside for a real TPU.
+
+    Example:
+        >>> import tf_tpu_ext
+        >>> tf_tpu_ext.is_virtual()
+        True
+    """
+    return _native.is_loaded()
+
+
 def compilation_stats() -> CompilationStats:
     """Tells how often TPU programs were compiled, for which shapes, and how long it took.
 
@@ -286,7 +343,7 @@ def compilation_stats() -> CompilationStats:
     Example:
         >>> import tf_tpu_ext
         >>> before = tf_tpu_ext.compilation_stats().compilations
-        >>> _ = tf_tpu_ext.rewrite(lambda x: x * 2.0, [3.0])
+        >>> _ = tf_tpu_ext.tpu.rewrite(lambda x: x * 2.0, [3.0])
         >>> tf_tpu_ext.compilation_stats().compilations - before
         1
     """
@@ -305,8 +362,8 @@ def transfer_stats() -> TransferStats:
         >>> import tensorflow as tf
         >>> @tf.function
         ... def step(x):
-        ...     on_host = lambda x: tf_tpu_ext.outside_compilation(tf.square, x)
-        ...     return tf_tpu_ext.rewrite(on_host, [x])
+        ...     on_host = lambda x: tf_tpu_ext.tpu.outside_compilation(tf.square, x)
+        ...     return tf_tpu_ext.tpu.rewrite(on_host, [x])
         >>> _ = step(tf.constant(3.0))
         >>> cluster = tf_tpu_ext.transfer_stats().clusters[-1]
         >>> print(cluster.folded, cluster.calls, cluster.bytes_to_host)

@@ -60,7 +60,7 @@ def test_not_there_unless_asked_for(run_python):
         contrib.install()
         import tensorflow.contrib
         assert tf.contrib is tf.compat.v1.contrib is tensorflow.contrib
-        assert tf.get_tower_context is tf_tpu_ext.get_tower_context
+        assert tf.get_tower_context is tf_tpu_ext.towers.get_tower_context
         """
     )
 
@@ -146,7 +146,7 @@ def test_misspelled_names(installed):
 def test_the_towers_are_ours(installed):
     assert installed.distribute.TPUStrategy is tf_tpu_ext.TPUStrategy
     assert installed.distribute.python.tpu_strategy.TPUStrategy is tf_tpu_ext.TPUStrategy
-    assert installed.tpu.replicate is tf_tpu_ext.replicate
+    assert installed.tpu.replicate is tf_tpu_ext.tpu.replicate
     resolver = installed.cluster_resolver.TPUClusterResolver("any-name")
     assert resolver.get_master() == resolver.master() in ("", "local")
     assert "tensorflow.contrib.tpu" in sys.modules

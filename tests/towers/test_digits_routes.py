@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 from sklearn.datasets import load_digits
 
-from tf_tpu_ext import VariableAggregation, get_tower_context
+from tf_tpu_ext.towers import VariableAggregation, get_tower_context
 
 v1 = tf.compat.v1
 MEAN = VariableAggregation.MEAN

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tf_tpu_ext import VariableAggregation, get_tower_context
+from tf_tpu_ext.towers import VariableAggregation, get_tower_context
 
 SUM = VariableAggregation.SUM
 MEAN = VariableAggregation.MEAN

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +10,7 @@ import tensorflow as tf
 
 import tf_tpu_ext
 from tf_tpu_ext import TPUStrategy
+from tf_tpu_ext.towers import get_tower_context
 
 v1 = tf.compat.v1
 
@@ -113,6 +113,42 @@ def test_arguments(resolver):
             TPUStrategy(resolver, steps_per_run=wrong)
 
 
+class TestDeviceAssignment:
+    @pytest.fixture
+    def assignment(self, resolver):
+        topology = tf.tpu.experimental.initialize_tpu_system(resolver)
+        cores = topology.device_coordinates[0]
+        return tf.tpu.experimental.DeviceAssignment(topology, [[[*cores[5]]], [[*cores[2]]]])
+
+    def test_says_which_core_a_tower_is(self, resolver, assignment):
+        strategy = TPUStrategy(resolver, experimental_device_assignment=assignment)
+        assert [device[-5:] for device in strategy.worker_devices] == ["TPU:5", "TPU:2"]
+        with strategy.scope():
+            ids = strategy.call_for_each_tower(lambda: get_tower_context().tower_id + 10)
+            numbers = strategy.distribute_dataset(lambda: tf.data.Dataset.range(8))
+            context = strategy.run_steps_on_dataset(
+                lambda context, x: context.set_last_step_output("x", x), iter(numbers), 3
+            )
+        assert [int(x) for x in strategy.unwrap(ids)] == [10, 11]
+        assert [int(x) for x in strategy.unwrap(context.last_step_outputs["x"])] == [4, 5]
+
+    def test_is_not_taken_for_steps_per_run(self, resolver, assignment):
+        with pytest.raises(ValueError, match="by keyword: experimental_device_assignment="):
+            TPUStrategy(resolver, assignment)
+
+    def test_has_a_number_of_cores_of_its_own(self, resolver, assignment):
+        with pytest.raises(ValueError, match="num_cores=2 together with"):
+            TPUStrategy(resolver, 1, 2, experimental_device_assignment=assignment)
+
+    def test_gives_a_tower_one_core(self, resolver):
+        topology = tf.tpu.experimental.initialize_tpu_system(resolver)
+        chips = tf.tpu.experimental.DeviceAssignment.build(
+            topology, computation_shape=[1, 1, 1, 2], num_replicas=4
+        )
+        with pytest.raises(ValueError, match=r"of 2 cores for each replica, expected 1"):
+            TPUStrategy(resolver, experimental_device_assignment=chips)
+
+
 def test_configure(two):
     config = v1.ConfigProto()
     two.configure(session_config=config)
@@ -160,7 +196,7 @@ def test_part_of_the_cores_before_the_system_is_initialized(run_python):
         with tf.Graph().as_default(), tf.compat.v1.Session() as session:
             strategy = tf_tpu_ext.TPUStrategy(None, 1, num_cores=2)
             with strategy.scope():
-                fn = lambda: tf.cast(tf_tpu_ext.get_tower_context().tower_id, tf.float32)
+                fn = lambda: tf.cast(tf_tpu_ext.towers.get_tower_context().tower_id, tf.float32)
                 result = strategy.unwrap(strategy.call_for_each_tower(fn))
                 session.run(strategy.initialize())
                 print(*session.run(result))
@@ -186,15 +222,6 @@ def test_tensorflow_2_members(two):
 
 
 def test_exported_names():
-    names: list[Any] = [
-        "MultiStepContext",
-        "TPUStrategy",
-        "TowerContext",
-        "VariableAggregation",
-        "get_tower_context",
-    ]
-    for name in names:
-        assert getattr(tf_tpu_ext, name) is getattr(tf_tpu_ext.towers, name)
-        assert name in tf_tpu_ext.__all__
-    aggregation = tf_tpu_ext.VariableAggregation
+    assert tf_tpu_ext.TPUStrategy is tf_tpu_ext.towers.TPUStrategy
+    aggregation = tf_tpu_ext.towers.VariableAggregation
     assert aggregation.ONLY_FIRST_TOWER == tf.VariableAggregation.ONLY_FIRST_REPLICA

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 import tf_tpu_ext
-from tf_tpu_ext import VariableAggregation, get_tower_context
+from tf_tpu_ext.towers import VariableAggregation, get_tower_context
 
 v1 = tf.compat.v1
 WORDS = ("positive", "negative", "round")
@@ -270,8 +270,8 @@ def test_a_merge_call_that_not_all_towers_come_to(run_python):
         strategy = tf_tpu_ext.TPUStrategy(None, 1)
 
         def fn():
-            tower = tf_tpu_ext.get_tower_context()
-            add = lambda d, x: d.reduce(tf_tpu_ext.VariableAggregation.SUM, x, x)
+            tower = tf_tpu_ext.towers.get_tower_context()
+            add = lambda d, x: d.reduce(tf_tpu_ext.towers.VariableAggregation.SUM, x, x)
             merged = lambda: tower.merge_call(add, tf.constant(1.0))
             return tf.cond(tower.tower_id == 0, merged, lambda: tf.constant(0.0))
 

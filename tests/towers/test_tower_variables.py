@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 import tf_tpu_ext
-from tf_tpu_ext import VariableAggregation, get_tower_context
+from tf_tpu_ext.towers import VariableAggregation, get_tower_context
 
 v1 = tf.compat.v1
 ON_READ = tf.VariableSynchronization.ON_READ

@@ -1,4 +1,4 @@
-"""The examples in the documentation of the tpu API run, and every public name has its page."""
+"""Every name of the tpu API has its page and documents its arguments."""
 
 from __future__ import annotations
 
@@ -10,31 +10,10 @@ from tf_tpu_ext import tpu
 
 OWN = [name for name in tpu.__all__ if getattr(tpu, name).__module__.startswith("tf_tpu_ext")]
 
-RUN_EXAMPLES = """
-    import doctest, sys
-    import tensorflow as tf
-    import tf_tpu_ext
-    from tf_tpu_ext import tpu
-
-    tpu.initialize_system()
-    names = {**vars(tpu), "tf": tf}
-    failures = 0
-    for name in sys.argv[1:]:
-        finder = doctest.DocTestFinder(recurse=False)
-        for test in finder.find(getattr(tpu, name), name, globs=names):
-            assert test.examples, name
-            failures += doctest.DocTestRunner().run(test).failed
-    sys.exit(failures)
-"""
-
 
 def test_every_name_is_documented_with_its_page():
     for name in OWN:
         assert "https://" in inspect.getdoc(getattr(tpu, name)), name
-
-
-def test_examples_run(run_python):
-    run_python(RUN_EXAMPLES, *OWN, env={"TF_TPU_EXT_CORES": "2"})
 
 
 @pytest.mark.parametrize("name", [name for name in OWN if inspect.isfunction(getattr(tpu, name))])

@@ -19,10 +19,6 @@ def replica_inputs(cores: int) -> list[list[float]]:
     return [[float(replica + 1)] for replica in range(cores)]
 
 
-def test_is_exported_at_the_top():
-    assert tf_tpu_ext.replicate is tpu.replicate
-
-
 def test_first_example_of_the_page(run, cores):
     def computation(x):
         x = x + 1

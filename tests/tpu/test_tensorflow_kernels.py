@@ -405,7 +405,7 @@ def test_without_onednn(run_python):
         import tensorflow as tf
 
         tf_tpu_ext.configure(cores=1)
-        tf_tpu_ext.initialize_system()
+        tf_tpu_ext.tpu.initialize_system()
         x = tf.constant(np.random.default_rng(0).normal(size=(128, 8, 8, 3)).astype("f"))
         filter = tf.constant(np.random.default_rng(1).normal(size=(3, 3, 3, 5)).astype("f"))
 
@@ -416,7 +416,7 @@ def test_without_onednn(run_python):
                 loss = tf.reduce_sum(y * y)
             return [y, *tape.gradient(loss, [x, filter])]
 
-        for mine, theirs in zip(tf_tpu_ext.rewrite(step, [x, filter]), step(x, filter)):
+        for mine, theirs in zip(tf_tpu_ext.tpu.rewrite(step, [x, filter]), step(x, filter)):
             np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-3)
         assert tf_tpu_ext.compilation_stats().programs[-1].tensorflow_kernels == 4
         """,

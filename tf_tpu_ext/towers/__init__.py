@@ -1,22 +1,19 @@
 """Towers: the strategy that TensorFlow 1 had as `tf.contrib.distribute.TPUStrategy`.
 
-    import tensorflow as tf
-    import tf_tpu_ext
+    >>> import tensorflow as tf
+    >>> import tf_tpu_ext
+    >>> resolver = tf.distribute.cluster_resolver.TPUClusterResolver()
+    >>> strategy = tf_tpu_ext.TPUStrategy(resolver, steps_per_run=1)
+    >>> def fn(value):
+    ...     tower = tf_tpu_ext.towers.get_tower_context()
+    ...     merge_fn = lambda distribution, values: sum(distribution.unwrap(values))
+    ...     return tower.merge_call(merge_fn, value) + tower.tower_id
+    >>> with strategy.scope():
+    ...     results = strategy.unwrap(strategy.call_for_each_tower(fn, tf.constant(2)))
+    >>> print([int(x) for x in results])
+    [4, 5]
 
-    strategy = tf_tpu_ext.TPUStrategy(
-        tf.distribute.cluster_resolver.TPUClusterResolver(), steps_per_run=1
-    )
-
-    def fn(value):
-        tower = tf_tpu_ext.get_tower_context()
-        total = tower.merge_call(
-            lambda distribution, values: sum(distribution.unwrap(values)), value
-        )
-        return total + tower.tower_id
-
-    with strategy.scope():
-        print(strategy.unwrap(strategy.call_for_each_tower(fn, tf.constant(2.0))))
-
+The examples here have a machine of two cores.
 docs/towers.md compares this API with that of TensorFlow 2.
 """
 

@@ -112,6 +112,23 @@ def first_cores(resolver: Any, num_cores: int | None) -> Any | None:
     return tf.tpu.experimental.DeviceAssignment(topology, coordinates)
 
 
+def check_assignment(assignment: Any, num_cores: int | None) -> None:
+    """Raises ValueError unless `assignment` gives each tower one core, and alone says which."""
+    if num_cores is not None:
+        raise ValueError(
+            f"TPUStrategy got num_cores={num_cores!r} together with an "
+            "experimental_device_assignment, expected one of them. The assignment says how many "
+            "cores there are: leave num_cores out."
+        )
+    per_tower = assignment.num_cores_per_replica
+    if per_tower != 1:
+        raise ValueError(
+            f"TPUStrategy got an experimental_device_assignment of {per_tower} cores for each "
+            "replica, expected 1: a tower is one core. Use tf.distribute.TPUStrategy for replicas "
+            "of several cores."
+        )
+
+
 def _cores_in_order(topology: Any) -> list[tuple[int, int]]:
     tasks, cores = topology.device_coordinates.shape[:2]
     return [(task, core) for task in range(tasks) for core in range(cores)]

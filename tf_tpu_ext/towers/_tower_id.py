@@ -19,6 +19,16 @@ class TowerId:
     tensors of any numeric type as a Python number does, and TensorFlow's functions take it for a
     tensor. What needs the value at once, such as indexing a list, raises a TypeError.
 
+    Example:
+        >>> strategy = tf_tpu_ext.TPUStrategy(None, steps_per_run=1)
+        >>> def fn():
+        ...     tower_id = tf_tpu_ext.towers.get_tower_context().tower_id
+        ...     return tf.gather([2.0, 3.0], tower_id) * tower_id
+        >>> with strategy.scope():
+        ...     results = strategy.unwrap(strategy.call_for_each_tower(fn))
+        >>> print([float(x) for x in results])  # On two cores.
+        [0.0, 3.0]
+
     Attributes:
         tensor: The same number as a `tf.Tensor`, int32, of shape [].
     """

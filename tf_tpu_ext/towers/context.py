@@ -26,7 +26,7 @@ class TowerContext:
         ...     def merge_fn(distribution, values):
         ...         return tf.add_n(distribution.unwrap(values)) / distribution.num_towers
         ...
-        ...     return tf_tpu_ext.get_tower_context().merge_call(merge_fn, value)
+        ...     return tf_tpu_ext.towers.get_tower_context().merge_call(merge_fn, value)
         >>> strategy = tf_tpu_ext.TPUStrategy(None, steps_per_run=1)
         >>> with strategy.scope():
         ...     means = strategy.call_for_each_tower(mean_of_all, tf.constant(3.0))
@@ -150,13 +150,29 @@ def get_tower_context() -> TowerContext | None:
 
 @_state.transparent
 def get_cross_tower_context() -> Any | None:
-    """Returns the strategy in whose cross-tower context the caller is, or None."""
+    """Returns the strategy in whose cross-tower context the caller is, or None.
+
+    Example:
+        >>> strategy = tf_tpu_ext.TPUStrategy(None, steps_per_run=1)
+        >>> with strategy.scope():
+        ...     print(get_cross_tower_context() is strategy)
+        True
+    """
     return tf.distribute.get_strategy() if tf.distribute.in_cross_replica_context() else None
 
 
 @_state.transparent
 def require_tower_context(tower_context: TowerContext) -> None:
-    """Raises RuntimeError unless `tower_context` is the context of the tower being built."""
+    """Raises RuntimeError unless `tower_context` is the context of the tower being built.
+
+    Example:
+        >>> tower = get_tower_context()
+        >>> require_tower_context(tower)
+        >>> with tf_tpu_ext.TPUStrategy(None, steps_per_run=1).scope():
+        ...     require_tower_context(tower)
+        Traceback (most recent call last):
+        RuntimeError: Need to be inside `call_for_each_tower()`: This was asked for in the ...
+    """
     _require_tower_context(tower_context, "This")
 
 

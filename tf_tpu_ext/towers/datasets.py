@@ -16,6 +16,14 @@ class PerDeviceDataset:
 
     The elements are those of `tf.data`, of any structure; their shapes may differ from tower to
     tower. A last group with fewer elements than towers is not given out.
+
+    Example:
+        >>> strategy = tf_tpu_ext.TPUStrategy(None, steps_per_run=1)
+        >>> dataset = strategy.distribute_dataset(lambda: tf.data.Dataset.range(5))
+        >>> for numbers in dataset:  # On two cores.
+        ...     print([int(x) for x in strategy.unwrap(numbers)])
+        [0, 1]
+        [2, 3]
     """
 
     def __init__(self, strategy: Any, dataset: tf.data.Dataset) -> None:
@@ -70,7 +78,16 @@ def _check_eager() -> None:
 
 @_state.transparent_methods
 class PerDeviceIterator:
-    """Gives out the elements of a `PerDeviceDataset`."""
+    """Gives out the elements of a `PerDeviceDataset`.
+
+    Example:
+        >>> strategy = tf_tpu_ext.TPUStrategy(None, steps_per_run=1)
+        >>> dataset = strategy.distribute_dataset(lambda: tf.data.Dataset.range(100))
+        >>> iterator = dataset.make_one_shot_iterator()
+        >>> _ = iterator.get_next()
+        >>> print([int(x) for x in strategy.unwrap(iterator.get_next())])  # On two cores.
+        [2, 3]
+    """
 
     def __init__(self, strategy: Any, iterator: Any) -> None:
         """Distributes what `iterator` gives over the towers of `strategy`."""

@@ -32,8 +32,8 @@ def to_aggregation(method: str, aggregation: Any) -> Any:
     if found is None:
         raise ValueError(
             f"{method} got aggregation={aggregation!r}, expected "
-            "tf_tpu_ext.VariableAggregation.SUM, MEAN or ONLY_FIRST_TOWER. To get the values of "
-            "all towers as they are, call unwrap(value)."
+            "tf_tpu_ext.towers.VariableAggregation.SUM, MEAN or ONLY_FIRST_TOWER. To get the "
+            "values of all towers as they are, call unwrap(value)."
         )
     return found
 

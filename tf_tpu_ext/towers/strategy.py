@@ -42,7 +42,7 @@ class TPUStrategy(_members.Members, tf.distribute.TPUStrategy):
     >>> def merge_fn(distribution, three_plus_tower_id):
     ...     return sum(distribution.unwrap(three_plus_tower_id))
     >>> def fn(three):
-    ...     tower = tf_tpu_ext.get_tower_context()
+    ...     tower = tf_tpu_ext.towers.get_tower_context()
     ...     v = three + tower.tower_id
     ...     return tower.merge_call(merge_fn, v) + v
     >>> with strategy.scope():
@@ -57,27 +57,45 @@ class TPUStrategy(_members.Members, tf.distribute.TPUStrategy):
     """
 
     def __init__(
-        self, tpu_cluster_resolver: Any = None, steps_per_run: int = 1, num_cores: int | None = None
+        self,
+        tpu_cluster_resolver: Any = None,
+        steps_per_run: int = 1,
+        num_cores: int | None = None,
+        *,
+        experimental_device_assignment: tf.tpu.experimental.DeviceAssignment | None = None,
     ) -> None:
         """Makes a strategy for the cores of a TPU.
 
         Args:
             tpu_cluster_resolver: A `TPUClusterResolver`; None for the TPU of this machine.
-            steps_per_run: How many steps Keras and Estimator run before they return to the host.
+            steps_per_run: How many steps tf_keras runs in graphs of TensorFlow 1 before it returns
+                to the host. Nothing else reads it: see `iterations` of `run_steps_on_dataset`,
+                `steps_per_execution` of Keras and `iterations_per_loop` of TPUEstimator.
             num_cores: How many cores to use, the first ones; None for all.
+            experimental_device_assignment: Which core each tower is, as for
+                `tf.distribute.TPUStrategy`. By keyword only: that class takes it where this one
+                takes `steps_per_run`.
 
         Raises:
-            ValueError: `num_cores` is not between 1 and the number of cores, or `steps_per_run`
-                is not positive.
+            ValueError: `num_cores` is not between 1 and the number of cores, `steps_per_run` is
+                not positive, the assignment has several cores for a tower, or comes together with
+                `num_cores`.
         """
         if not isinstance(steps_per_run, int) or steps_per_run < 1:
+            advice = "Pass 1 to return to the host after every step."
+            if isinstance(steps_per_run, tf.tpu.experimental.DeviceAssignment):
+                advice = "Pass the assignment by keyword: experimental_device_assignment=..."
             raise ValueError(
                 f"TPUStrategy got steps_per_run={steps_per_run!r}, expected a positive integer. "
-                "Pass 1 to return to the host after every step."
+                f"{advice}"
             )
         if tpu_cluster_resolver is None:
             tpu_cluster_resolver = tf.distribute.cluster_resolver.TPUClusterResolver()
-        assignment = _placement.first_cores(tpu_cluster_resolver, num_cores)
+        if experimental_device_assignment is None:
+            assignment = _placement.first_cores(tpu_cluster_resolver, num_cores)
+        else:
+            assignment = experimental_device_assignment
+            _placement.check_assignment(assignment, num_cores)
         extended = _placement.TowersExtended(self, tpu_cluster_resolver, steps_per_run, assignment)
         # TensorFlow's own constructor takes no `extended`.
         distribute_lib.Strategy.__init__(self, extended)

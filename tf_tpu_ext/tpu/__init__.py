@@ -6,14 +6,16 @@ it on several cores, each with its own inputs; `rewrite` runs it on one core; `s
 `cross_replica_sum` adds over the replicas, `core` places ops on a core of the replica, and
 `outside_compilation` runs a part on the host, where `replica_id` tells for which replica.
 
-    import tensorflow as tf
-    import tf_tpu_ext
+    >>> import tensorflow as tf
+    >>> import tf_tpu_ext
+    >>> def step(batch):
+    ...     return tf_tpu_ext.tpu.cross_replica_sum(tf.reduce_sum(batch))
+    >>> batches = [[tf.ones([16])], [tf.ones([16])]]
+    >>> outputs = tf_tpu_ext.tpu.replicate(step, batches)
+    >>> print([[float(x) for x in replica] for replica in outputs])
+    [[32.0], [32.0]]
 
-    def step(batch):
-        return tf_tpu_ext.tpu.cross_replica_sum(tf.reduce_sum(batch))
-
-    batches = [[tf.ones([16])], [tf.ones([16])]]
-    tf_tpu_ext.replicate(step, batches)  # [[32.0], [32.0]], where the machine has two cores.
+The examples here have a machine of two cores.
 
 These functions rest on TensorFlow's own and add the same ops to a graph, so the same program runs
 on a real TPU; `tf.compat.v1.tpu.*` itself works as well. What they add:

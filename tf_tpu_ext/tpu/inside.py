@@ -104,8 +104,8 @@ def replica_id() -> tf.Tensor:
         raise RuntimeError(
             "replica_id() was called while a tf.py_function or tf.numpy_function ran, where the "
             "replica is not known; expected the call while the cluster is built. Pass "
-            "tf_tpu_ext.replica_id() to the function as an argument: tf.py_function(f, "
-            "[tf_tpu_ext.replica_id(), x], Tout)."
+            "tf_tpu_ext.tpu.replica_id() to the function as an argument: tf.py_function(f, "
+            "[tf_tpu_ext.tpu.replica_id(), x], Tout)."
         )
     try:
         context, graph = tpu_replication._enclosing_tpu_context_and_graph()

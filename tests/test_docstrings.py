@@ -1,0 +1,89 @@
+"""Every example in a docstring runs, and every public name has one."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import pathlib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import tf_tpu_ext
+
+PACKAGE = pathlib.Path(tf_tpu_ext.__file__).parent
+WITH_EXAMPLES = [
+    ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
+    for path in sorted(PACKAGE.rglob("*.py"))
+    if ">>> " in path.read_text()
+]
+PUBLIC_MODULES = ["tf_tpu_ext", "tf_tpu_ext.contrib", "tf_tpu_ext.towers", "tf_tpu_ext.tpu"]
+
+# Each docstring has a process of its own with the names of its package, and eight cores, or two if
+# the docstring or that of the package says so.
+RUN_EXAMPLES = """
+    import doctest, importlib, os, sys
+    import tensorflow as tf
+    import tf_tpu_ext
+
+    module = importlib.import_module(sys.argv[1])
+    package = importlib.import_module(module.__package__)
+
+    def run(test):
+        if "two cores" in test.docstring + package.__doc__:
+            tf_tpu_ext.configure(cores=2)
+        names = {**vars(package), **vars(module), "tf": tf, "tf_tpu_ext": tf_tpu_ext}
+        test.globs = {name: names[name] for name in names if not name.startswith("__")}
+        test.globs["__name__"] = "__main__"
+        failed = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test).failed
+        sys.stdout.flush()
+        return failed
+
+    failed = []
+    for test in doctest.DocTestFinder(exclude_empty=True).find(module):
+        if not test.examples:
+            continue
+        child = os.fork()
+        if child == 0:
+            os._exit(min(run(test), 1))
+        if os.waitpid(child, 0)[1] != 0:
+            failed.append(test.name)
+    sys.exit(f"failed: {failed}" if failed else 0)
+"""
+
+
+def public_names() -> Iterator[tuple[str, Any]]:
+    """Gives the classes and functions that the package defines for its users."""
+    for module_name in PUBLIC_MODULES:
+        module = importlib.import_module(module_name)
+        for name in module.__all__:
+            value = getattr(module, name)
+            if getattr(value, "__module__", "").startswith("tf_tpu_ext"):
+                yield f"{module_name}.{name}", value
+
+
+@pytest.mark.parametrize("module", WITH_EXAMPLES)
+def test_examples_run(run_python, module):
+    if "estimator" in module and importlib.util.find_spec("tensorflow_estimator") is None:
+        pytest.skip("tensorflow-estimator is not installed")
+    run_python(RUN_EXAMPLES, module, timeout=300)
+
+
+def test_public_names_have_examples():
+    without = [name for name, value in public_names() if ">>> " not in (value.__doc__ or "")]
+    assert not without
+
+
+def test_every_name_has_one_place():
+    places = [name.rpartition(".")[2] for name, _ in public_names()]
+    # The page of the strategy of tf.contrib names it without its module.
+    places.remove("TPUStrategy")
+    assert len(places) == len(set(places))
+
+
+def test_names_that_moved_are_found_with_a_warning():
+    with pytest.warns(DeprecationWarning, match=r"Write tf_tpu_ext\.tpu\.replicate"):
+        assert tf_tpu_ext.replicate is tf_tpu_ext.tpu.replicate
+    with pytest.raises(AttributeError, match="no attribute 'replicas'"):
+        _ = tf_tpu_ext.replicas
