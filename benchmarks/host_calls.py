@@ -72,7 +72,7 @@ def ours(
 
 
 def outside(function: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda *inputs: tf_tpu_ext.outside_compilation(function, *inputs)
+    return lambda *inputs: tf_tpu_ext.tpu.outside_compilation(function, *inputs)
 
 
 def on_numpy(x: Any) -> Any:
@@ -83,7 +83,7 @@ def effect(x: Any) -> Any:
     def check(y: Any) -> None:
         tf.debugging.Assert(y >= 0.0, [y])
 
-    tf_tpu_ext.outside_compilation(check, x)
+    tf_tpu_ext.tpu.outside_compilation(check, x)
     return x + 1.0
 
 
@@ -197,7 +197,7 @@ def main() -> None:
     large = 1 << 16 if arguments.smoke else LARGE
 
     tf_tpu_ext.configure(cores=REPLICAS)
-    tf_tpu_ext.initialize_system()
+    tf_tpu_ext.tpu.initialize_system()
     mine = our_cases(iterations, large)
     peers = {case.name: case for case in jax_cases(iterations, large)}
     measure([*mine, *peers.values()], rounds)

@@ -33,7 +33,7 @@ def measure(cores: int, steps: int, width: int) -> None:
         tf.distribute.cluster_resolver.TPUClusterResolver(), steps_per_run=1
     )
     strategy.initialize()
-    mean = tf_tpu_ext.VariableAggregation.MEAN
+    mean = tf_tpu_ext.towers.VariableAggregation.MEAN
     with strategy.scope():
         weights = tf.Variable(tf.random.stateless_normal([width, width], [1, 2]) * 0.01)
     batch = tf.random.stateless_normal([64, width], [3, 4])
@@ -61,7 +61,7 @@ def measure(cores: int, steps: int, width: int) -> None:
             distribution.update(weights, lambda w, g: w.assign_sub(g), reduced)
 
         def tower(x: tf.Tensor) -> None:
-            tf_tpu_ext.get_tower_context().merge_call(merge_fn, gradient(x))
+            tf_tpu_ext.towers.get_tower_context().merge_call(merge_fn, gradient(x))
 
         def step(x: tf.Tensor) -> None:
             with strategy.scope():

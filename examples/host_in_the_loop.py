@@ -78,7 +78,7 @@ def main() -> None:
             losses = tf.nn.sparse_softmax_cross_entropy_with_logits(y, logits)
             loss = tf.reduce_mean(losses)
         gradients = tape.gradient(loss, [weights, bias])
-        rate = tf_tpu_ext.outside_compilation(ask_the_host, indices, losses)
+        rate = tf_tpu_ext.tpu.outside_compilation(ask_the_host, indices, losses)
         context = tf.distribute.get_replica_context()
         # All cores must go on alike.
         rate = context.all_reduce("MEAN", rate)

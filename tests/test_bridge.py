@@ -63,8 +63,8 @@ def test_switched_off_by_the_session():
     rollout = tf.compat.v1.ConfigProto.Experimental.MLIR_BRIDGE_ROLLOUT_DISABLED
     config.experimental.mlir_bridge_rollout = rollout
     with tf.Graph().as_default(), tf.compat.v1.Session(config=config) as session:
-        session.run(tf_tpu_ext.initialize_system())
-        outputs = tf_tpu_ext.replicate(lambda x: x + 1.0, [[float(i)] for i in range(8)])
+        session.run(tf_tpu_ext.tpu.initialize_system())
+        outputs = tf_tpu_ext.tpu.replicate(lambda x: x + 1.0, [[float(i)] for i in range(8)])
         assert session.run(outputs) == [[i + 1.0] for i in range(8)]
 
 
@@ -124,7 +124,7 @@ class TestTensorsOfSeveralComputations:
                 tf.compat.v1.tpu.rewrite(lambda x: x * rate, [4.0]),
                 tf.compat.v1.tpu.rewrite(lambda x: x - chained * rate, [1.0]),
             ]
-            session.run(tf_tpu_ext.initialize_system())
+            session.run(tf_tpu_ext.tpu.initialize_system())
             session.run(tf.compat.v1.global_variables_initializer())
             assert session.run([*computations, rate]) == [[1.5], [2.0], [0.75], 0.5]
             # The Identity still runs, once, after what it waits for.
@@ -138,7 +138,7 @@ class TestTensorsOfSeveralComputations:
             passed = tf.identity(tf.identity(first))
             second = tf.compat.v1.tpu.rewrite(lambda: passed * 2.0)
             third = tf.compat.v1.tpu.rewrite(lambda: passed * 3.0)
-            session.run(tf_tpu_ext.initialize_system())
+            session.run(tf_tpu_ext.tpu.initialize_system())
             assert session.run([second, third, passed]) == [[6.0], [9.0], 3.0]
 
     def test_replicas(self):
@@ -151,7 +151,7 @@ class TestTensorsOfSeveralComputations:
                 )
                 for _ in range(2)
             ]
-            session.run(tf_tpu_ext.initialize_system())
+            session.run(tf_tpu_ext.tpu.initialize_system())
             assert session.run(sums) == [[[56.0]] * 8] * 2
 
 
@@ -187,7 +187,7 @@ class TestFunctionsThatNeedNotBeCompiled:
     def test_in_a_session(self):
         with tf.Graph().as_default(), tf.compat.v1.Session() as session:
             [doubled] = tf.compat.v1.tpu.rewrite(self.double, [4.0])
-            session.run(tf_tpu_ext.initialize_system())
+            session.run(tf_tpu_ext.tpu.initialize_system())
             assert session.run(doubled) == 8.0
 
     def test_in_outside_compilation(self, strategy):

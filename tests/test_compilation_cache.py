@@ -44,7 +44,7 @@ def replica(images):
     context = tf.distribute.get_replica_context()
     for variable, gradient in zip([kernel, dense], context.all_reduce("SUM", gradients)):
         variable.assign_sub(0.01 * gradient)
-    doubled = tf_tpu_ext.outside_compilation(
+    doubled = tf_tpu_ext.tpu.outside_compilation(
         lambda x: tf.ensure_shape(tf.numpy_function(on_host, [x], tf.float32), []), loss)
     nearer = lambda x: tf.cond(x > 0.0, lambda: x - 1.0, lambda: x + 1.0)
     return tf.while_loop(lambda x: x > -9.0, nearer, [doubled], maximum_iterations=3)[0]
@@ -60,7 +60,7 @@ results += [kernel.numpy(), dense.numpy()]
 
 @tf.function(input_signature=[tf.TensorSpec([None])] * 2)
 def mean(first, second):
-    return tf_tpu_ext.replicate(
+    return tf_tpu_ext.tpu.replicate(
         tf.reduce_mean, [[first], [second]], maximum_shapes=[tf.TensorShape([None])])
 
 results += [value.numpy() for (value,) in mean(tf.range(3.0), tf.range(8.0))]
@@ -149,7 +149,7 @@ def test_a_folder_that_vanishes_costs_only_time(tmp_path):
         folder.rmdir()
         folder.touch()
         values = np.arange(7.0, dtype=np.float32)
-        (result,) = tf_tpu_ext.rewrite(lambda x: tf.cumsum(x * 3.0), [values])
+        (result,) = tf_tpu_ext.tpu.rewrite(lambda x: tf.cumsum(x * 3.0), [values])
         np.testing.assert_allclose(result, np.cumsum(values * 3.0), rtol=1e-6)
     finally:
         tf_tpu_ext.configure(compilation_cache="")

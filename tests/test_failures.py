@@ -213,9 +213,9 @@ def test_memory_that_is_not_there(use):
         return square if use == "a result" else tf.reduce_sum(tf.sort(square, axis=1), axis=1)
 
     with pytest.raises(tf.errors.ResourceExhaustedError, match=f"bytes of memory for {use}"):
-        tf_tpu_ext.rewrite(replica, [tf.ones([1 << 23])])
+        tf_tpu_ext.tpu.rewrite(replica, [tf.ones([1 << 23])])
     # The next step starts clean.
-    assert tf_tpu_ext.rewrite(lambda x: x + 1.0, [1.0])[0].numpy() == 2
+    assert tf_tpu_ext.tpu.rewrite(lambda x: x + 1.0, [1.0])[0].numpy() == 2
 
 
 def test_uninitialized_variable():

@@ -243,10 +243,10 @@ def step():
     def replica():
         return tf.while_loop(
             lambda number: number < 50,
-            lambda number: tf_tpu_ext.outside_compilation(host, number),
+            lambda number: tf_tpu_ext.tpu.outside_compilation(host, number),
             [tf.constant(0)],
         )
-    return tf_tpu_ext.rewrite(replica, [])
+    return tf_tpu_ext.tpu.rewrite(replica, [])
 
 assert int(step()[0]) == 50
 assert len(counts) == 50

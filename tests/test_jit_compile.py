@@ -24,7 +24,7 @@ def to_string_and_back(x: Any) -> Any:
     return number
 
 
-@pytest.mark.parametrize("call", [outside_compilation, tf_tpu_ext.outside_compilation])
+@pytest.mark.parametrize("call", [outside_compilation, tf_tpu_ext.tpu.outside_compilation])
 def test_an_op_that_xla_does_not_have(call):
     @compiled
     def function(x):

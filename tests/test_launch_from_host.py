@@ -212,7 +212,7 @@ def test_variables_with_names_are_found_on_their_core(from_host: bool) -> None:
             tf.raw_ops.AssignVariableOp(resource=handle, value=value * 3.0)
             return tf.reduce_sum(value)
 
-        return tf.identity(tf_tpu_ext.rewrite(replica)[0])
+        return tf.identity(tf_tpu_ext.tpu.rewrite(replica)[0])
 
     assert float(step()) == 3.0
     with tf.device("/device:TPU:0"):
@@ -232,7 +232,7 @@ def test_variable_without_value_is_told_with_its_core(from_host: bool, state: st
             # Makes the variable, without a value.
             with tf.device("/device:TPU:0"):
                 tf.raw_ops.VarIsInitializedOp(resource=handle)
-        return tf_tpu_ext.rewrite(
+        return tf_tpu_ext.tpu.rewrite(
             lambda: tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.float32)
         )[0]
 

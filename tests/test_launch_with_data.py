@@ -198,7 +198,7 @@ def on_core() -> Any:
 
 
 def doubled(value: Any) -> Any:
-    return tf.identity(tf_tpu_ext.rewrite(lambda x: x * 2.0, [value])[0])
+    return tf.identity(tf_tpu_ext.tpu.rewrite(lambda x: x * 2.0, [value])[0])
 
 
 def test_iterators_with_names_are_found_on_their_core(from_host: bool, on_core: Any) -> None:

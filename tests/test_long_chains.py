@@ -31,7 +31,7 @@ def test_equals_numpy(dtype: str) -> None:
     x, y = (value.astype(as_dtype) for value in values((3, 5)))
     if dtype == "int32":
         y = y + 3  # Products overflow, which wraps around.
-    [result] = tf.function(lambda x, y: tf_tpu_ext.rewrite(chain, [x, y]))(x, y)
+    [result] = tf.function(lambda x, y: tf_tpu_ext.tpu.rewrite(chain, [x, y]))(x, y)
     if dtype == "int32":
         np.testing.assert_array_equal(result, chain(x, y))
     else:
@@ -48,7 +48,7 @@ def test_gradient_equals_that_of_numpy() -> None:
     def loss(x: Any, y: Any) -> Any:
         return tf.gradients(tf.reduce_sum(chain(x, y)), [x, y])
 
-    by_x, by_y = tf.function(lambda x, y: tf_tpu_ext.rewrite(loss, [x, y]))(x, y)
+    by_x, by_y = tf.function(lambda x, y: tf_tpu_ext.tpu.rewrite(loss, [x, y]))(x, y)
     np.testing.assert_allclose(by_x, y ** (LENGTH // 2), rtol=1e-9)
     step = 1e-6
     difference = (chain(x, y + step) - chain(x, y - step)) / (2 * step)
@@ -81,7 +81,7 @@ def test_chain_of_a_loop_and_of_a_session() -> None:
         return tf.while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, chain(x, y)), (0, x))[1]
 
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        [result] = tf_tpu_ext.rewrite(rounds, [tf.constant(x), tf.constant(y)])
+        [result] = tf_tpu_ext.tpu.rewrite(rounds, [tf.constant(x), tf.constant(y)])
         session.run(tf.compat.v1.tpu.initialize_system())
         computed = session.run(result)
     for _ in range(3):
@@ -98,7 +98,7 @@ def test_host_call_between_chains() -> None:
 
         return chain(tf.compat.v1.tpu.outside_compilation(on_host, chain(x, y)), y)
 
-    [result] = tf.function(lambda x, y: tf_tpu_ext.rewrite(body, [x, y]))(x, y)
+    [result] = tf.function(lambda x, y: tf_tpu_ext.tpu.rewrite(body, [x, y]))(x, y)
     np.testing.assert_allclose(result, chain(np.sin(chain(x, y)), y), rtol=1e-9)
 
 
@@ -108,7 +108,7 @@ def test_machine_code_is_kept(tmp_path: pathlib.Path) -> None:
     try:
         for restored in (False, True):
             # Each is a program of its own for the process.
-            step = tf.function(lambda x, y: tf_tpu_ext.rewrite(chain, [x, y]))
+            step = tf.function(lambda x, y: tf_tpu_ext.tpu.rewrite(chain, [x, y]))
             [result] = step(x, y)
             np.testing.assert_allclose(result, chain(x, y), rtol=1e-12)
             assert tf_tpu_ext.compilation_stats().programs[-1].restored == restored

@@ -22,7 +22,7 @@ CORES = 8
 @pytest.fixture(scope="module", autouse=True)
 def system() -> None:
     assert tf_tpu_ext.machine().cores == CORES
-    tf_tpu_ext.initialize_system()
+    tf_tpu_ext.tpu.initialize_system()
 
 
 def partitioned(

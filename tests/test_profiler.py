@@ -33,7 +33,7 @@ def test_a_step_is_seen(tmp_path: pathlib.Path) -> None:
     def replica() -> tf.Tensor:
         context = tf.distribute.get_replica_context()
         mean = context.all_reduce("MEAN", tf.reduce_sum(weights))
-        value = tf_tpu_ext.outside_compilation(host, mean)
+        value = tf_tpu_ext.tpu.outside_compilation(host, mean)
         weights.assign_add(context.all_reduce("SUM", tf.fill([40_000], value)))
         return value
 

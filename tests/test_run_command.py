@@ -112,7 +112,7 @@ def test_padding_is_told(run, tmp_path):
         for sizes in [(3, 8), (6, 7)]:
             inputs = [[tf.ones([size, 10]), tf.ones([5])] for size in sizes]
             shapes = [tf.TensorShape([8, 10]), tf.TensorShape([5])]
-            sums = tf_tpu_ext.replicate(
+            sums = tf_tpu_ext.tpu.replicate(
                 lambda x, y: tf.reduce_sum(x) + y[0], inputs, maximum_shapes=shapes
             )
             print([float(total[0]) for total in sums])

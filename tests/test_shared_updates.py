@@ -217,7 +217,7 @@ def test_a_failed_step_changes_nothing(strategy: tf.distribute.TPUStrategy, upda
         return tf.ones([50_000])
 
     def replica() -> None:
-        value = tf_tpu_ext.outside_compilation(check, fails.read_value())
+        value = tf_tpu_ext.tpu.outside_compilation(check, fails.read_value())
         weights.assign_add(tf.distribute.get_replica_context().all_reduce("SUM", value))
 
     step = step_of(strategy, replica)
@@ -279,7 +279,7 @@ def test_a_step_of_one_core_writes_over_its_variables(updates: str) -> None:
 
     @tf.function
     def step() -> Any:
-        return tf_tpu_ext.rewrite(lambda: weights.assign_add(tf.fill([numbers], 2.0))[-1])[0]
+        return tf_tpu_ext.tpu.rewrite(lambda: weights.assign_add(tf.fill([numbers], 2.0))[-1])[0]
 
     step()
     gc.collect()

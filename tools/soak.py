@@ -67,7 +67,7 @@ class Steps:
             self._size = queue.size()
 
             def on_host(x: Any) -> Any:
-                replica = tf_tpu_ext.replica_id()
+                replica = tf_tpu_ext.tpu.replica_id()
                 y = tf.py_function(self._host.call, [replica, x, self._bad], tf.float32)
                 return tf.ensure_shape(y, [])
 

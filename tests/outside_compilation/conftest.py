@@ -127,7 +127,7 @@ def _run_by_strategy(strategy: Any) -> Callable[..., list[Any]]:
 
 
 def _run_eagerly(computation: Callable[..., Any], replicas: Replicas) -> list[Any]:
-    outputs = tf_tpu_ext.replicate(computation, [list(inputs) for inputs in replicas])
+    outputs = tf_tpu_ext.tpu.replicate(computation, [list(inputs) for inputs in replicas])
     return [tf.nest.map_structure(np.asarray, _unpacked(output)) for output in outputs]
 
 

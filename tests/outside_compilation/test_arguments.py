@@ -186,19 +186,19 @@ class TestOutsideOfAComputation:
         return tf.strings.to_number(output)
 
     @pytest.mark.parametrize(
-        "outside", [v1.tpu.outside_compilation, tf_tpu_ext.outside_compilation]
+        "outside", [v1.tpu.outside_compilation, tf_tpu_ext.tpu.outside_compilation]
     )
     def test_eagerly(self, outside):
         assert float(outside(self.host, tf.constant(1), prefix="1")) == 11.0
 
     @pytest.mark.parametrize(
-        "outside", [v1.tpu.outside_compilation, tf_tpu_ext.outside_compilation]
+        "outside", [v1.tpu.outside_compilation, tf_tpu_ext.tpu.outside_compilation]
     )
     def test_in_a_function(self, outside):
         assert float(tf.function(lambda: outside(self.host, tf.constant(1), prefix="1"))()) == 11.0
 
     @pytest.mark.parametrize(
-        "outside", [v1.tpu.outside_compilation, tf_tpu_ext.outside_compilation]
+        "outside", [v1.tpu.outside_compilation, tf_tpu_ext.tpu.outside_compilation]
     )
     def test_in_a_session(self, outside):
         with tf.Graph().as_default() as graph, v1.Session() as session:

@@ -287,8 +287,8 @@ class TestAutomatic:
 class TestReplicaId:
     def test_in_clusters(self, way):
         def computation(outside, x):
-            x = outside(lambda x: x + tf.cast(tf_tpu_ext.replica_id(), tf.float32), x * 2)
-            return outside(lambda x: x + 10 * tf.cast(tf_tpu_ext.replica_id(), tf.float32), x)
+            x = outside(lambda x: x + tf.cast(tf_tpu_ext.tpu.replica_id(), tf.float32), x * 2)
+            return outside(lambda x: x + 10 * tf.cast(tf_tpu_ext.tpu.replica_id(), tf.float32), x)
 
         results = way.run(computation, lambda _: np.float32(1))
         assert [float(x) for x in results] == [2.0 + 11 * n for n in range(way.cores)]
@@ -296,7 +296,7 @@ class TestReplicaId:
     def test_in_loops_and_branches(self, way):
         def computation(outside, x):
             def host(x):
-                return x + tf.cast(tf_tpu_ext.replica_id(), tf.float32)
+                return x + tf.cast(tf_tpu_ext.tpu.replica_id(), tf.float32)
 
             def body(number, x):
                 return number + 1, tf.cond(x >= 0.0, lambda: outside(host, x), lambda: x)
@@ -307,7 +307,7 @@ class TestReplicaId:
         assert [float(x) for x in results] == [3.0 * n for n in range(way.cores)]
 
     def test_on_the_cores(self, way):
-        results = way.run(lambda outside, x: x + tf_tpu_ext.replica_id(), lambda _: np.int32(5))
+        results = way.run(lambda outside, x: x + tf_tpu_ext.tpu.replica_id(), lambda _: np.int32(5))
         assert [int(x) for x in results] == [5 + n for n in range(way.cores)]
 
     def test_as_an_argument_of_a_python_function(self, way):
@@ -318,7 +318,7 @@ class TestReplicaId:
                 def python(n, x):
                     seen.append((int(n), float(x)))
 
-                tf.py_function(python, [tf_tpu_ext.replica_id(), x], [])
+                tf.py_function(python, [tf_tpu_ext.tpu.replica_id(), x], [])
 
             outside(host, x * 2)
             return x
@@ -331,18 +331,20 @@ class TestReplicaId:
         def step():
             def replica():
                 def host():
-                    tf.py_function(lambda: tf_tpu_ext.replica_id(), [], tf.int32)
+                    tf.py_function(lambda: tf_tpu_ext.tpu.replica_id(), [], tf.int32)
 
                 v1.tpu.outside_compilation(host)
                 return tf.constant(0)
 
             return strategy.run(replica)
 
-        with pytest.raises(tf.errors.OpError, match=r"Pass tf_tpu_ext.replica_id\(\) to the func"):
+        with pytest.raises(
+            tf.errors.OpError, match=r"Pass tf_tpu_ext.tpu.replica_id\(\) to the func"
+        ):
             step()
 
     def test_outside_of_a_computation(self):
-        assert int(tf_tpu_ext.replica_id()) == 0
-        assert int(tf.function(tf_tpu_ext.replica_id)()) == 0
+        assert int(tf_tpu_ext.tpu.replica_id()) == 0
+        assert int(tf.function(tf_tpu_ext.tpu.replica_id)()) == 0
         with tf.Graph().as_default(), v1.Session() as session:
-            assert session.run(tf_tpu_ext.replica_id()) == 0
+            assert session.run(tf_tpu_ext.tpu.replica_id()) == 0

@@ -22,7 +22,7 @@ def call(function: Any, *inputs: Any, dtype: tf.DType = tf.float32, shape: Any =
     """Calls a Python function on the host, with the replica's number first."""
 
     def host(*inputs):
-        y = tf.py_function(function, [tf_tpu_ext.replica_id(), *inputs], dtype)
+        y = tf.py_function(function, [tf_tpu_ext.tpu.replica_id(), *inputs], dtype)
         return tf.ensure_shape(y, shape)
 
     return outside(host, *inputs)
@@ -120,7 +120,7 @@ class TestCalls:
             done.append(int(replica))
 
         def computation(x):
-            outside(lambda: tf.py_function(slow, [tf_tpu_ext.replica_id()], []))
+            outside(lambda: tf.py_function(slow, [tf_tpu_ext.tpu.replica_id()], []))
             return x
 
         step = stepper(strategy, computation)
@@ -219,7 +219,7 @@ class TestFailures:
 
         def computation(x, bad):
             def host(x):
-                number = tf_tpu_ext.replica_id()
+                number = tf_tpu_ext.tpu.replica_id()
 
                 def fail():
                     with tf.control_dependencies([tf.debugging.Assert(False, ["one failed"])]):
@@ -281,7 +281,7 @@ class TestMemory:
 
         def computation(x):
             def host(x):
-                y = tf.numpy_function(python, [tf_tpu_ext.replica_id(), x], tf.float32)
+                y = tf.numpy_function(python, [tf_tpu_ext.tpu.replica_id(), x], tf.float32)
                 return tf.ensure_shape(y, [1 << 16])
 
             return tf.reduce_sum(outside(host, x * 2))

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 import tf_tpu_ext
 
-outside = tf_tpu_ext.outside_compilation
+outside = tf_tpu_ext.tpu.outside_compilation
 
 
 def new_clusters(before: int) -> list[tf_tpu_ext.Cluster]:
@@ -31,7 +31,7 @@ def test_a_folded_cluster_is_counted(before, strategy):
 
     @tf.function
     def step(x):
-        return tf_tpu_ext.replicate(lambda x: outside(host, x) + 1.0, [[x]] * replicas)
+        return tf_tpu_ext.tpu.replicate(lambda x: outside(host, x) + 1.0, [[x]] * replicas)
 
     for _ in range(3):
         assert [float(y[0]) for y in step(tf.constant(4.0))] == [5.0] * replicas
@@ -52,7 +52,7 @@ def test_a_cluster_in_a_loop_counts_every_round(before):
         def replica(x):
             return tf.while_loop(lambda i, _: i < 5, body, (0, x))[1]
 
-        return tf_tpu_ext.rewrite(replica, [x])
+        return tf_tpu_ext.tpu.rewrite(replica, [x])
 
     assert float(step(tf.constant(0.0))[0]) == 10.0
     (cluster,) = new_clusters(before)
@@ -68,7 +68,7 @@ def test_a_cluster_that_stays_says_why(before):
 
     @tf.function
     def step(x):
-        return tf_tpu_ext.rewrite(lambda x: outside(host, x + 1.0) + 1.0, [x])
+        return tf_tpu_ext.tpu.rewrite(lambda x: outside(host, x + 1.0) + 1.0, [x])
 
     assert float(step(tf.constant(2.0))[0]) == 7.0
     assert float(counter) == 3.0
@@ -92,7 +92,7 @@ def test_time_in_a_host_graph_is_that_of_the_host(before):
     def computation(x):
         return outside(slow, x + 1.0) + 1.0
 
-    step = tf.function(lambda x: tf_tpu_ext.rewrite(computation, [x]), autograph=False)
+    step = tf.function(lambda x: tf_tpu_ext.tpu.rewrite(computation, [x]), autograph=False)
     assert float(step(tf.constant(2.0))[0]) == 4.0
     (cluster,) = new_clusters(before)
     assert not cluster.folded
@@ -117,7 +117,7 @@ def test_clusters_of_two_programs_are_counted_apart(before):
             )[1]
 
         computation = double if rounds == 1 else keep_doubling
-        return tf.function(lambda x: tf_tpu_ext.rewrite(computation, [x]), autograph=False)
+        return tf.function(lambda x: tf_tpu_ext.tpu.rewrite(computation, [x]), autograph=False)
 
     assert float(make_step(1)(tf.constant(1.0))[0]) == 2.0
     assert float(make_step(3)(tf.constant(1.0))[0]) == 8.0
@@ -145,7 +145,7 @@ def test_effects_of_all_clusters_keep_one_order(before):
         outside(effect, x + 1.0)
         return outside(tf.square, x)
 
-    step = tf.function(lambda x: tf_tpu_ext.rewrite(computation, [x]), autograph=False)
+    step = tf.function(lambda x: tf_tpu_ext.tpu.rewrite(computation, [x]), autograph=False)
     assert float(step(tf.constant(3.0))[0]) == 9.0
     assert log == [3.0, 4.0]
     clusters = new_clusters(before)
@@ -157,7 +157,7 @@ def test_nothing_is_folded_on_request(before):
     tf_tpu_ext.configure(fold_host_calls=False)
     try:
         assert not tf_tpu_ext.machine().fold_host_calls
-        step = tf.function(lambda x: tf_tpu_ext.rewrite(lambda x: outside(tf.sin, x), [x]))
+        step = tf.function(lambda x: tf_tpu_ext.tpu.rewrite(lambda x: outside(tf.sin, x), [x]))
         np.testing.assert_allclose(step(tf.constant(1.0))[0], np.sin(1.0), rtol=1e-6)
     finally:
         tf_tpu_ext.configure(fold_host_calls=True)

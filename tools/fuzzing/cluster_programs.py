@@ -180,7 +180,7 @@ def run_on_cores(strategy: Any, program: Program, seeds: Sequence[float]) -> Any
     def step(starts: Any) -> Any:
         def computation(start: tf.Tensor) -> Values:
             outside = tf.compat.v1.tpu.outside_compilation
-            builder = Builder(outside, tf_tpu_ext.replica_id(), log)
+            builder = Builder(outside, tf_tpu_ext.tpu.replica_id(), log)
             return builder.block(program, _start(start))
 
         return strategy.run(computation, args=(starts,))
