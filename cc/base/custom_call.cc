@@ -5,14 +5,11 @@
 #include <utility>
 
 #include "absl/strings/string_view.h"
+#include "cc/abi/xla/ffi.h"
 #include "xla/ffi/api/c_api_internal.h"
 #include "xla/ffi/execution_context.h"
 #include "xla/tsl/platform/errors.h"
 #include "xla/tsl/platform/statusor.h"
-
-namespace xla::ffi {
-const XLA_FFI_Api* GetXlaFfiApi();
-}  // namespace xla::ffi
 
 namespace tf_tpu_ext {
 namespace {

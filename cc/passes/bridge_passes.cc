@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "cc/abi/tensorflow/mlir.h"
 #include "cc/passes/bridge_error.h"
 #include "llvm/ADT/StringRef.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -14,22 +15,11 @@
 #include "tensorflow/compiler/mlir/mlir_graph_optimization_pass.h"
 #include "tensorflow/compiler/mlir/tensorflow/transforms/host_runtime/lower_cluster_to_runtime_ops.h"
 #include "tensorflow/compiler/mlir/tf2xla/api/v2/cluster_tf.h"
+#include "tensorflow/compiler/mlir/tf2xla/internal/mlir_bridge_pass_util.h"
 #include "tensorflow/compiler/tf2xla/mlir_bridge_pass.h"
 #include "tensorflow/core/graph/graph.h"
 #include "tensorflow/core/graph/graph_debug_info_builder.h"
 #include "tensorflow/core/public/session_options.h"
-
-namespace tensorflow {
-// Functions of the wheel whose headers need MLIR's own, or call them outdated.
-bool IsSupportedByReplicatedBridge(const Graph& graph,
-                                   const FunctionLibraryDefinition* function_library);
-bool IsSupportedByReplicatedBridge(mlir::ModuleOp module);
-bool HasTPUPartitionedCallOpInModule(mlir::ModuleOp module);
-namespace tf2xla::v2 {
-absl::Status ExportFromTensorflowDialectToExecutor(mlir::ModuleOp module,
-                                                   llvm::StringRef module_name);
-}  // namespace tf2xla::v2
-}  // namespace tensorflow
 
 namespace tf_tpu_ext {
 namespace {
@@ -117,7 +107,7 @@ class FunctionBridgePass : public tensorflow::MlirOptimizationPass {
     status = tensorflow::tfrt_compiler::RunLowerClusterToRuntimeOpsPassPipeline(
         module, tsl::DeviceType(kCompiler), function_name);
     if (!status.ok()) return status;
-    return tensorflow::tf2xla::v2::ExportFromTensorflowDialectToExecutor(module, function_name);
+    return ExportFromTensorflowDialectToExecutor(module, function_name);
   }
 };
 

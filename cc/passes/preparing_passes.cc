@@ -14,15 +14,10 @@
 #include "cc/passes/order_computations.h"
 #include "cc/transfer/transfer_stats.h"
 #include "tensorflow/compiler/mlir/mlir_graph_optimization_pass.h"
+#include "tensorflow/compiler/mlir/tf2xla/internal/mlir_bridge_pass_util.h"
 #include "tensorflow/core/common_runtime/function_optimization_registry.h"
 #include "tensorflow/core/common_runtime/optimization_registry.h"
 #include "tensorflow/core/graph/graph.h"
-
-namespace tensorflow {
-// A function of the wheel whose header needs MLIR's own.
-bool IsSupportedByReplicatedBridge(const Graph& graph,
-                                   const FunctionLibraryDefinition* function_library);
-}  // namespace tensorflow
 
 namespace tf_tpu_ext {
 namespace {

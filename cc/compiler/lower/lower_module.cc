@@ -11,6 +11,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "cc/abi/tensorflow/mlir.h"
 #include "cc/compiler/lower/cluster_marks.h"
 #include "cc/compiler/lower/host_transfer_order.h"
 #include "cc/compiler/lower/program_replicas.h"
@@ -22,6 +23,8 @@
 #include "mlir/IR/BuiltinOps.h"
 #include "tensorflow/c/tf_status.h"
 #include "tensorflow/c/tf_status_helper.h"
+#include "tensorflow/compiler/mlir/tensorflow/utils/deserialize_mlir_module_utils.h"
+#include "tensorflow/compiler/mlir/tf2xla/api/v2/tf_executor_to_graph.h"
 #include "tensorflow/compiler/tf2xla/type_util.h"
 #include "tensorflow/compiler/tf2xla/xla_compiler.h"
 #include "tensorflow/compiler/tf2xla/xla_op_registry.h"
@@ -31,27 +34,6 @@
 #include "tensorflow/core/framework/function.h"
 #include "tensorflow/core/graph/graph.h"
 #include "xla/shape_util.h"
-
-// Functions of the wheel whose headers need MLIR's own.
-namespace tensorflow {
-std::string ExperimentalRunPassPipeline(const std::string& mlir_text, const std::string& pipeline,
-                                        bool show_debug_info, TF_Status* status);
-absl::Status DeserializeMlirModule(llvm::StringRef text, mlir::MLIRContext* context,
-                                   mlir::OwningOpRef<mlir::ModuleOp>* module);
-struct GraphExportConfig {
-  bool export_entry_func_to_flib = false;
-  bool export_original_tf_func_name = false;
-};
-namespace tf2xla::v2 {
-void LoadImporterDialects(mlir::MLIRContext& context);
-absl::Status ExportFromTensorflowDialectToExecutor(mlir::ModuleOp module,
-                                                   llvm::StringRef module_name);
-absl::Status ConvertTfExecutorToGraph(mlir::ModuleOp module, const GraphExportConfig& config,
-                                      std::unique_ptr<Graph>* graph,
-                                      FunctionLibraryDefinition* library,
-                                      absl::flat_hash_set<Node*>* control_returns);
-}  // namespace tf2xla::v2
-}  // namespace tensorflow
 
 namespace tf_tpu_ext {
 namespace {
@@ -85,7 +67,7 @@ absl::Status ExportFunctions(const std::string& module, FunctionLibraryDefinitio
   mlir::OwningOpRef<mlir::ModuleOp> op;
   status = tensorflow::DeserializeMlirModule(prepared, &context, &op);
   if (!status.ok()) return status;
-  status = tensorflow::tf2xla::v2::ExportFromTensorflowDialectToExecutor(op.get(), "");
+  status = ExportFromTensorflowDialectToExecutor(op.get(), "");
   if (!status.ok()) return status;
   tensorflow::GraphExportConfig config;
   config.export_entry_func_to_flib = true;

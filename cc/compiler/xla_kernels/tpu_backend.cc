@@ -1,12 +1,8 @@
 // The tf2xla device by which TensorFlow's own functions call a TPU's compiler, for example
 // `experimental_get_compiler_ir(...)(platform_name='TPU')`. It has the kernels that lower our
 // programs, so what it shows is what runs.
+#include "cc/abi/tensorflow/tf2xla.h"
 #include "tensorflow/compiler/tf2xla/xla_op_registry.h"
-
-namespace tensorflow {
-// What the CPU's backend adds to its kernels; declared in no header.
-bool CpuOpFilter(KernelDef* kernel);
-}  // namespace tensorflow
 
 namespace tf_tpu_ext {
 namespace {

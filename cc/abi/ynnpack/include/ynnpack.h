@@ -1,5 +1,9 @@
-// Names from YNNPACK that XLA:CPU's thunk headers mention and the wheel does not ship. Nothing here
-// is ever called: the runtime leaves ExecuteParams::ynn_params null.
+// Names from YNNPACK that the thunk headers of XLA:CPU mention; the wheel has no headers of
+// YNNPACK. They are those of 2.21: Thunk::YnnParams is another one in 2.20.
+//
+// YNNPACK is used, but only by TensorFlow's library: Thunk::YnnParams::Create makes its thread pool
+// and hands over a pointer. None of the functions below is exported, so this library may destroy no
+// object that holds such a pointer: runtime/program.cc keeps the one it asks for.
 #ifndef TF_TPU_EXT_CC_ABI_YNNPACK_INCLUDE_YNNPACK_H_
 #define TF_TPU_EXT_CC_ABI_YNNPACK_INCLUDE_YNNPACK_H_
 

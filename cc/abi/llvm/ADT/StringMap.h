@@ -1,0 +1,4 @@
+#ifndef TF_TPU_EXT_CC_ABI_LLVM_ADT_STRINGMAP_H_
+#define TF_TPU_EXT_CC_ABI_LLVM_ADT_STRINGMAP_H_
+#include "llvm/ADT/MapVector.h"
+#endif  // TF_TPU_EXT_CC_ABI_LLVM_ADT_STRINGMAP_H_
