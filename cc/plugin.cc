@@ -2,14 +2,19 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "cc/base/compute_pool.h"
+#include "cc/base/json.h"
 #include "cc/base/machine.h"
 #include "cc/compiler/build/compilation_cache.h"
+#include "cc/data/autotune_loop.h"
 #include "cc/data/cloud_storage.h"
 #include "cc/device/device_factory.h"
 #include "cc/kernels/jit_kernel.h"
@@ -20,6 +25,8 @@
 #include "cc/program/padding_stats.h"
 #include "cc/runtime/program_cache.h"
 #include "cc/transfer/transfer_stats.h"
+#include "tensorflow/core/platform/errors.h"
+#include "tensorflow/core/platform/statusor.h"
 
 namespace tf_tpu_ext {
 namespace {
@@ -36,24 +43,84 @@ namespace {
   return true;
 }();
 
-// Gives a string to the caller, who frees it with TfTpuExt_Free.
-char* Give(const std::string& text) { return strdup(text.c_str()); }
+// A C string that the caller owns and gives back to TfTpuExt_Free; null where there is none. All
+// texts cross to Python in this way.
+using OwnedText = char*;
 
-std::string Quoted(const std::string& text) {
-  std::string quoted = "\"";
-  for (unsigned char c : text) {
-    if (c == '"' || c == '\\') {
-      quoted.push_back('\\');
-      quoted.push_back(c);
-    } else if (c < 0x20) {
-      static constexpr char kHex[] = "0123456789abcdef";
-      absl::StrAppend(&quoted, "\\u00", std::string(1, kHex[c >> 4]), std::string(1, kHex[c & 15]));
-    } else {
-      quoted.push_back(c);
-    }
+OwnedText Give(const std::string& text) { return strdup(text.c_str()); }
+
+// Null for success.
+OwnedText GiveError(const absl::Status& status) {
+  return status.ok() ? nullptr : Give(std::string(status.message()));
+}
+
+// `folder` is as for TfTpuExt_Configure.
+absl::Status Configure(const MachineOptions& options, const char* folder) {
+  std::shared_ptr<CompilationCache> cache;
+  if (folder != nullptr && *folder != '\0') {
+    TF_ASSIGN_OR_RETURN(cache, CompilationCache::Open(folder));
   }
-  quoted.push_back('"');
-  return quoted;
+  // The options may be refused, and then the cache stays as well.
+  TF_RETURN_IF_ERROR(SetMachineOptions(options));
+  if (folder != nullptr) CompilationCache::SetCurrent(std::move(cache));
+  return absl::OkStatus();
+}
+
+JsonObject Describe(const MachineOptions& options) {
+  JsonObject json;
+  json.Integer("cores", options.cores)
+      .Integers("mesh_shape", MeshShape(options.cores))
+      .Number("wait_limit_seconds", absl::ToDoubleSeconds(options.wait_limit))
+      .Bool("fold_host_calls", options.fold_clusters)
+      .Bool("share_updates", options.share_updates)
+      .Bool("stack_replicas", options.stack_replicas)
+      .Bool("launch_from_host", options.launch_from_host)
+      .Bool("tensorflow_kernels", options.tensorflow_kernels);
+  if (const auto cache = CompilationCache::Current(); cache != nullptr) {
+    json.String("compilation_cache", cache->folder());
+  } else {
+    json.Null("compilation_cache");
+  }
+  return json;
+}
+
+JsonObject Describe(const CompilationRecord& record) {
+  return JsonObject()
+      .Integer("program_id", record.program_id)
+      .String("name", record.name)
+      .String("argument_shapes", record.argument_shapes)
+      .Integer("num_replicas", record.num_replicas)
+      .Integer("num_cores_per_replica", record.num_cores_per_replica)
+      .Number("lowering_seconds", absl::ToDoubleSeconds(record.lowering))
+      .Number("building_seconds", absl::ToDoubleSeconds(record.building))
+      .Integer("tensorflow_kernels", record.tensorflow_kernels)
+      .Integer("stacked_replicas", record.stacked_replicas)
+      .Bool("restored", record.restored)
+      .Integer("hits", record.hits)
+      .String("error", record.error);
+}
+
+JsonObject Describe(const ClusterRecord& record) {
+  // A cluster whose program has not run has no counters yet.
+  static const auto* const none = new ClusterCounters;
+  const auto found = FindCounters(record);
+  const ClusterCounters& counters = found == nullptr ? *none : *found;
+  return JsonObject()
+      .String("cluster", record.cluster)
+      .String("source", record.source)
+      .String("not_folded_because", record.not_folded_because)
+      .Integer("calls", counters.calls.load())
+      .Integer("bytes_to_host", counters.bytes_to_host.load())
+      .Integer("bytes_to_device", counters.bytes_to_device.load())
+      .Number("running_seconds", counters.running_nanoseconds.load() * 1e-9)
+      .Number("waiting_seconds", counters.waiting_nanoseconds.load() * 1e-9);
+}
+
+template <class Records>
+OwnedText GiveRecords(const Records& records) {
+  std::vector<JsonObject> objects;
+  for (const auto& record : records) objects.push_back(Describe(record));
+  return Give(JsonArray(objects));
 }
 
 }  // namespace
@@ -61,12 +128,14 @@ std::string Quoted(const std::string& text) {
 
 extern "C" {
 
-// Changes the machine's settings; returns null, or a message that the caller frees. The compilation
-// cache stays as it is if null, and ends if empty.
-char* TfTpuExt_Configure(int cores, int local_devices, double wait_limit_seconds,
-                         int fold_host_calls, int share_updates, int stack_replicas,
-                         int launch_from_host, int tensorflow_kernels,
-                         const char* compilation_cache) {
+using tf_tpu_ext::OwnedText;
+
+// Changes the machine's settings; returns null, or why it could not be done. The compilation cache
+// stays as it is if null, and ends if empty.
+OwnedText TfTpuExt_Configure(int cores, int local_devices, double wait_limit_seconds,
+                             int fold_host_calls, int share_updates, int stack_replicas,
+                             int launch_from_host, int tensorflow_kernels,
+                             const char* compilation_cache) {
   tf_tpu_ext::MachineOptions options;
   options.cores = cores;
   options.local_devices = local_devices != 0;
@@ -76,76 +145,25 @@ char* TfTpuExt_Configure(int cores, int local_devices, double wait_limit_seconds
   options.stack_replicas = stack_replicas != 0;
   options.launch_from_host = launch_from_host != 0;
   options.tensorflow_kernels = tensorflow_kernels != 0;
-  std::shared_ptr<tf_tpu_ext::CompilationCache> cache;
-  absl::Status status;
-  if (compilation_cache != nullptr && *compilation_cache != '\0') {
-    auto opened = tf_tpu_ext::CompilationCache::Open(compilation_cache);
-    status = opened.status();
-    if (opened.ok()) cache = *std::move(opened);
-  }
-  if (status.ok()) status = tf_tpu_ext::SetMachineOptions(options);
-  if (!status.ok()) return tf_tpu_ext::Give(std::string(status.message()));
-  if (compilation_cache != nullptr) {
-    tf_tpu_ext::CompilationCache::SetCurrent(std::move(cache));
-  }
-  return nullptr;
+  return tf_tpu_ext::GiveError(tf_tpu_ext::Configure(options, compilation_cache));
 }
 
 // How many threads run compiled programs.
 int TfTpuExt_ComputeThreads() { return tf_tpu_ext::ComputePool::NumThreads(); }
 
-// The machine's settings, as a JSON object that the caller frees.
-char* TfTpuExt_Machine() {
-  const tf_tpu_ext::MachineOptions options = tf_tpu_ext::GetMachineOptions();
-  const auto cache = tf_tpu_ext::CompilationCache::Current();
-  const auto flag = [](bool value) { return value ? "true" : "false"; };
-  return tf_tpu_ext::Give(absl::StrCat(
-      "{\"cores\":", options.cores, ",\"mesh_shape\":[",
-      absl::StrJoin(tf_tpu_ext::MeshShape(options.cores), ","), "],\"wait_limit_seconds\":",
-      absl::StrFormat("%.17g", absl::ToDoubleSeconds(options.wait_limit)), ",\"fold_host_calls\":",
-      flag(options.fold_clusters), ",\"share_updates\":", flag(options.share_updates),
-      ",\"stack_replicas\":", flag(options.stack_replicas), ",\"launch_from_host\":",
-      flag(options.launch_from_host), ",\"tensorflow_kernels\":", flag(options.tensorflow_kernels),
-      ",\"compilation_cache\":", cache == nullptr ? "null" : tf_tpu_ext::Quoted(cache->folder()),
-      "}"));
+// The machine's settings, as a JSON object.
+OwnedText TfTpuExt_Machine() {
+  return tf_tpu_ext::Give(tf_tpu_ext::Describe(tf_tpu_ext::GetMachineOptions()).Text());
 }
 
-// All compilations so far, as a JSON list that the caller frees.
-char* TfTpuExt_CompilationRecords() {
-  std::string json = "[";
-  for (const auto& record : tf_tpu_ext::ProgramCache::Get().Records()) {
-    absl::StrAppend(&json, json.size() > 1 ? "," : "", "{\"program_id\":", record.program_id,
-                    ",\"name\":", tf_tpu_ext::Quoted(record.name),
-                    ",\"argument_shapes\":", tf_tpu_ext::Quoted(record.argument_shapes),
-                    ",\"num_replicas\":", record.num_replicas,
-                    ",\"num_cores_per_replica\":", record.num_cores_per_replica,
-                    ",\"lowering_seconds\":", absl::ToDoubleSeconds(record.lowering),
-                    ",\"building_seconds\":", absl::ToDoubleSeconds(record.building),
-                    ",\"tensorflow_kernels\":", record.tensorflow_kernels,
-                    ",\"stacked_replicas\":", record.stacked_replicas,
-                    ",\"restored\":", record.restored ? "true" : "false", ",\"hits\":", record.hits,
-                    ",\"error\":", tf_tpu_ext::Quoted(record.error), "}");
-  }
-  return tf_tpu_ext::Give(json + "]");
+// All compilations so far, as a JSON array.
+OwnedText TfTpuExt_CompilationRecords() {
+  return tf_tpu_ext::GiveRecords(tf_tpu_ext::ProgramCache::Get().Records());
 }
 
-// All clusters of outside compilation so far, as a JSON list that the caller frees.
-char* TfTpuExt_ClusterRecords() {
-  std::string json = "[";
-  const tf_tpu_ext::ClusterCounters none;
-  for (const auto& record : tf_tpu_ext::RecordedClusters()) {
-    const auto found = tf_tpu_ext::FindCounters(record);
-    const tf_tpu_ext::ClusterCounters& counters = found == nullptr ? none : *found;
-    absl::StrAppend(
-        &json, json.size() > 1 ? "," : "", "{\"cluster\":", tf_tpu_ext::Quoted(record.cluster),
-        ",\"source\":", tf_tpu_ext::Quoted(record.source),
-        ",\"not_folded_because\":", tf_tpu_ext::Quoted(record.not_folded_because),
-        ",\"calls\":", counters.calls.load(), ",\"bytes_to_host\":", counters.bytes_to_host.load(),
-        ",\"bytes_to_device\":", counters.bytes_to_device.load(),
-        ",\"running_seconds\":", counters.running_nanoseconds.load() * 1e-9,
-        ",\"waiting_seconds\":", counters.waiting_nanoseconds.load() * 1e-9, "}");
-  }
-  return tf_tpu_ext::Give(json + "]");
+// All clusters of outside compilation so far, as a JSON array.
+OwnedText TfTpuExt_ClusterRecords() {
+  return tf_tpu_ext::GiveRecords(tf_tpu_ext::RecordedClusters());
 }
 
 // Elements of inputs that may be padded, and those of them that were padding.
@@ -155,13 +173,23 @@ void TfTpuExt_Padding(int64_t* elements, int64_t* padding) {
   *padding = totals.padding;
 }
 
-// Takes the files of gs:// from a folder, or refuses them if it is empty; returns null, or a
-// message that the caller frees.
-char* TfTpuExt_MapCloudStorage(const char* folder) {
-  const absl::Status status = tf_tpu_ext::MapCloudStorage(folder);
-  return status.ok() ? nullptr : tf_tpu_ext::Give(std::string(status.message()));
+// Takes the files of gs:// from a folder, or refuses them if it is empty; returns null, or why it
+// could not be done.
+OwnedText TfTpuExt_MapCloudStorage(const char* folder) {
+  return tf_tpu_ext::GiveError(tf_tpu_ext::MapCloudStorage(folder));
 }
 
-void TfTpuExt_Free(char* text) { std::free(text); }
+// Lets iterators that are made from now on end their autotuning at once when they are deleted;
+// returns null, or why it could not be done.
+OwnedText TfTpuExt_ReplaceAutotuneLoop() {
+  return tf_tpu_ext::GiveError(tf_tpu_ext::ReplaceAutotuneLoop());
+}
+
+// Gives new iterators TensorFlow's loop again; returns null, or why it could not be done.
+OwnedText TfTpuExt_RestoreAutotuneLoop() {
+  return tf_tpu_ext::GiveError(tf_tpu_ext::RestoreAutotuneLoop());
+}
+
+void TfTpuExt_Free(OwnedText text) { std::free(text); }
 
 }  // extern "C"

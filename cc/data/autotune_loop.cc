@@ -1,26 +1,23 @@
-// Ends tf.data's autotuning loop the moment its iterator is deleted.
-//
-// TensorFlow wakes the loop when the iterator goes, but the loop may look before the cancellation
-// is visible and then sleeps out its pause, up to a minute, while the deletion waits for it. The
-// loop here tunes by the same Model, at the same pace, and cannot miss the cancellation.
+#include "cc/data/autotune_loop.h"
+
 #include <cstdint>
 #include <cstring>
 #include <functional>
 #include <list>
 #include <memory>
 #include <optional>
-#include <string>
 #include <utility>
 
 #include "absl/base/const_init.h"
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "cc/data/imported_function.h"
 #include "cc/data/paced_loop.h"
 #include "tensorflow/core/framework/model.h"
+#include "tensorflow/core/platform/errors.h"
+#include "tensorflow/core/platform/statusor.h"
 
 namespace tf_tpu_ext {
 namespace {
@@ -77,42 +74,23 @@ std::optional<ImportedFunction>& Redirected() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mute
   return *redirected;
 }
 
-absl::Status Redirect() {
+}  // namespace
+
+absl::Status ReplaceAutotuneLoop() {
   absl::MutexLock lock(&mutex);
   if (Redirected().has_value()) return absl::OkStatus();
-  absl::StatusOr<ImportedFunction> result =
-      ImportedFunction::Redirect(StockLoopAddress(), reinterpret_cast<void*>(&RunAutotuner));
-  if (!result.ok()) return result.status();
-  Redirected() = *std::move(result);
+  TF_ASSIGN_OR_RETURN(
+      Redirected(),
+      ImportedFunction::Redirect(StockLoopAddress(), reinterpret_cast<void*>(&RunAutotuner)));
   return absl::OkStatus();
 }
 
-absl::Status Restore() {
+absl::Status RestoreAutotuneLoop() {
   absl::MutexLock lock(&mutex);
   if (!Redirected().has_value()) return absl::OkStatus();
-  if (absl::Status restored = Redirected()->Restore(); !restored.ok()) return restored;
+  TF_RETURN_IF_ERROR(Redirected()->Restore());
   Redirected().reset();
   return absl::OkStatus();
 }
 
-// The text of an error, for ctypes: null where there is none. Lives until the thread asks again.
-const char* Message(const absl::Status& status) {
-  if (status.ok()) return nullptr;
-  static thread_local std::string message;
-  message = std::string(status.message());
-  return message.c_str();
-}
-
-}  // namespace
 }  // namespace tf_tpu_ext
-
-extern "C" {
-
-// Lets every iterator of the process that is made from now on tune by the loop above. Returns null,
-// or why it could not be done.
-const char* TfTpuExt_ReplaceAutotuneLoop() { return tf_tpu_ext::Message(tf_tpu_ext::Redirect()); }
-
-// Gives new iterators TensorFlow's loop again. Returns null, or why it could not be done.
-const char* TfTpuExt_RestoreAutotuneLoop() { return tf_tpu_ext::Message(tf_tpu_ext::Restore()); }
-
-}  // extern "C"
