@@ -122,8 +122,9 @@ def check_options(program: pathlib.Path, arguments: list[str]) -> None:
         command.append(arguments[0])
     command.append("--help")
     shown = _output(tuple(command))
-    options = [word.partition("=")[0] for word in arguments if word.startswith("--")]
-    assert not [option for option in options if option not in re.findall(r"--[\w-]+", shown)]
+    options = {word.partition("=")[0] for word in arguments if word.startswith("--")}
+    unknown = options - set(re.findall(r"--[\w-]+", shown))
+    assert not unknown, f"{program.name} has no {sorted(unknown)}"
 
 
 @functools.cache
