@@ -2,14 +2,16 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "tensorflow/core/tpu/tpu_embedding_optimization_parameters_utils.h"
+#include "xla/tsl/platform/errors.h"
 
 namespace tf_tpu_ext {
 namespace {
+
+namespace tpu = tensorflow::tpu;
 
 using tensorflow::tpu::ClippingLimits;
 using tensorflow::tpu::OptimizationParameters;
@@ -50,24 +52,171 @@ float Clip(const ClippingLimits& limits, float value) {
   return value;
 }
 
+// A row at its update.
+struct Row {
+  absl::Span<const float> gradient;
+  float learning_rate;
+  float* parameters;
+  absl::Span<float* const> slots;
+
+  size_t size() const { return gradient.size(); }
+};
+
+void DescendGradient(const Row& row) {
+  for (size_t i = 0; i < row.size(); ++i) {
+    row.parameters[i] -= row.learning_rate * row.gradient[i];
+  }
+}
+
+void ApplyAdagrad(const Row& row) {
+  for (size_t i = 0; i < row.size(); ++i) {
+    const float g = row.gradient[i];
+    float& accumulator = row.slots[0][i];
+    accumulator += g * g;
+    row.parameters[i] -= Divide(row.learning_rate * g, std::sqrt(accumulator));
+  }
+}
+
+void ApplyProximalAdagrad(const tpu::ProximalAdagradParameters& options, const Row& row) {
+  for (size_t i = 0; i < row.size(); ++i) {
+    const float g = row.gradient[i];
+    float& accumulator = row.slots[0][i];
+    accumulator += g * g;
+    const float scaled = Divide(row.learning_rate, std::sqrt(accumulator));
+    const float moved = row.parameters[i] - g * scaled;
+    const float shrunk = options.l1() > 0
+                             ? Sign(moved) * std::max(std::abs(moved) - scaled * options.l1(), 0.0f)
+                             : moved;
+    row.parameters[i] = shrunk / (1 + options.l2() * scaled);
+  }
+}
+
+void ApplyAdagradMomentum(const tpu::AdagradMomentumParameters& options, const Row& row) {
+  for (size_t i = 0; i < row.size(); ++i) {
+    const float g = row.gradient[i];
+    float& accumulator = row.slots[0][i];
+    float& momentum = row.slots[1][i];
+    // With a decay of one it is Adagrad's sum, not a mean that never changes.
+    accumulator = options.beta2() == 1
+                      ? accumulator + g * g
+                      : options.beta2() * accumulator + (1 - options.beta2()) * g * g;
+    const float scaled =
+        g == 0 ? 0.0f : g * std::pow(accumulator + options.epsilon(), -1.0f / options.exponent());
+    momentum = options.momentum() * momentum + scaled;
+    row.parameters[i] -=
+        row.learning_rate *
+        (options.use_nesterov() ? options.momentum() * momentum + scaled : momentum);
+  }
+}
+
+void ApplyAdam(const tpu::AdamParameters& options, const Row& row) {
+  for (size_t i = 0; i < row.size(); ++i) {
+    const float g = row.gradient[i];
+    float& m = row.slots[0][i];
+    float& v = row.slots[1][i];
+    m = options.beta1() * m + (1 - options.beta1()) * g;
+    v = options.beta2() * v + (1 - options.beta2()) * g * g;
+    const float scale = options.use_sum_inside_sqrt()
+                            ? std::sqrt(v + options.epsilon() * options.epsilon())
+                            : std::sqrt(v) + options.epsilon();
+    row.parameters[i] -= Divide(row.learning_rate * m, scale);
+  }
+}
+
+void ApplyFtrl(const tpu::FtrlParameters& options, const Row& row) {
+  const float lr = row.learning_rate;
+  // With linears that hold their value times the learning rate, all terms do.
+  const float scale = options.multiply_linear_by_lr() ? lr : 1.0f;
+  const float unscale = options.multiply_linear_by_lr() ? 1.0f : 1.0f / lr;
+  const float l1 = options.l1() * scale;
+  const float l2 = options.l2() * scale + options.beta() * unscale / 2;
+  for (size_t i = 0; i < row.size(); ++i) {
+    const float g = row.gradient[i];
+    float& accumulator = row.slots[0][i];
+    float& linear = row.slots[1][i];
+    const float before = std::pow(accumulator, -options.lr_power());
+    accumulator += g * g;
+    const float after = std::pow(accumulator, -options.lr_power());
+    linear += g * scale - (after - before) * unscale * row.parameters[i];
+    const float quadratic = after * unscale + 2 * l2;
+    row.parameters[i] = std::abs(linear) > l1 ? Divide(Sign(linear) * l1 - linear, quadratic) : 0;
+  }
+}
+
+void ApplyMomentum(const tpu::MomentumParameters& options, const Row& row) {
+  for (size_t i = 0; i < row.size(); ++i) {
+    const float g = row.gradient[i];
+    float& momentum = row.slots[0][i];
+    momentum = options.momentum() * momentum + g;
+    row.parameters[i] -=
+        row.learning_rate * (options.use_nesterov() ? g + options.momentum() * momentum : momentum);
+  }
+}
+
+void ApplyLion(const tpu::LionParameters& options, const Row& row) {
+  for (size_t i = 0; i < row.size(); ++i) {
+    const float g = row.gradient[i];
+    float& momentum = row.slots[0][i];
+    row.parameters[i] -=
+        row.learning_rate * Sign(options.beta1() * momentum + (1 - options.beta1()) * g);
+    momentum = options.beta2() * momentum + (1 - options.beta2()) * g;
+  }
+}
+
+void ApplyRmsProp(const tpu::RmsPropParameters& options, const Row& row) {
+  for (size_t i = 0; i < row.size(); ++i) {
+    const float g = row.gradient[i];
+    float& square = row.slots[0][i];
+    float& momentum = row.slots[1][i];
+    square += (g * g - square) * (1 - options.rho());
+    momentum = options.momentum() * momentum +
+               Divide(row.learning_rate * g, std::sqrt(square + options.epsilon()));
+    row.parameters[i] -= momentum;
+  }
+}
+
+void ApplyCenteredRmsProp(const tpu::CenteredRmsPropParameters& options, const Row& row) {
+  for (size_t i = 0; i < row.size(); ++i) {
+    const float g = row.gradient[i];
+    float& square = row.slots[0][i];
+    float& momentum = row.slots[1][i];
+    float& mean = row.slots[2][i];
+    square += (g * g - square) * (1 - options.rho());
+    mean += (g - mean) * (1 - options.rho());
+    momentum = options.momentum() * momentum +
+               Divide(row.learning_rate * g, std::sqrt(square - mean * mean + options.epsilon()));
+    row.parameters[i] -= momentum;
+  }
+}
+
+void ApplyAdadelta(const tpu::AdadeltaParameters& options, const Row& row) {
+  for (size_t i = 0; i < row.size(); ++i) {
+    const float g = row.gradient[i];
+    float& square = row.slots[0][i];
+    float& updates = row.slots[1][i];
+    square = square * options.rho() + g * g * (1 - options.rho());
+    const float update =
+        Divide(std::sqrt(updates + options.epsilon()), std::sqrt(square + options.epsilon())) * g;
+    updates = updates * options.rho() + update * update * (1 - options.rho());
+    row.parameters[i] -= row.learning_rate * update;
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<RowOptimizer> RowOptimizer::Create(const OptimizationParameters& parameters) {
   if (!IsSupported(parameters.parameters_case())) {
     return absl::UnimplementedError(absl::StrCat(
         "The embedding optimizer ",
-        tensorflow::tpu::GetOptimizationAlgorithmFriendlyName(parameters.parameters_case()),
+        tpu::GetOptimizationAlgorithmFriendlyName(parameters.parameters_case()),
         " is not supported on virtual TPUs. Supported are Adadelta, Adagrad, Adagrad with "
         "momentum, Adam, Assign, centered RMSProp, FTRL, Lion, Momentum, proximal Adagrad, RMSProp "
         "and stochastic gradient descent."));
   }
   RowOptimizer optimizer(parameters);
-  absl::Status status =
-      tensorflow::tpu::UseGradientAccumulation(parameters, &optimizer.accumulates_);
-  if (!status.ok()) return status;
-  std::vector<tensorflow::tpu::StateVariableSpecification> states;
-  status = tensorflow::tpu::GetOptimizationAlgorithmStateVariables(parameters, &states);
-  if (!status.ok()) return status;
+  TF_RETURN_IF_ERROR(tpu::UseGradientAccumulation(parameters, &optimizer.accumulates_));
+  std::vector<tpu::StateVariableSpecification> states;
+  TF_RETURN_IF_ERROR(tpu::GetOptimizationAlgorithmStateVariables(parameters, &states));
   for (size_t i = 1; i < states.size(); ++i) {
     if (states[i].name() != kHiddenSlot) optimizer.slots_.push_back(states[i].name());
   }
@@ -90,6 +239,7 @@ int RowOptimizer::num_dynamic_inputs() const {
 void RowOptimizer::Apply(absl::Span<const float> gradient, absl::Span<const float> dynamic_inputs,
                          float* parameters, absl::Span<float* const> slots) const {
   const auto& rate = parameters_.learning_rate();
+  // Clipping and decay come before the algorithm, as on a TPU; the limits of parameters after it.
   const float learning_rate =
       rate.has_dynamic() ? dynamic_inputs[rate.dynamic().tag()] : rate.constant();
   std::vector<float> clipped;
@@ -112,153 +262,33 @@ void RowOptimizer::Apply(absl::Span<const float> gradient, absl::Span<const floa
 
 void RowOptimizer::ApplyAlgorithm(absl::Span<const float> gradient, float learning_rate,
                                   float* parameters, absl::Span<float* const> slots) const {
-  const size_t size = gradient.size();
-  const float lr = learning_rate;
+  const Row row{gradient, learning_rate, parameters, slots};
   switch (parameters_.parameters_case()) {
     case OptimizationParameters::kStochasticGradientDescent:
-      for (size_t i = 0; i < size; ++i) parameters[i] -= lr * gradient[i];
-      return;
+      return DescendGradient(row);
     case OptimizationParameters::kAssign:
       std::copy(gradient.begin(), gradient.end(), parameters);
       return;
     case OptimizationParameters::kAdagrad:
-      for (size_t i = 0; i < size; ++i) {
-        const float g = gradient[i];
-        slots[0][i] += g * g;
-        parameters[i] -= Divide(lr * g, std::sqrt(slots[0][i]));
-      }
-      return;
-    case OptimizationParameters::kProximalAdagrad: {
-      const auto& options = parameters_.proximal_adagrad();
-      for (size_t i = 0; i < size; ++i) {
-        const float g = gradient[i];
-        slots[0][i] += g * g;
-        const float scaled = Divide(lr, std::sqrt(slots[0][i]));
-        const float moved = parameters[i] - g * scaled;
-        const float shrunk =
-            options.l1() > 0 ? Sign(moved) * std::max(std::abs(moved) - scaled * options.l1(), 0.0f)
-                             : moved;
-        parameters[i] = shrunk / (1 + options.l2() * scaled);
-      }
-      return;
-    }
-    case OptimizationParameters::kAdagradMomentum: {
-      const auto& options = parameters_.adagrad_momentum();
-      for (size_t i = 0; i < size; ++i) {
-        const float g = gradient[i];
-        float& accumulator = slots[0][i];
-        accumulator = options.beta2() == 1
-                          ? accumulator + g * g
-                          : options.beta2() * accumulator + (1 - options.beta2()) * g * g;
-        const float scaled =
-            g == 0 ? 0.0f
-                   : g * std::pow(accumulator + options.epsilon(), -1.0f / options.exponent());
-        float& momentum = slots[1][i];
-        momentum = options.momentum() * momentum + scaled;
-        parameters[i] -=
-            lr * (options.use_nesterov() ? options.momentum() * momentum + scaled : momentum);
-      }
-      return;
-    }
-    case OptimizationParameters::kAdam: {
-      const auto& options = parameters_.adam();
-      for (size_t i = 0; i < size; ++i) {
-        const float g = gradient[i];
-        float& m = slots[0][i];
-        float& v = slots[1][i];
-        m = options.beta1() * m + (1 - options.beta1()) * g;
-        v = options.beta2() * v + (1 - options.beta2()) * g * g;
-        const float scale = options.use_sum_inside_sqrt()
-                                ? std::sqrt(v + options.epsilon() * options.epsilon())
-                                : std::sqrt(v) + options.epsilon();
-        parameters[i] -= Divide(lr * m, scale);
-      }
-      return;
-    }
-    case OptimizationParameters::kFtrl: {
-      const auto& options = parameters_.ftrl();
-      // With linears that hold their value times the learning rate, all terms do.
-      const float scale = options.multiply_linear_by_lr() ? lr : 1.0f;
-      const float unscale = options.multiply_linear_by_lr() ? 1.0f : 1.0f / lr;
-      const float l1 = options.l1() * scale;
-      const float l2 = options.l2() * scale + options.beta() * unscale / 2;
-      for (size_t i = 0; i < size; ++i) {
-        const float g = gradient[i];
-        float& accumulator = slots[0][i];
-        float& linear = slots[1][i];
-        const float before = std::pow(accumulator, -options.lr_power());
-        accumulator += g * g;
-        const float after = std::pow(accumulator, -options.lr_power());
-        linear += g * scale - (after - before) * unscale * parameters[i];
-        const float quadratic = after * unscale + 2 * l2;
-        parameters[i] = std::abs(linear) > l1 ? Divide(Sign(linear) * l1 - linear, quadratic) : 0;
-      }
-      return;
-    }
-    case OptimizationParameters::kMomentum: {
-      const auto& options = parameters_.momentum();
-      for (size_t i = 0; i < size; ++i) {
-        const float g = gradient[i];
-        float& momentum = slots[0][i];
-        momentum = options.momentum() * momentum + g;
-        parameters[i] -=
-            lr * (options.use_nesterov() ? g + options.momentum() * momentum : momentum);
-      }
-      return;
-    }
-    case OptimizationParameters::kLion: {
-      const auto& options = parameters_.lion();
-      for (size_t i = 0; i < size; ++i) {
-        const float g = gradient[i];
-        float& momentum = slots[0][i];
-        parameters[i] -= lr * Sign(options.beta1() * momentum + (1 - options.beta1()) * g);
-        momentum = options.beta2() * momentum + (1 - options.beta2()) * g;
-      }
-      return;
-    }
-    case OptimizationParameters::kRmsProp: {
-      const auto& options = parameters_.rms_prop();
-      for (size_t i = 0; i < size; ++i) {
-        const float g = gradient[i];
-        float& square = slots[0][i];
-        float& momentum = slots[1][i];
-        square += (g * g - square) * (1 - options.rho());
-        momentum =
-            options.momentum() * momentum + Divide(lr * g, std::sqrt(square + options.epsilon()));
-        parameters[i] -= momentum;
-      }
-      return;
-    }
-    case OptimizationParameters::kCenteredRmsProp: {
-      const auto& options = parameters_.centered_rms_prop();
-      for (size_t i = 0; i < size; ++i) {
-        const float g = gradient[i];
-        float& square = slots[0][i];
-        float& momentum = slots[1][i];
-        float& mean = slots[2][i];
-        square += (g * g - square) * (1 - options.rho());
-        mean += (g - mean) * (1 - options.rho());
-        momentum = options.momentum() * momentum +
-                   Divide(lr * g, std::sqrt(square - mean * mean + options.epsilon()));
-        parameters[i] -= momentum;
-      }
-      return;
-    }
-    case OptimizationParameters::kAdadelta: {
-      const auto& options = parameters_.adadelta();
-      for (size_t i = 0; i < size; ++i) {
-        const float g = gradient[i];
-        float& square = slots[0][i];
-        float& updates = slots[1][i];
-        square = square * options.rho() + g * g * (1 - options.rho());
-        const float update =
-            Divide(std::sqrt(updates + options.epsilon()), std::sqrt(square + options.epsilon())) *
-            g;
-        updates = updates * options.rho() + update * update * (1 - options.rho());
-        parameters[i] -= lr * update;
-      }
-      return;
-    }
+      return ApplyAdagrad(row);
+    case OptimizationParameters::kProximalAdagrad:
+      return ApplyProximalAdagrad(parameters_.proximal_adagrad(), row);
+    case OptimizationParameters::kAdagradMomentum:
+      return ApplyAdagradMomentum(parameters_.adagrad_momentum(), row);
+    case OptimizationParameters::kAdam:
+      return ApplyAdam(parameters_.adam(), row);
+    case OptimizationParameters::kFtrl:
+      return ApplyFtrl(parameters_.ftrl(), row);
+    case OptimizationParameters::kMomentum:
+      return ApplyMomentum(parameters_.momentum(), row);
+    case OptimizationParameters::kLion:
+      return ApplyLion(parameters_.lion(), row);
+    case OptimizationParameters::kRmsProp:
+      return ApplyRmsProp(parameters_.rms_prop(), row);
+    case OptimizationParameters::kCenteredRmsProp:
+      return ApplyCenteredRmsProp(parameters_.centered_rms_prop(), row);
+    case OptimizationParameters::kAdadelta:
+      return ApplyAdadelta(parameters_.adadelta(), row);
     default:  // refused by Create
       return;
   }
