@@ -6,9 +6,17 @@
 #include "absl/strings/str_cat.h"
 #include "cc/base/compute_pool.h"
 #include "cc/compiler/hlo/collective_order.h"
+#include "cc/compiler/hlo/module.h"
 #include "cc/compiler/replicas/group_replicas.h"
 #include "cc/compiler/replicas/split_update.h"
 #include "tensorflow/compiler/tf2xla/type_util.h"
+#include "xla/hlo/builder/xla_computation.h"
+#include "xla/hlo/ir/hlo_computation.h"
+#include "xla/hlo/ir/hlo_input_output_alias_config.h"
+#include "xla/hlo/ir/hlo_opcode.h"
+#include "xla/hlo/utils/hlo_query.h"
+#include "xla/tsl/platform/errors.h"
+#include "xla/tsl/platform/statusor.h"
 
 namespace tf_tpu_ext {
 namespace {
@@ -47,25 +55,21 @@ std::vector<UpdatedVariable> UpdatedVariables(const ProgramSource& source,
 
 // Lets a program that has such outputs of the step as results write the new values of variables
 // over the old ones, and returns these variables.
-std::vector<UpdatedVariable> Overwrite(const ProgramSource& source,
-                                       const std::vector<int>& output_of_result,
-                                       xla::HloModuleProto* module) {
+absl::StatusOr<std::vector<UpdatedVariable>> Overwrite(const ProgramSource& source,
+                                                       const std::vector<int>& output_of_result,
+                                                       xla::HloModule* module) {
   std::vector<UpdatedVariable> updated = UpdatedVariables(source, output_of_result);
   for (const UpdatedVariable& variable : updated) {
-    auto* entry = module->mutable_input_output_alias()->add_entries();
-    entry->add_output_shape_index(variable.result);
-    entry->set_parameter_number(variable.parameter);
-    entry->set_kind(xla::MAY_ALIAS);
+    TF_RETURN_IF_ERROR(module->input_output_alias_config().SetUpAlias(
+        {variable.result}, variable.parameter, {}, xla::HloInputOutputAliasConfig::kMayAlias));
   }
   return updated;
 }
 
 // Whether the program calls code that may fail.
-bool CallsOut(const xla::HloModuleProto& module) {
-  return absl::c_any_of(module.computations(), [](const xla::HloComputationProto& computation) {
-    return absl::c_any_of(computation.instructions(), [](const xla::HloInstructionProto& each) {
-      return each.opcode() == "custom-call";
-    });
+bool CallsOut(const xla::HloModule& module) {
+  return absl::c_any_of(module.computations(), [](const xla::HloComputation* computation) {
+    return xla::hlo_query::ContainsInstrWithOpcode(computation, {xla::HloOpcode::kCustomCall});
   });
 }
 
@@ -118,13 +122,16 @@ absl::StatusOr<std::shared_ptr<const SharedUpdate>> BuildSharedUpdate(XlaCompile
   for (int parameter : split.update_parameters) {
     update->read_arguments.push_back(compiled->parameter_arguments[parameter]);
   }
-  xla::HloModuleProto module = split.update;
-  for (const UpdatedVariable& variable : Overwrite(*source, update->update_outputs, &module)) {
+  TF_ASSIGN_OR_RETURN(std::unique_ptr<xla::HloModule> module,
+                      ToModule(xla::XlaComputation(split.update)));
+  TF_ASSIGN_OR_RETURN(const std::vector<UpdatedVariable> updated,
+                      Overwrite(*source, update->update_outputs, module.get()));
+  for (const UpdatedVariable& variable : updated) {
     update->updated_variables.emplace_back(variable.argument, variable.result);
   }
   xla::CompileOptions options;
   options.compile_portable_executable = true;
-  auto executable = compiler.Compile(xla::XlaComputation(std::move(module)), options);
+  auto executable = compiler.Compile(std::move(module), options);
   if (!executable.ok()) return executable.status();
   program.executable = *std::move(executable);
   auto created = Program::Create(std::move(program));
@@ -164,23 +171,27 @@ std::shared_ptr<const xla::DeviceAssignment> ToDeviceAssignment(const std::vecto
 absl::StatusOr<std::shared_ptr<Program>> BuildSource(XlaCompiler& compiler, ProgramSource source) {
   CompiledProgram& compiled = source.compiled;
   if (source.shares_update) {
-    auto split = SplitUpdate(source.module, compiled.num_replicas, source.mirrored_parameters);
+    auto split = SplitUpdate(ToComputation(*source.module).proto(), compiled.num_replicas,
+                             source.mirrored_parameters);
     if (split.has_value()) {
       auto update = BuildSharedUpdate(compiler, *split, &source);
       if (!update.ok()) return update.status();
       compiled.shared_update = *std::move(update);
-      source.module = std::move(split->replica);
+      TF_ASSIGN_OR_RETURN(source.module, ToModule(xla::XlaComputation(split->replica)));
     }
   }
-  compiled.waits = compiled.waits || HasCollectives(source.module);
-  if (source.overwrites_variables && !compiled.waits && !CallsOut(source.module)) {
+  std::unique_ptr<xla::HloModule> module = source.module->Clone(/*suffix=*/"");
+  compiled.waits = compiled.waits || HasCollectives(*module);
+  if (source.overwrites_variables && !compiled.waits && !CallsOut(*module)) {
     const std::vector<int> output_of_result = OutputsOfResults(compiled.outputs);
-    for (const UpdatedVariable& variable : Overwrite(source, output_of_result, &source.module)) {
+    TF_ASSIGN_OR_RETURN(const std::vector<UpdatedVariable> updated,
+                        Overwrite(source, output_of_result, module.get()));
+    for (const UpdatedVariable& variable : updated) {
       compiled.overwritten_variables.emplace_back(variable.argument,
                                                   output_of_result[variable.result]);
     }
   }
-  auto executable = compiler.Compile(xla::XlaComputation(std::move(source.module)), source.options);
+  auto executable = compiler.Compile(std::move(module), source.options);
   if (!executable.ok()) return executable.status();
   compiled.executable = *std::move(executable);
   return Program::Create(std::move(compiled));
@@ -198,7 +209,7 @@ absl::StatusOr<std::shared_ptr<const StackedReplicas>> BuildStacked(XlaCompiler&
     options.updated_parameters.emplace_back(variable.parameter, variable.result);
   }
   absl::StatusOr<StackedModule> module =
-      GroupReplicas(whole.module, options, ComputePool::NumThreads());
+      GroupReplicas(ToComputation(*whole.module).proto(), options, ComputePool::NumThreads());
   if (!module.ok()) {
     VLOG(1) << "Each replica of TPU program " << whole.compiled.name
             << " runs for itself: " << module.status().message();
@@ -223,7 +234,7 @@ absl::StatusOr<std::shared_ptr<const StackedReplicas>> BuildStacked(XlaCompiler&
   for (size_t i = 0; i < module->stacked_results.size(); ++i) {
     stacked->stacked_outputs[output_of_result[i]] = module->stacked_results[i];
   }
-  groups.module = std::move(module->module);
+  TF_ASSIGN_OR_RETURN(groups.module, ToModule(xla::XlaComputation(std::move(module->module))));
   groups.compiled.num_replicas = num_replicas / stacked->group_size;
   groups.compiled.cores.clear();
   for (int group = 0; group < groups.compiled.num_replicas; ++group) {

@@ -11,15 +11,15 @@
 #include "cc/runtime/program.h"
 #include "cc/runtime/stacked_replicas.h"
 #include "tensorflow/core/protobuf/tpu/compile_metadata.pb.h"
+#include "xla/hlo/ir/hlo_module.h"
 #include "xla/pjrt/pjrt_executable.h"
 #include "xla/service/computation_placer.h"
-#include "xla/service/hlo.pb.h"
 
 namespace tf_tpu_ext {
 
 // A program as it is compiled: whole, or after something has been split off.
 struct ProgramSource {
-  xla::HloModuleProto module;
+  std::shared_ptr<const xla::HloModule> module;
   xla::CompileOptions options;
   CompiledProgram compiled;  // without an executable
   int num_arguments = 0;

@@ -17,6 +17,7 @@
 #include "cc/compiler/build/program_source.h"
 #include "cc/compiler/build/xla_compiler.h"
 #include "cc/compiler/hlo/collective_order.h"
+#include "cc/compiler/hlo/module.h"
 #include "cc/compiler/hlo/padded_arguments.h"
 #include "cc/compiler/hlo/static_results.h"
 #include "cc/program/kernel_call.h"
@@ -24,7 +25,10 @@
 #include "llvm/ADT/StringRef.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "tensorflow/compiler/tf2xla/type_util.h"
+#include "xla/hlo/ir/hlo_module.h"
 #include "xla/service/computation_placer.h"
+#include "xla/tsl/platform/errors.h"
+#include "xla/tsl/platform/statusor.h"
 
 namespace tf_tpu_ext {
 namespace {
@@ -96,10 +100,6 @@ xla::CompileOptions MakeCompileOptions(const LoweredModule& lowered, const Metad
     }
   }
   return options;
-}
-
-bool HasDynamicSizes(const StaticResults& results) {
-  return absl::c_any_of(results.dynamic_sizes, [](const auto& sizes) { return !sizes.empty(); });
 }
 
 // The parameters that are variables with new values, or that the bridge knows to be alike.
@@ -202,16 +202,14 @@ absl::StatusOr<std::shared_ptr<Program>> BuildProgram(const LoweredModule& lower
     compiled.outputs.push_back(std::move(described));
   }
   compiled.parameter_arguments = lowered.result.input_mapping;
-  compiled.padded_arguments =
-      PaddedArguments(lowered.result.computation->proto(), compiled.parameter_arguments);
-  auto results = MakeResultsStatic(*lowered.result.computation);
-  if (!results.ok()) return results.status();
+  TF_ASSIGN_OR_RETURN(std::unique_ptr<xla::HloModule> module,
+                      ToModule(*lowered.result.computation));
+  compiled.padded_arguments = PaddedArguments(*module, compiled.parameter_arguments);
+  TF_ASSIGN_OR_RETURN(const DynamicSizes dynamic_sizes, MakeResultsStatic(module.get()));
   size_t result = 0;
   for (CompiledProgram::Output& output : compiled.outputs) {
     if (output.constant != nullptr) continue;
-    if (result < results->dynamic_sizes.size()) {
-      output.dynamic_sizes = results->dynamic_sizes[result];
-    }
+    if (result < dynamic_sizes.size()) output.dynamic_sizes = dynamic_sizes[result];
     ++result;
   }
 
@@ -225,15 +223,15 @@ absl::StatusOr<std::shared_ptr<Program>> BuildProgram(const LoweredModule& lower
   compiled.waits = lowered.has_host_transfers;
   const bool replicas_alike = !lowered.for_one_replica && compiled.num_replicas > 1 &&
                               partitions == 1 && compiled.core_slices.empty() &&
-                              !HasDynamicSizes(*results);
+                              dynamic_sizes.empty();
   if (replicas_alike) source.mirrored_parameters = MirroredParameters(lowered, metadata, compiled);
   const MachineOptions machine = GetMachineOptions();
   source.shares_update = replicas_alike && machine.share_updates;
   source.overwrites_variables = compiled.num_replicas == 1 && partitions == 1 &&
-                                compiled.core_slices.empty() && !HasDynamicSizes(*results) &&
+                                compiled.core_slices.empty() && dynamic_sizes.empty() &&
                                 compiled.host_functions == nullptr && machine.share_updates;
-  if (lowered.for_one_replica) OrderCollectives(results->computation.mutable_proto());
-  source.module = results->computation.proto();
+  if (lowered.for_one_replica) TF_RETURN_IF_ERROR(OrderCollectives(module.get()));
+  source.module = std::move(module);
   source.compiled = std::move(compiled);
   record->tensorflow_kernels = CountKernelCalls(*lowered.result.computation);
   if (replicas_alike && machine.stack_replicas && source.compiled.host_functions == nullptr &&

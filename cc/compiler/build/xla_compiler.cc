@@ -4,10 +4,13 @@
 #include "absl/strings/str_cat.h"
 #include "cc/base/machine.h"
 #include "cc/compiler/hlo/cut_chains.h"
+#include "cc/compiler/hlo/module.h"
 #include "tsl/platform/protobuf.h"
+#include "xla/hlo/builder/xla_computation.h"
 #include "xla/pjrt/cpu/cpu_client.h"
 #include "xla/pjrt/plugin/xla_cpu/xla_cpu_pjrt_client.h"
 #include "xla/tsl/lib/strings/proto_serialization.h"
+#include "xla/tsl/platform/errors.h"
 
 namespace tf_tpu_ext {
 namespace {
@@ -62,7 +65,13 @@ absl::StatusOr<XlaCompiler> XlaCompiler::Create(std::string name) {
 }
 
 absl::StatusOr<std::shared_ptr<xla::Executable>> XlaCompiler::Compile(
-    xla::XlaComputation computation, const xla::CompileOptions& options) {
+    std::unique_ptr<xla::HloModule> module, const xla::CompileOptions& options) {
+  // XLA's partitioner would bring what is cut to every core.
+  if (options.executable_build_options.num_partitions() == 1) {
+    TF_RETURN_IF_ERROR(CutChains(kMaxChain, module.get()));
+  }
+  const xla::XlaComputation computation = ToComputation(*module);
+  module.reset();
   std::string key;
   if (cache_ != nullptr) {
     absl::StatusOr<std::string> described = CacheKey(computation, options);
@@ -76,10 +85,6 @@ absl::StatusOr<std::shared_ptr<xla::Executable>> XlaCompiler::Compile(
     }
   }
   compiled_ = true;
-  // XLA's partitioner would bring what is cut to every core.
-  if (options.executable_build_options.num_partitions() == 1) {
-    CutChains(kMaxChain, computation.mutable_proto());
-  }
   auto executable = client_->Compile(computation, options);
   if (!executable.ok()) return executable.status();
   if (!key.empty()) {

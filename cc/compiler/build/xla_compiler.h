@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "cc/compiler/build/compilation_cache.h"
-#include "xla/hlo/builder/xla_computation.h"
+#include "xla/hlo/ir/hlo_module.h"
 #include "xla/pjrt/pjrt_executable.h"
 #include "xla/service/executable.h"
 
@@ -26,7 +26,7 @@ class XlaCompiler {
   // `name` is the program's, for messages.
   static absl::StatusOr<XlaCompiler> Create(std::string name);
 
-  absl::StatusOr<std::shared_ptr<xla::Executable>> Compile(xla::XlaComputation computation,
+  absl::StatusOr<std::shared_ptr<xla::Executable>> Compile(std::unique_ptr<xla::HloModule> module,
                                                            const xla::CompileOptions& options);
 
   // Whether nothing had to be compiled.

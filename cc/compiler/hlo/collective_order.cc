@@ -1,64 +1,59 @@
 #include "cc/compiler/hlo/collective_order.h"
 
-#include <cstdint>
-#include <string>
-
 #include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
+#include "absl/status/statusor.h"
+#include "xla/hlo/ir/hlo_computation.h"
+#include "xla/hlo/ir/hlo_instruction.h"
+#include "xla/hlo/utils/hlo_query.h"
+#include "xla/tsl/platform/errors.h"
+#include "xla/tsl/platform/statusor.h"
 
 namespace tf_tpu_ext {
 namespace {
 
-bool IsCollective(const xla::HloInstructionProto& instruction) {
-  static const auto* const opcodes = new absl::flat_hash_set<std::string>(
-      {"all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute",
-       "collective-broadcast", "ragged-all-to-all"});
-  return opcodes->contains(instruction.opcode());
+using xla::HloComputation;
+using xla::HloInstruction;
+
+bool IsCollective(const HloInstruction* instruction) {
+  return xla::hlo_query::IsCollectiveCommunicationOp(instruction->opcode());
 }
 
 class Orderer {
  public:
-  explicit Orderer(xla::HloModuleProto* module) {
-    for (xla::HloComputationProto& computation : *module->mutable_computations()) {
-      computations_[computation.id()] = &computation;
-    }
-  }
-
   // Orders the computation and all that it calls; returns whether it holds collectives.
-  bool Order(int64_t id) {
-    if (auto known = holds_.find(id); known != holds_.end()) return known->second;
-    auto found = computations_.find(id);
-    if (found == computations_.end()) return false;
-    // Operands stand before their users, so a chain in this order closes no circle.
-    const xla::HloInstructionProto* previous = nullptr;
-    for (xla::HloInstructionProto& instruction : *found->second->mutable_instructions()) {
+  absl::StatusOr<bool> Order(HloComputation* computation) {
+    if (auto known = holds_.find(computation); known != holds_.end()) return known->second;
+    HloInstruction* previous = nullptr;
+    // In the order in which they were made, an instruction comes after its operands, so a chain in
+    // it closes no circle; and it is the same for all shapes, as an order by users would not be.
+    for (HloInstruction* instruction : computation->instructions()) {
       bool ordered = IsCollective(instruction);
-      for (int64_t callee : instruction.called_computation_ids()) {
-        if (Order(callee)) ordered = true;
+      for (HloComputation* callee : instruction->called_computations()) {
+        TF_ASSIGN_OR_RETURN(const bool holds, Order(callee));
+        ordered = ordered || holds;
       }
       if (!ordered) continue;
-      if (previous != nullptr) instruction.add_control_predecessor_ids(previous->id());
-      previous = &instruction;
+      if (previous != nullptr) TF_RETURN_IF_ERROR(previous->AddControlDependencyTo(instruction));
+      previous = instruction;
     }
-    return holds_[id] = previous != nullptr;
+    return holds_[computation] = previous != nullptr;
   }
 
  private:
-  absl::flat_hash_map<int64_t, xla::HloComputationProto*> computations_;
-  absl::flat_hash_map<int64_t, bool> holds_;
+  absl::flat_hash_map<const HloComputation*, bool> holds_;
 };
 
 }  // namespace
 
-bool HasCollectives(const xla::HloModuleProto& module) {
-  return absl::c_any_of(module.computations(), [](const xla::HloComputationProto& computation) {
-    return absl::c_any_of(computation.instructions(), IsCollective);
+bool HasCollectives(const xla::HloModule& module) {
+  return absl::c_any_of(module.computations(), [](const HloComputation* computation) {
+    return absl::c_any_of(computation->instructions(), IsCollective);
   });
 }
 
-void OrderCollectives(xla::HloModuleProto* module) {
-  Orderer(module).Order(module->entry_computation_id());
+absl::Status OrderCollectives(xla::HloModule* module) {
+  return Orderer().Order(module->entry_computation()).status();
 }
 
 }  // namespace tf_tpu_ext

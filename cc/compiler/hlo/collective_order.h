@@ -2,18 +2,19 @@
 #ifndef TF_TPU_EXT_CC_COMPILER_HLO_COLLECTIVE_ORDER_H_
 #define TF_TPU_EXT_CC_COMPILER_HLO_COLLECTIVE_ORDER_H_
 
-#include "xla/service/hlo.pb.h"
+#include "absl/status/status.h"
+#include "xla/hlo/ir/hlo_module.h"
 
 namespace tf_tpu_ext {
 
 // Whether any computation of the module has a collective.
-bool HasCollectives(const xla::HloModuleProto& module);
+bool HasCollectives(const xla::HloModule& module);
 
 // Chains the collectives of each computation by control dependencies in the order of the module,
 // with the loops, branches and calls that hold some. XLA orders independent collectives as it
 // likes, which does not matter to replicas that run one program; replicas that were compiled for
 // shapes of their own would meet in different ones.
-void OrderCollectives(xla::HloModuleProto* module);
+absl::Status OrderCollectives(xla::HloModule* module);
 
 }  // namespace tf_tpu_ext
 

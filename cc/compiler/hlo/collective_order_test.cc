@@ -1,77 +1,136 @@
 #include "cc/compiler/hlo/collective_order.h"
 
-#include <initializer_list>
-#include <map>
+#include <memory>
 #include <string>
-#include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "cc/compiler/hlo/module.h"
+#include "cc/compiler/hlo/test_module.h"
 #include "gtest/gtest.h"
+#include "xla/hlo/ir/hlo_instruction.h"
 
 namespace tf_tpu_ext {
 namespace {
 
-// Adds an instruction and returns its id.
-int64_t Add(xla::HloComputationProto* computation, const std::string& opcode,
-            std::initializer_list<int64_t> called = {}) {
-  xla::HloInstructionProto* instruction = computation->add_instructions();
-  instruction->set_id(computation->id() * 100 + computation->instructions_size());
-  instruction->set_opcode(opcode);
-  for (int64_t callee : called) instruction->add_called_computation_ids(callee);
-  return instruction->id();
+constexpr char kLoops[] = R"(
+HloModule loops
+
+sum {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT s = f32[] add(a, b)
 }
 
-xla::HloComputationProto* AddComputation(xla::HloModuleProto* module, int64_t id) {
-  xla::HloComputationProto* computation = module->add_computations();
-  computation->set_id(id);
-  return computation;
+condition {
+  x = f32[4] parameter(0)
+  ROOT never = pred[] constant(false)
 }
 
-// What must run before each instruction, beside its operands.
-std::map<int64_t, std::vector<int64_t>> Predecessors(const xla::HloModuleProto& module) {
-  std::map<int64_t, std::vector<int64_t>> predecessors;
-  for (const auto& computation : module.computations()) {
-    for (const auto& instruction : computation.instructions()) {
-      const auto& ids = instruction.control_predecessor_ids();
-      if (!ids.empty()) predecessors[instruction.id()].assign(ids.begin(), ids.end());
-    }
+body {
+  x = f32[4] parameter(0)
+  inner_first = f32[4] all-reduce(x), to_apply=sum
+  y = f32[4] add(x, x)
+  inner_last = f32[4] collective-permute(y), source_target_pairs={{0,1},{1,0}}
+  ROOT z = f32[4] add(inner_first, inner_last)
+}
+
+plain_body {
+  x = f32[4] parameter(0)
+  ROOT y = f32[4] multiply(x, x)
+}
+
+ENTRY entry {
+  x = f32[4] parameter(0)
+  zero = f32[] constant(0)
+  first = f32[4] all-reduce(x), to_apply=sum
+  plain = f32[4] while(x), condition=condition, body=plain_body
+  loop = f32[4] while(x), condition=condition, body=body
+  total = f32[] reduce(x, zero), dimensions={0}, to_apply=sum
+  last = f32[8] all-gather(x), dimensions={0}
+  ROOT all = (f32[4], f32[4], f32[4], f32[], f32[8]) tuple(first, plain, loop, total, last)
+}
+)";
+
+// The names of what must run right before an instruction, beside its operands.
+std::string Before(const xla::HloInstruction* instruction) {
+  std::string names;
+  for (const xla::HloInstruction* each : instruction->control_predecessors()) {
+    absl::StrAppend(&names, each->name(), " ");
   }
-  return predecessors;
+  return names;
 }
 
 TEST(OrderCollectivesTest, ChainsCollectivesAndWhatHoldsThem) {
-  xla::HloModuleProto module;
-  xla::HloComputationProto* sum = AddComputation(&module, 1);
-  Add(sum, "add");
-  xla::HloComputationProto* body = AddComputation(&module, 2);
-  const int64_t in_loop = Add(body, "all-reduce", {1});
-  Add(body, "add");
-  const int64_t last_in_loop = Add(body, "collective-permute");
-  xla::HloComputationProto* plain_body = AddComputation(&module, 3);
-  Add(plain_body, "multiply");
-  xla::HloComputationProto* entry = AddComputation(&module, 4);
-  module.set_entry_computation_id(4);
-  Add(entry, "parameter");
-  const int64_t first = Add(entry, "all-reduce", {1});
-  Add(entry, "while", {3});
-  const int64_t loop = Add(entry, "while", {2});
-  Add(entry, "reduce", {1});
-  const int64_t last = Add(entry, "all-gather");
+  std::unique_ptr<xla::HloModule> module = ParseModule(kLoops);
+  ASSERT_TRUE(OrderCollectives(module.get()).ok());
+  ExpectValid(module.get());
+  EXPECT_EQ(Before(Find(*module, "first")), "");
+  EXPECT_EQ(Before(Find(*module, "loop")), "first ");
+  EXPECT_EQ(Before(Find(*module, "last")), "loop ");
+  EXPECT_EQ(Before(Find(*module, "plain")), "");
+  EXPECT_EQ(Before(Find(*module, "total")), "");
+  const xla::HloComputation* body = module->GetComputationWithName("body");
+  for (const xla::HloInstruction* instruction : body->instructions()) {
+    EXPECT_EQ(Before(instruction), instruction->name() == "inner_last" ? "inner_first " : "");
+  }
+}
 
-  OrderCollectives(&module);
-  const std::map<int64_t, std::vector<int64_t>> expected = {
-      {last_in_loop, {in_loop}}, {loop, {first}}, {last, {loop}}};
-  EXPECT_EQ(Predecessors(module), expected);
+TEST(OrderCollectivesTest, TheCompilerGetsTheOrder) {
+  std::unique_ptr<xla::HloModule> module = ParseModule(kLoops);
+  ASSERT_TRUE(OrderCollectives(module.get()).ok());
+  auto compiled = ToModule(ToComputation(*module));
+  ASSERT_TRUE(compiled.ok()) << compiled.status();
+  ExpectValid(compiled->get());
+  EXPECT_EQ(Before(Find(**compiled, "last")), "loop ");
 }
 
 TEST(OrderCollectivesTest, LeavesOtherModulesAlone) {
-  xla::HloModuleProto module;
-  xla::HloComputationProto* entry = AddComputation(&module, 1);
-  module.set_entry_computation_id(1);
-  Add(entry, "add");
-  Add(entry, "all-reduce");
-  const std::string before = module.SerializeAsString();
-  OrderCollectives(&module);
-  EXPECT_EQ(module.SerializeAsString(), before);
+  std::unique_ptr<xla::HloModule> module = ParseModule(R"(
+HloModule one
+
+sum {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT s = f32[] add(a, b)
+}
+
+ENTRY entry {
+  x = f32[4] parameter(0)
+  y = f32[4] add(x, x)
+  ROOT z = f32[4] all-reduce(y), to_apply=sum
+}
+)");
+  const std::string before = module->ToString();
+  ASSERT_TRUE(OrderCollectives(module.get()).ok());
+  EXPECT_EQ(module->ToString(), before);
+}
+
+TEST(HasCollectivesTest, FindsEachKindOfThem) {
+  for (const char* collective :
+       {"f32[4] all-reduce(x), to_apply=sum", "f32[8] all-gather(x), dimensions={0}",
+        "f32[2] reduce-scatter(x), dimensions={0}, replica_groups={{0,1}}, to_apply=sum",
+        "f32[4] all-to-all(x), dimensions={0}, replica_groups={{0,1}}",
+        "f32[4] collective-permute(x), source_target_pairs={{0,1}}",
+        "f32[4] collective-broadcast(x), replica_groups={{0,1}}"}) {
+    std::unique_ptr<xla::HloModule> module = ParseModule(absl::StrCat(R"(
+HloModule one
+
+sum {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT s = f32[] add(a, b)
+}
+
+ENTRY entry {
+  x = f32[4] parameter(0)
+  ROOT y = )",
+                                                                      collective, "\n}\n"));
+    EXPECT_TRUE(HasCollectives(*module)) << collective;
+  }
+  EXPECT_TRUE(HasCollectives(*ParseModule(kLoops)));
+  EXPECT_FALSE(
+      HasCollectives(*ParseModule("HloModule none\n\nENTRY entry {\n  x = f32[4] parameter(0)\n  "
+                                  "ROOT y = f32[4] tanh(x)\n}\n")));
 }
 
 }  // namespace

@@ -2,7 +2,8 @@
 #ifndef TF_TPU_EXT_CC_COMPILER_HLO_CUT_CHAINS_H_
 #define TF_TPU_EXT_CC_COMPILER_HLO_CUT_CHAINS_H_
 
-#include "xla/service/hlo.pb.h"
+#include "absl/status/status.h"
+#include "xla/hlo/ir/hlo_module.h"
 
 namespace tf_tpu_ext {
 
@@ -12,7 +13,7 @@ namespace tf_tpu_ext {
 // runs.
 //
 // Modules with sizes that are known only when they run stay as they are.
-void CutChains(int max_length, xla::HloModuleProto* module);
+absl::Status CutChains(int max_length, xla::HloModule* module);
 
 }  // namespace tf_tpu_ext
 

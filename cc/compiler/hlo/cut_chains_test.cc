@@ -1,169 +1,151 @@
 #include "cc/compiler/hlo/cut_chains.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
-#include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "cc/compiler/hlo/module.h"
+#include "cc/compiler/hlo/test_module.h"
 #include "cc/program/chain_cut.h"
 #include "gtest/gtest.h"
+#include "xla/hlo/ir/hlo_instruction.h"
+#include "xla/hlo/ir/hlo_opcode.h"
 
 namespace tf_tpu_ext {
 namespace {
 
-using xla::HloComputationProto;
-using xla::HloInstructionProto;
-using xla::HloModuleProto;
+using xla::HloComputation;
+using xla::HloInstruction;
+using xla::HloModule;
+using xla::HloOpcode;
 
-constexpr int64_t kComputationBits = int64_t{7} << 32;
-
-HloInstructionProto* Add(HloComputationProto* computation, const std::string& opcode,
-                         const std::vector<const HloInstructionProto*>& operands) {
-  HloInstructionProto* instruction = computation->add_instructions();
-  instruction->set_opcode(opcode);
-  // As XLA numbers them: the computation above, the number in it below.
-  instruction->set_id(kComputationBits + computation->instructions_size());
-  instruction->mutable_shape()->set_element_type(xla::F32);
-  instruction->mutable_shape()->add_dimensions(3);
-  instruction->mutable_shape()->add_is_dynamic_dimension(false);
-  for (const HloInstructionProto* operand : operands) instruction->add_operand_ids(operand->id());
-  return instruction;
-}
-
-// A chain of so many ops from the instruction on.
-HloInstructionProto* AddChain(HloComputationProto* computation, HloInstructionProto* first,
-                              int length) {
-  HloInstructionProto* last = first;
-  for (int i = 0; i < length; ++i) last = Add(computation, "multiply", {last, first});
-  return last;
-}
-
-HloComputationProto* AddComputation(HloModuleProto* module, int64_t id) {
-  HloComputationProto* computation = module->add_computations();
-  computation->set_id(id);
-  return computation;
-}
-
-// A module, and the first op of its entry computation.
-struct Entry {
-  Entry() {
-    computation = AddComputation(&module, 1);
-    module.set_entry_computation_id(1);
-    parameter = Add(computation, "parameter", {});
+// The text of so many ops, each of the one before and of `first`, from `first` on. They are named
+// by the prefix and their number, beginning with 1.
+std::string Chain(const std::string& first, const std::string& prefix, int length) {
+  std::string text;
+  for (int i = 1; i <= length; ++i) {
+    absl::StrAppend(&text, "  ", prefix, i, " = f32[3,3] multiply(",
+                    i == 1 ? first : absl::StrCat(prefix, i - 1), ", ", first, ")\n");
   }
-  HloModuleProto module;
-  HloComputationProto* computation;
-  HloInstructionProto* parameter;
-};
-
-bool IsCut(const HloInstructionProto& instruction) {
-  return instruction.custom_call_target() == kChainCutTarget;
+  return text;
 }
 
-int NumCuts(const HloComputationProto& computation) {
+std::string Entry(const std::string& body, const std::string& root) {
+  return absl::StrCat("HloModule chains\n\nENTRY entry {\n  x = f32[3,3] parameter(0)\n", body,
+                      "  ROOT result = f32[3,3] copy(", root, ")\n}\n");
+}
+
+bool IsCut(const HloInstruction* instruction) { return instruction->IsCustomCall(kChainCutTarget); }
+
+int NumCuts(const HloComputation& computation) {
   int cuts = 0;
-  for (const HloInstructionProto& instruction : computation.instructions()) {
-    cuts += IsCut(instruction) ? 1 : 0;
-  }
+  for (const HloInstruction* instruction : computation.instructions()) cuts += IsCut(instruction);
   return cuts;
 }
 
-// Of the ops in the order of the computation: the longest chain without a cut. Fails if an operand
-// doesn't stand before its user.
-int LongestChain(const HloComputationProto& computation) {
-  std::map<int64_t, int> lengths;
+// The longest chain without a cut.
+int LongestChain(const HloComputation& computation) {
+  std::map<const HloInstruction*, int> lengths;
   int longest = 0;
-  for (const HloInstructionProto& instruction : computation.instructions()) {
+  for (const HloInstruction* instruction : computation.MakeInstructionPostOrder()) {
     int length = 1;
-    for (int64_t operand : instruction.operand_ids()) {
-      EXPECT_TRUE(lengths.count(operand) > 0) << instruction.name();
-      length = std::max(length, lengths[operand] + 1);
+    for (const HloInstruction* operand : instruction->operands()) {
+      length = std::max(length, lengths.at(operand) + 1);
     }
-    const bool ends =
-        IsCut(instruction) || instruction.opcode() == "parameter" || instruction.opcode() == "dot";
-    EXPECT_TRUE(lengths.emplace(instruction.id(), ends ? 0 : length).second);
-    longest = std::max(longest, ends ? 0 : length);
+    const bool ends = IsCut(instruction) || instruction->opcode() == HloOpcode::kParameter ||
+                      instruction->opcode() == HloOpcode::kDot;
+    lengths[instruction] = ends ? 0 : length;
+    longest = std::max(longest, lengths[instruction]);
   }
   return longest;
 }
 
+std::unique_ptr<HloModule> Cut(int max_length, const std::string& text) {
+  std::unique_ptr<HloModule> module = ParseModule(text);
+  EXPECT_TRUE(CutChains(max_length, module.get()).ok());
+  ExpectValid(module.get());
+  return module;
+}
+
 TEST(CutChainsTest, CutsChainsThatAreLonger) {
-  Entry entry;
-  HloInstructionProto* last = AddChain(entry.computation, entry.parameter, 35);
-  last->mutable_metadata()->set_op_name("the last");
-  const int64_t root = last->id();
-  CutChains(10, &entry.module);
-  EXPECT_EQ(NumCuts(*entry.computation), 3);
-  EXPECT_EQ(LongestChain(*entry.computation), 10);
-  EXPECT_EQ(entry.computation->instructions_size(), 1 + 35 + 3);
-  EXPECT_EQ(entry.computation->instructions(38).id(), root);
+  const auto module = Cut(10, Entry(Chain("x", "op", 34), "op34"));
+  const HloComputation* entry = module->entry_computation();
+  EXPECT_EQ(NumCuts(*entry), 3);
+  EXPECT_EQ(LongestChain(*entry), 10);
+  EXPECT_EQ(entry->instruction_count(), 1 + 35 + 3);
+  EXPECT_EQ(entry->root_instruction()->name(), "result");
 }
 
 TEST(CutChainsTest, LeavesOthersAsTheyAre) {
-  Entry entry;
-  AddChain(entry.computation, entry.parameter, 10);
-  HloInstructionProto* product = Add(entry.computation, "dot", {entry.parameter, entry.parameter});
-  product =
-      Add(entry.computation, "dot", {AddChain(entry.computation, product, 10), entry.parameter});
-  AddChain(entry.computation, product, 10);
-  const std::string before = entry.module.SerializeAsString();
-  CutChains(10, &entry.module);
-  EXPECT_EQ(entry.module.SerializeAsString(), before);
+  const std::string dot =
+      " = f32[3,3] dot(x, x), lhs_contracting_dims={1}, "
+      "rhs_contracting_dims={0}\n";
+  const auto module =
+      Cut(10, Entry(Chain("x", "op", 10) + "  first" + dot + Chain("first", "d", 9), "d9"));
+  EXPECT_EQ(NumCuts(*module->entry_computation()), 0);
 }
 
-TEST(CutChainsTest, CutHasTheValueInTheSameMemory) {
-  Entry entry;
-  HloInstructionProto* value = AddChain(entry.computation, entry.parameter, 2);
-  value->mutable_metadata()->set_op_name("value");
-  const int64_t id = value->id(), parameter = entry.parameter->id();
-  const std::string shape = value->shape().SerializeAsString();
-  Add(entry.computation, "add", {value, value});
-  Add(entry.computation, "subtract", {value, entry.parameter});
-  CutChains(2, &entry.module);
-  ASSERT_EQ(NumCuts(*entry.computation), 1) << "its users share it";
-  const HloInstructionProto& cut = entry.computation->instructions(3);
+TEST(CutChainsTest, AValueOfSeveralUsersIsCutOnce) {
+  const auto module =
+      Cut(5, Entry(Chain("x", "op", 4) +
+                       "  value = f32[3,3] add(op4, x), metadata={op_name=\"value\"}\n"
+                       "  square = f32[3,3] multiply(value, value)\n"
+                       "  other = f32[3,3] subtract(value, x)\n"
+                       "  both = f32[3,3] add(square, other)\n",
+                   "both"));
+  const HloComputation* entry = module->entry_computation();
+  ASSERT_EQ(NumCuts(*entry), 1);
+  const HloInstruction* value = Find(*module, "value");
+  ASSERT_EQ(value->user_count(), 1);
+  const HloInstruction* cut = value->users()[0];
   ASSERT_TRUE(IsCut(cut));
-  EXPECT_EQ(cut.operand_ids(0), id);
-  EXPECT_EQ(cut.shape().SerializeAsString(), shape);
-  EXPECT_EQ(cut.metadata().op_name(), "value");
-  ASSERT_EQ(cut.output_operand_aliasing_size(), 1);
-  EXPECT_EQ(cut.output_operand_aliasing(0).operand_index(), 0);
-  for (int user : {4, 5}) EXPECT_EQ(entry.computation->instructions(user).operand_ids(0), cut.id());
-  EXPECT_EQ(entry.computation->instructions(5).operand_ids(1), parameter);
+  EXPECT_EQ(cut->metadata().op_name(), "value");
+  ASSERT_EQ(cut->output_operand_aliasing().size(), 1u);
+  EXPECT_EQ(cut->output_operand_aliasing()[0].second.first, 0);
+  EXPECT_EQ(Find(*module, "square")->operand(0), cut);
+  EXPECT_EQ(Find(*module, "square")->operand(1), cut);
+  EXPECT_EQ(Find(*module, "other")->operand(0), cut);
+  EXPECT_EQ(Find(*module, "other")->operand(1), Find(*module, "x"));
 }
 
 TEST(CutChainsTest, CutsInLoopsButNotInReducers) {
-  Entry entry;
-  HloComputationProto* body = AddComputation(&entry.module, 2);
-  AddChain(body, Add(body, "parameter", {}), 7);
-  HloComputationProto* reducer = AddComputation(&entry.module, 3);
-  AddChain(reducer, Add(reducer, "parameter", {}), 7);
-  HloInstructionProto* loop = Add(entry.computation, "while", {entry.parameter});
-  loop->add_called_computation_ids(2);
-  HloInstructionProto* reduction = Add(entry.computation, "reduce", {loop});
-  reduction->add_called_computation_ids(3);
-  CutChains(5, &entry.module);
-  EXPECT_EQ(NumCuts(*body), 1);
-  EXPECT_EQ(NumCuts(*reducer), 0);
-  EXPECT_EQ(NumCuts(*entry.computation), 0);
+  std::string reducer = "reducer {\n  a = f32[] parameter(0)\n  r0 = f32[] parameter(1)\n";
+  for (int i = 1; i <= 7; ++i) {
+    absl::StrAppend(&reducer, "  r", i, " = f32[] add(r", i - 1, ", a)\n");
+  }
+  absl::StrAppend(&reducer, "  ROOT r = f32[] add(r7, a)\n}\n\n");
+  const std::string text = absl::StrCat(
+      "HloModule loops\n\n", reducer, "body {\n  x = f32[3,3] parameter(0)\n", Chain("x", "op", 7),
+      "  ROOT next = f32[3,3] copy(op7)\n}\n\ncondition {\n  x = f32[3,3] parameter(0)\n"
+      "  ROOT never = pred[] constant(false)\n}\n\nENTRY entry {\n  x = f32[3,3] parameter(0)\n"
+      "  zero = f32[] constant(0)\n"
+      "  loop = f32[3,3] while(x), condition=condition, body=body\n"
+      "  ROOT all = f32[3] reduce(loop, zero), dimensions={1}, to_apply=reducer\n}\n");
+  const auto module = Cut(5, text);
+  EXPECT_EQ(NumCuts(*module->GetComputationWithName("body")), 1);
+  EXPECT_EQ(NumCuts(*module->GetComputationWithName("reducer")), 0);
+  EXPECT_EQ(NumCuts(*module->entry_computation()), 0);
 }
 
 TEST(CutChainsTest, ModulesWithDynamicSizesStayAsTheyAre) {
-  Entry entry;
-  AddChain(entry.computation, entry.parameter, 7)
-      ->mutable_shape()
-      ->set_is_dynamic_dimension(0, true);
-  CutChains(5, &entry.module);
-  EXPECT_EQ(NumCuts(*entry.computation), 0);
+  const auto module = Cut(5, Entry("  size = s32[] constant(2)\n"
+                                   "  dynamic = f32[<=3,3] set-dimension-size(x, size), "
+                                   "dimensions={0}\n" +
+                                       Chain("x", "op", 7),
+                                   "op7"));
+  EXPECT_EQ(NumCuts(*module->entry_computation()), 0);
 }
 
 TEST(CutChainsTest, LongChainsNeedNoStack) {
-  Entry entry;
-  AddChain(entry.computation, entry.parameter, 200000);
-  CutChains(200, &entry.module);
-  EXPECT_EQ(NumCuts(*entry.computation), 999);
-  EXPECT_EQ(LongestChain(*entry.computation), 200);
+  const auto module = Cut(200, Entry(Chain("x", "op", 200'000), "op200000"));
+  EXPECT_EQ(NumCuts(*module->entry_computation()), 1000);
+  EXPECT_EQ(LongestChain(*module->entry_computation()), 200);
+  // Nor does the way to the compiler.
+  auto compiled = ToModule(ToComputation(*module));
+  ASSERT_TRUE(compiled.ok()) << compiled.status();
+  EXPECT_EQ(NumCuts(*(*compiled)->entry_computation()), 1000);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Which arguments of a program come padded, and which others tell their true sizes.
+// Which arguments of a program come padded, and which others hold their true sizes.
 #ifndef TF_TPU_EXT_CC_COMPILER_HLO_PADDED_ARGUMENTS_H_
 #define TF_TPU_EXT_CC_COMPILER_HLO_PADDED_ARGUMENTS_H_
 
@@ -6,14 +6,14 @@
 
 #include "absl/types/span.h"
 #include "cc/program/padding_stats.h"
-#include "xla/service/hlo.pb.h"
+#include "xla/hlo/ir/hlo_module.h"
 
 namespace tf_tpu_ext {
 
 // The arguments whose dimensions the entry computation sets to sizes that are arguments, too, as
 // programs begin whose inputs were padded on the host. `parameter_arguments` holds the argument of
 // each parameter. In the order of the arguments.
-std::vector<PaddedArgument> PaddedArguments(const xla::HloModuleProto& module,
+std::vector<PaddedArgument> PaddedArguments(const xla::HloModule& module,
                                             absl::Span<const int> parameter_arguments);
 
 }  // namespace tf_tpu_ext

@@ -1,67 +1,50 @@
 #include "cc/compiler/hlo/padded_arguments.h"
 
-#include <initializer_list>
-#include <string>
+#include <cstdint>
+#include <utility>
+#include <vector>
 
+#include "cc/compiler/hlo/test_module.h"
 #include "gtest/gtest.h"
+#include "tensorflow/core/framework/tensor.h"
 
 namespace tf_tpu_ext {
 namespace {
 
 using tensorflow::Tensor;
 
-class PaddedArgumentsTest : public ::testing::Test {
- protected:
-  PaddedArgumentsTest() : entry_(module_.add_computations()) {
-    entry_->set_id(1);
-    module_.set_entry_computation_id(1);
-  }
+constexpr char kPadded[] = R"(
+HloModule padded
 
-  int64_t Add(const std::string& opcode, std::initializer_list<int64_t> operands) {
-    xla::HloInstructionProto* instruction = entry_->add_instructions();
-    const int64_t local_id = entry_->instructions_size();
-    instruction->set_id(entry_->id() << 32 | local_id);
-    instruction->set_opcode(opcode);
-    for (int64_t operand : operands) instruction->add_operand_ids(operand);
-    return local_id;
-  }
+ENTRY entry {
+  array = f32[4,3,8] parameter(0)
+  rows = s32[] parameter(1)
+  columns = s64[1] parameter(2)
+  plain = f32[4] parameter(3)
+  sharded = f32[4,3,8] custom-call(array), custom_call_target="Sharding"
+  by_rows = f32[<=4,3,8] set-dimension-size(sharded, rows), dimensions={0}
+  scalar = s64[] reshape(columns)
+  narrow = s32[] convert(scalar)
+  by_both = f32[<=4,3,<=8] set-dimension-size(by_rows, narrow), dimensions={2}
+  // Sizes that the program computes say nothing of the host's padding.
+  computed = s32[] add(rows, narrow)
+  by_computed = f32[<=4] set-dimension-size(plain, computed), dimensions={0}
+  doubled = f32[4] add(plain, plain)
+  of_doubled = f32[<=4] set-dimension-size(doubled, rows), dimensions={0}
+  ROOT all = (f32[<=4,3,<=8], f32[<=4], f32[<=4]) tuple(by_both, by_computed, of_doubled)
+}
+)";
 
-  int64_t Parameter(int number) {
-    const int64_t id = Add("parameter", {});
-    entry_->mutable_instructions()->rbegin()->set_parameter_number(number);
-    return id;
-  }
-
-  int64_t SetSize(int64_t array, int64_t size, int dimension) {
-    const int64_t id = Add("set-dimension-size", {array, size});
-    entry_->mutable_instructions()->rbegin()->add_dimensions(dimension);
-    return id;
-  }
-
-  xla::HloModuleProto module_;
-  xla::HloComputationProto* entry_;
-};
-
-TEST_F(PaddedArgumentsTest, FindsEveryDimensionOfAnArgument) {
-  const int64_t array = Parameter(0);
-  const int64_t rows = Parameter(1);
-  const int64_t columns = Parameter(2);
-  const int64_t plain = Parameter(3);
-  SetSize(SetSize(array, rows, 0), Add("reshape", {columns}), 2);
-  // Sizes that the program computes tell nothing of the host's padding.
-  SetSize(plain, Add("add", {rows, columns}), 0);
-  SetSize(Add("add", {plain, plain}), rows, 0);
-  const std::vector<PaddedArgument> padded = PaddedArguments(module_, {5, 6, 7, 8});
+TEST(PaddedArgumentsTest, FindsEveryDimensionOfAnArgument) {
+  const std::vector<PaddedArgument> padded = PaddedArguments(*ParseModule(kPadded), {5, 6, 7, 8});
   ASSERT_EQ(padded.size(), 1u);
   EXPECT_EQ(padded[0].argument, 5);
   EXPECT_EQ(padded[0].sizes, (std::vector<std::pair<int, int>>{{0, 6}, {2, 7}}));
 }
 
-TEST_F(PaddedArgumentsTest, OddModulesHoldNone) {
-  SetSize(Parameter(9), Parameter(0), 0);
-  Add("set-dimension-size", {});
-  EXPECT_TRUE(PaddedArguments(module_, {0}).empty());
-  EXPECT_TRUE(PaddedArguments(xla::HloModuleProto(), {}).empty());
+TEST(PaddedArgumentsTest, ParametersWithoutArgumentsAreNone) {
+  EXPECT_TRUE(PaddedArguments(*ParseModule(kPadded), {0}).empty());
+  EXPECT_TRUE(PaddedArguments(*ParseModule(kPadded), {}).empty());
 }
 
 TEST(CountPaddingTest, CountsElementsBeyondTheSizes) {

@@ -1,73 +1,62 @@
 #include "cc/compiler/hlo/static_results.h"
 
-#include <algorithm>
-#include <memory>
+#include <cstdint>
 
+#include "absl/status/status.h"
+#include "cc/compiler/hlo/module.h"
 #include "xla/hlo/ir/hlo_computation.h"
 #include "xla/hlo/ir/hlo_instruction.h"
-#include "xla/hlo/ir/hlo_module.h"
 #include "xla/hlo/ir/hlo_sharding.h"
 #include "xla/literal_util.h"
 #include "xla/shape_util.h"
+#include "xla/tsl/platform/errors.h"
 
 namespace tf_tpu_ext {
 namespace {
 
+using xla::HloComputation;
 using xla::HloInstruction;
 
-bool HasDynamicResults(const xla::XlaComputation& computation) {
-  auto program_shape = computation.GetProgramShape();
-  return program_shape.ok() && program_shape->result().is_dynamic();
+HloInstruction* SizeOf(HloInstruction* array, int dimension) {
+  return array->parent()->AddInstruction(HloInstruction::CreateGetDimensionSize(
+      xla::ShapeUtil::MakeShape(xla::S32, {}), array, dimension));
 }
 
-// The module's shapes as the compiler's front door wants them.
-xla::HloModuleProto ToProto(xla::HloModule* module) {
-  xla::HloModuleProto proto = module->ToProto();
-  *proto.mutable_host_program_shape() =
-      module->entry_computation_layout().ComputeProgramShape().ToProto();
-  return proto;
+// The array with that dimension at its bound, padding included.
+HloInstruction* AtBound(HloInstruction* array, int dimension) {
+  xla::Shape padded = array->shape();
+  padded.set_dynamic_dimension(dimension, false);
+  HloComputation* computation = array->parent();
+  HloInstruction* bound = computation->AddInstruction(HloInstruction::CreateConstant(
+      xla::LiteralUtil::CreateR0<int32_t>(padded.dimensions(dimension))));
+  HloInstruction* fixed = computation->AddInstruction(
+      HloInstruction::CreateSetDimensionSize(padded, array, bound, dimension));
+  if (array->has_sharding()) fixed->set_sharding(array->sharding());
+  return fixed;
 }
 
 }  // namespace
 
-absl::StatusOr<StaticResults> MakeResultsStatic(const xla::XlaComputation& computation) {
-  if (!HasDynamicResults(computation)) {
-    return StaticResults{xla::XlaComputation(computation.proto()), {}};
-  }
-  auto config =
-      xla::HloModule::CreateModuleConfigFromProto(computation.proto(), xla::DebugOptions());
-  if (!config.ok()) return config.status();
-  auto created = xla::HloModule::CreateFromProto(computation.proto(), *config);
-  if (!created.ok()) return created.status();
-  std::unique_ptr<xla::HloModule> module = *std::move(created);
-
-  xla::HloComputation* entry = module->entry_computation();
+absl::StatusOr<DynamicSizes> MakeResultsStatic(xla::HloModule* module) {
+  if (!module->result_shape().is_dynamic()) return DynamicSizes();
+  HloComputation* entry = module->entry_computation();
   HloInstruction* root = entry->root_instruction();
   std::vector<HloInstruction*> results(root->operands().begin(), root->operands().end());
   std::vector<xla::HloSharding> shardings;
   if (root->has_sharding()) shardings = root->sharding().tuple_elements();
   std::vector<HloInstruction*> sizes;
-  StaticResults made;
-  made.dynamic_sizes.resize(results.size());
+  DynamicSizes dynamic_sizes(results.size());
   for (size_t i = 0; i < results.size(); ++i) {
     HloInstruction* dynamic = results[i];
     for (int d = 0; d < static_cast<int>(dynamic->shape().dimensions().size()); ++d) {
       if (!dynamic->shape().is_dynamic_dimension(d)) continue;
-      made.dynamic_sizes[i].emplace_back(d, static_cast<int>(results.size() + sizes.size()));
-      sizes.push_back(entry->AddInstruction(HloInstruction::CreateGetDimensionSize(
-          xla::ShapeUtil::MakeShape(xla::S32, {}), dynamic, d)));
+      dynamic_sizes[i].emplace_back(d, static_cast<int>(results.size() + sizes.size()));
+      sizes.push_back(SizeOf(dynamic, d));
       if (!shardings.empty()) {
         shardings.push_back(shardings[i].IsTileMaximal() ? shardings[i]
                                                          : xla::HloSharding::Replicate());
       }
-      xla::Shape padded = results[i]->shape();
-      padded.set_dynamic_dimension(d, false);
-      HloInstruction* bound = entry->AddInstruction(HloInstruction::CreateConstant(
-          xla::LiteralUtil::CreateR0<int32_t>(padded.dimensions(d))));
-      HloInstruction* fixed = entry->AddInstruction(
-          HloInstruction::CreateSetDimensionSize(padded, results[i], bound, d));
-      if (dynamic->has_sharding()) fixed->set_sharding(dynamic->sharding());
-      results[i] = fixed;
+      results[i] = AtBound(results[i], d);
     }
   }
   results.insert(results.end(), sizes.begin(), sizes.end());
@@ -76,11 +65,9 @@ absl::StatusOr<StaticResults> MakeResultsStatic(const xla::XlaComputation& compu
     tuple->set_sharding(xla::HloSharding::Tuple(tuple->shape(), shardings));
   }
   entry->set_root_instruction(tuple, /*accept_different_shape=*/true);
-  if (absl::Status status = entry->RemoveInstruction(root); !status.ok()) return status;
-  *module->mutable_entry_computation_layout()->mutable_result_layout() =
-      xla::ShapeLayout(tuple->shape());
-  made.computation = xla::XlaComputation(ToProto(module.get()));
-  return made;
+  TF_RETURN_IF_ERROR(entry->RemoveInstruction(root));
+  ResultChanged(module);
+  return dynamic_sizes;
 }
 
 }  // namespace tf_tpu_ext

@@ -6,21 +6,18 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "xla/hlo/builder/xla_computation.h"
+#include "xla/hlo/ir/hlo_module.h"
 
 namespace tf_tpu_ext {
 
-struct StaticResults {
-  xla::XlaComputation computation;
-  // For each result of the original computation its dynamic dimensions, with the number of the
-  // further result that holds the true size, an int32.
-  std::vector<std::vector<std::pair<int, int>>> dynamic_sizes;
-};
+// For each result its dynamic dimensions, with the number of the further result that holds the true
+// size, an int32.
+using DynamicSizes = std::vector<std::vector<std::pair<int, int>>>;
 
 // Pads every result to its bound and returns the true sizes behind all results. XLA:CPU stores the
 // sizes of a dynamic array behind its data and loses them when it copies the array, as it does when
-// the same value is returned twice.
-absl::StatusOr<StaticResults> MakeResultsStatic(const xla::XlaComputation& computation);
+// the same value is returned twice. Empty if no result is dynamic: the module stays as it is.
+absl::StatusOr<DynamicSizes> MakeResultsStatic(xla::HloModule* module);
 
 }  // namespace tf_tpu_ext
 

@@ -1,0 +1,47 @@
+// HLO modules for tests: from text, and checked by XLA's verifier.
+#ifndef TF_TPU_EXT_CC_COMPILER_HLO_TEST_MODULE_H_
+#define TF_TPU_EXT_CC_COMPILER_HLO_TEST_MODULE_H_
+
+#include <memory>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/string_view.h"
+#include "gtest/gtest.h"
+#include "xla/hlo/ir/hlo_computation.h"
+#include "xla/hlo/ir/hlo_instruction.h"
+#include "xla/hlo/ir/hlo_module.h"
+#include "xla/hlo/ir/hlo_opcode.h"
+#include "xla/hlo/parser/hlo_parser.h"
+#include "xla/service/hlo_verifier.h"
+
+namespace tf_tpu_ext {
+
+inline void ExpectValid(xla::HloModule* module) {
+  xla::HloVerifier verifier(/*layout_sensitive=*/false, /*allow_mixed_precision=*/false);
+  const absl::Status status = verifier.Run(module).status();
+  EXPECT_TRUE(status.ok()) << status << "\n" << module->ToString();
+}
+
+// The module of the text, which must be one that XLA takes.
+inline std::unique_ptr<xla::HloModule> ParseModule(absl::string_view text) {
+  auto parsed = xla::ParseAndReturnUnverifiedModule(text);
+  // Nothing of a test holds without its module.
+  CHECK_OK(parsed.status());
+  ExpectValid(parsed->get());
+  return *std::move(parsed);
+}
+
+inline int CountOps(const xla::HloComputation& computation, xla::HloOpcode opcode) {
+  return absl::c_count_if(computation.instructions(), [&](const xla::HloInstruction* instruction) {
+    return instruction->opcode() == opcode;
+  });
+}
+
+// Of the module's entry computation.
+inline xla::HloInstruction* Find(const xla::HloModule& module, absl::string_view name) {
+  return module.entry_computation()->GetInstructionWithName(name);
+}
+
+}  // namespace tf_tpu_ext
+
+#endif  // TF_TPU_EXT_CC_COMPILER_HLO_TEST_MODULE_H_
