@@ -1,15 +1,21 @@
 // Kernels of the ops that load the embedding tables and their slots, and retrieve them: an op for
 // each optimizer and table, and one for all tables.
+#include <cstdint>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "cc/embedding/current_embedding.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/tpu/tpu_embedding_optimization_parameters_utils.h"
+#include "xla/tsl/platform/errors.h"
+#include "xla/tsl/platform/statusor.h"
 
 namespace tf_tpu_ext {
 namespace {
@@ -31,26 +37,24 @@ class ShardOp : public OpKernel {
     OP_REQUIRES_OK(construction, construction->GetAttr("config", &config_));
   }
 
- protected:
-  absl::StatusOr<std::shared_ptr<EmbeddingEngine>> Engine() const {
-    auto engine = RequireEmbedding(name());
-    if (!engine.ok() || IsEmbeddingConfigured(config_)) return engine;
-    return absl::FailedPreconditionError(
-        absl::StrCat("The config of op ", name(),
-                     " is not the one that the TPU is configured with. Initialize the TPU system "
-                     "again before another configuration."));
+  void Compute(OpKernelContext* context) final {
+    absl::StatusOr<std::shared_ptr<EmbeddingEngine>> engine = Engine();
+    OP_REQUIRES_OK(context, engine.status());
+    OP_REQUIRES_OK(context, Run(context, **engine));
   }
+
+ protected:
+  virtual absl::Status Run(OpKernelContext* context, EmbeddingEngine& engine) const = 0;
 
   absl::StatusOr<std::vector<int64_t>> Rows(const EmbeddingEngine& engine, int table) const {
     return engine.layout().RowsOfShard(table, shard_, num_shards_);
   }
 
   // Loads the table from the tensors: its parameters, then its slots.
-  absl::Status Load(EmbeddingEngine* engine, int table, absl::Span<const Tensor> tensors) const {
-    auto rows = Rows(*engine, table);
-    if (!rows.ok()) return rows.status();
-    const EmbeddingLayout::Table& described = engine->layout().tables[table];
-    const TensorShape expected({static_cast<int64_t>(rows->size()), described.dim});
+  absl::Status Load(EmbeddingEngine& engine, int table, absl::Span<const Tensor> tensors) const {
+    TF_ASSIGN_OR_RETURN(const std::vector<int64_t> rows, Rows(engine, table));
+    const EmbeddingLayout::Table& described = engine.layout().tables[table];
+    const TensorShape expected({static_cast<int64_t>(rows.size()), described.dim});
     std::vector<absl::Span<const float>> states;
     for (const Tensor& tensor : tensors) {
       if (tensor.shape() != expected) {
@@ -62,7 +66,17 @@ class ShardOp : public OpKernel {
       const auto values = tensor.flat<float>();
       states.emplace_back(values.data(), values.size());
     }
-    return engine->Load(table, *rows, states);
+    return engine.Load(table, rows, states);
+  }
+
+ private:
+  absl::StatusOr<std::shared_ptr<EmbeddingEngine>> Engine() const {
+    auto engine = RequireEmbedding(name());
+    if (!engine.ok() || IsEmbeddingConfigured(config_)) return engine;
+    return absl::FailedPreconditionError(
+        absl::StrCat("The config of op ", name(),
+                     " is not the one that the TPU is configured with. Initialize the TPU system "
+                     "again before another configuration."));
   }
 
   int64_t num_shards_ = 1;
@@ -81,13 +95,19 @@ class TableOp : public ShardOp {
   }
 
  protected:
-  absl::StatusOr<int> Table(const EmbeddingEngine& engine) const {
-    return engine.layout().FindTable(table_name_, table_id_);
+  virtual absl::Status RunOnTable(OpKernelContext* context, EmbeddingEngine& engine,
+                                  int table) const = 0;
+
+  // How many of the op's inputs or outputs are the table's parameters and slots.
+  int NumStates(int num_tensors) const { return num_tensors - (has_accumulator_ ? 1 : 0); }
+
+ private:
+  absl::Status Run(OpKernelContext* context, EmbeddingEngine& engine) const final {
+    TF_ASSIGN_OR_RETURN(const int table, engine.layout().FindTable(table_name_, table_id_));
+    return RunOnTable(context, engine, table);
   }
 
   bool has_accumulator_ = false;
-
- private:
   int64_t table_id_ = -1;
   std::string table_name_;
 };
@@ -95,49 +115,48 @@ class TableOp : public ShardOp {
 class LoadOp : public TableOp {
  public:
   using TableOp::TableOp;
-  void Compute(OpKernelContext* context) override {
-    auto engine = Engine();
-    OP_REQUIRES_OK(context, engine.status());
-    auto table = Table(**engine);
-    OP_REQUIRES_OK(context, table.status());
+
+ private:
+  absl::Status RunOnTable(OpKernelContext* context, EmbeddingEngine& engine,
+                          int table) const override {
     std::vector<Tensor> tensors;
-    for (int i = 0; i < context->num_inputs() - (has_accumulator_ ? 1 : 0); ++i) {
+    for (int i = 0; i < NumStates(context->num_inputs()); ++i) {
       tensors.push_back(context->input(i));
     }
-    OP_REQUIRES_OK(context, Load(engine->get(), *table, tensors));
+    return Load(engine, table, tensors);
   }
 };
 
 class RetrieveOp : public TableOp {
  public:
   using TableOp::TableOp;
-  void Compute(OpKernelContext* context) override {
-    auto engine = Engine();
-    OP_REQUIRES_OK(context, engine.status());
-    auto table = Table(**engine);
-    OP_REQUIRES_OK(context, table.status());
-    auto rows = Rows(**engine, *table);
-    OP_REQUIRES_OK(context, rows.status());
-    const int states = context->num_outputs() - (has_accumulator_ ? 1 : 0);
-    const std::vector<std::string>& slots = (*engine)->slots(*table);
-    OP_REQUIRES(context, states == 1 + static_cast<int>(slots.size()),
-                absl::InvalidArgumentError(absl::StrCat(
-                    "Op ", name(), " retrieves ", states - 1, " slots of embedding table '",
-                    (*engine)->layout().tables[*table].name, "'; its optimizer has ", slots.size(),
-                    ". Retrieve it by the op of the optimizer that it was configured with.")));
-    const TensorShape shape(
-        {static_cast<int64_t>(rows->size()), (*engine)->layout().tables[*table].dim});
+
+ private:
+  absl::Status RunOnTable(OpKernelContext* context, EmbeddingEngine& engine,
+                          int table) const override {
+    TF_ASSIGN_OR_RETURN(const std::vector<int64_t> rows, Rows(engine, table));
+    const EmbeddingLayout::Table& described = engine.layout().tables[table];
+    const int states = NumStates(context->num_outputs());
+    const std::vector<std::string>& slots = engine.slots(table);
+    if (states != 1 + static_cast<int>(slots.size())) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("Op ", name(), " retrieves ", states - 1, " slots of embedding table '",
+                       described.name, "'; its optimizer has ", slots.size(),
+                       ". Retrieve it by the op of the optimizer that it was configured with."));
+    }
+    const TensorShape shape({static_cast<int64_t>(rows.size()), described.dim});
     std::vector<float*> targets;
     for (int i = 0; i < context->num_outputs(); ++i) {
       Tensor* output = nullptr;
-      OP_REQUIRES_OK(context, context->allocate_output(i, shape, &output));
+      TF_RETURN_IF_ERROR(context->allocate_output(i, shape, &output));
       if (i < states) {
         targets.push_back(output->flat<float>().data());
       } else {
         output->flat<float>().setConstant(tensorflow::tpu::GradientAccumulatorInitialValue());
       }
     }
-    (*engine)->Retrieve(*table, *rows, targets);
+    engine.Retrieve(table, rows, targets);
+    return absl::OkStatus();
   }
 };
 
@@ -147,61 +166,69 @@ std::string StateName(int state) {
   return state == 0 ? "parameters" : absl::StrCat("auxiliary", state);
 }
 
-class LoadAllOp : public ShardOp {
+// An op of all tables, which has a list of tensors, one for each table, for each of kNumStates.
+class AllTablesOp : public ShardOp {
  public:
   using ShardOp::ShardOp;
-  void Compute(OpKernelContext* context) override {
-    auto engine = Engine();
-    OP_REQUIRES_OK(context, engine.status());
-    const size_t tables = (*engine)->layout().tables.size();
-    std::vector<tensorflow::OpInputList> lists(kNumStates);
-    for (int state = 0; state < kNumStates; ++state) {
-      OP_REQUIRES_OK(context, context->input_list(StateName(state), &lists[state]));
-    }
-    OP_REQUIRES(context, static_cast<size_t>(lists[0].size()) == tables,
-                absl::InvalidArgumentError(absl::StrCat("Op ", name(), " loads ", lists[0].size(),
-                                                        " embedding tables; the TPU is configured "
-                                                        "with ",
-                                                        tables, ".")));
-    for (size_t table = 0; table < tables; ++table) {
-      std::vector<Tensor> tensors;
-      for (size_t state = 0; state < 1 + (*engine)->slots(table).size(); ++state) {
-        tensors.push_back(lists[state][table]);
-      }
-      OP_REQUIRES_OK(context, Load(engine->get(), static_cast<int>(table), tensors));
-    }
+
+ protected:
+  absl::Status CheckNumTables(const EmbeddingEngine& engine, const char* verb, int count) const {
+    const size_t tables = engine.layout().tables.size();
+    if (static_cast<size_t>(count) == tables) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat("Op ", name(), " ", verb, " ", count,
+                                                   " embedding tables; the TPU is configured with ",
+                                                   tables, "."));
   }
 };
 
-class RetrieveAllOp : public ShardOp {
+class LoadAllOp : public AllTablesOp {
  public:
-  using ShardOp::ShardOp;
-  void Compute(OpKernelContext* context) override {
-    auto engine = Engine();
-    OP_REQUIRES_OK(context, engine.status());
-    const EmbeddingLayout& layout = (*engine)->layout();
+  using AllTablesOp::AllTablesOp;
+
+ private:
+  absl::Status Run(OpKernelContext* context, EmbeddingEngine& engine) const override {
+    std::vector<tensorflow::OpInputList> lists(kNumStates);
+    for (int state = 0; state < kNumStates; ++state) {
+      TF_RETURN_IF_ERROR(context->input_list(StateName(state), &lists[state]));
+    }
+    TF_RETURN_IF_ERROR(CheckNumTables(engine, "loads", lists[0].size()));
+    for (int table = 0; table < lists[0].size(); ++table) {
+      std::vector<Tensor> tensors;
+      for (size_t state = 0; state < 1 + engine.slots(table).size(); ++state) {
+        tensors.push_back(lists[state][table]);
+      }
+      TF_RETURN_IF_ERROR(Load(engine, table, tensors));
+    }
+    return absl::OkStatus();
+  }
+};
+
+class RetrieveAllOp : public AllTablesOp {
+ public:
+  using AllTablesOp::AllTablesOp;
+
+ private:
+  absl::Status Run(OpKernelContext* context, EmbeddingEngine& engine) const override {
     std::vector<tensorflow::OpOutputList> lists(kNumStates);
     for (int state = 0; state < kNumStates; ++state) {
-      OP_REQUIRES_OK(context, context->output_list(StateName(state), &lists[state]));
+      TF_RETURN_IF_ERROR(context->output_list(StateName(state), &lists[state]));
     }
-    OP_REQUIRES(context, static_cast<size_t>(lists[0].size()) == layout.tables.size(),
-                absl::InvalidArgumentError(absl::StrCat(
-                    "Op ", name(), " retrieves ", lists[0].size(),
-                    " embedding tables; the TPU is configured with ", layout.tables.size(), ".")));
-    for (int table = 0; table < static_cast<int>(layout.tables.size()); ++table) {
-      auto rows = Rows(**engine, table);
-      OP_REQUIRES_OK(context, rows.status());
+    TF_RETURN_IF_ERROR(CheckNumTables(engine, "retrieves", lists[0].size()));
+    for (int table = 0; table < lists[0].size(); ++table) {
+      TF_ASSIGN_OR_RETURN(const std::vector<int64_t> rows, Rows(engine, table));
       std::vector<float*> targets;
       for (int state = 0; state < kNumStates; ++state) {
-        const bool used = state <= static_cast<int>((*engine)->slots(table).size());
-        const TensorShape shape(
-            {used ? static_cast<int64_t>(rows->size()) : 0, used ? layout.tables[table].dim : 0});
+        // The op has outputs for the most slots that an optimizer may have; the rest stay empty.
+        const bool used = state <= static_cast<int>(engine.slots(table).size());
+        const TensorShape shape({used ? static_cast<int64_t>(rows.size()) : 0,
+                                 used ? engine.layout().tables[table].dim : 0});
         Tensor* output = nullptr;
-        OP_REQUIRES_OK(context, lists[state].allocate(table, shape, &output));
+        TF_RETURN_IF_ERROR(lists[state].allocate(table, shape, &output));
         if (used) targets.push_back(output->flat<float>().data());
       }
-      (*engine)->Retrieve(table, *rows, targets);
+      engine.Retrieve(table, rows, targets);
     }
+    return absl::OkStatus();
   }
 };
 
