@@ -1,4 +1,4 @@
-// Kernels of the ops that queue a core's batches: EnqueueTPUEmbedding* and their dynamic twins,
+// Kernels of the ops that queue a core's batches: EnqueueTPUEmbedding* and the dynamic ones,
 // whose core is an input.
 #include <memory>
 #include <string>

@@ -9,7 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "cc/compiler/overrides/twin_kernel.h"
+#include "cc/compiler/overrides/override_kernel.h"
 #include "xla/hlo/builder/lib/constants.h"
 #include "xla/hlo/builder/xla_builder.h"
 #include "xla/shape.h"
@@ -55,10 +55,10 @@ inline absl::StatusOr<Unpadded> FillPadding(xla::XlaOp x, xla::XlaOp fill) {
   return result;
 }
 
-class DynamicKernel : public TwinKernel {
+class DynamicKernel : public OverrideKernel {
  public:
   explicit DynamicKernel(tensorflow::OpKernelConstruction* construction)
-      : TwinKernel(construction, kDynamicPrefix) {}
+      : OverrideKernel(construction, kDynamicPrefix) {}
 
   void Compile(tensorflow::XlaOpKernelContext* context) final {
     absl::StatusOr<bool> dynamic = HasDynamicInput(context);

@@ -5,7 +5,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "cc/compiler/overrides/dynamic_kernel.h"
-#include "cc/compiler/overrides/twin_ops.h"
+#include "cc/compiler/overrides/override_ops.h"
 #include "tensorflow/core/framework/node_def.pb.h"
 
 namespace tf_tpu_ext {
@@ -44,7 +44,8 @@ bool MayHaveDynamicSizes(const tensorflow::tpu::TPUCompileMetadataProto& metadat
 }
 
 [[maybe_unused]] const bool registered = [] {
-  RegisterTwinOps(kDynamicPrefix, ReplacedOps(), "that reads no padding of dynamic dimensions.");
+  RegisterOverrideOps(kDynamicPrefix, ReplacedOps(),
+                      "that reads no padding of dynamic dimensions.");
   return true;
 }();
 
@@ -53,7 +54,7 @@ bool MayHaveDynamicSizes(const tensorflow::tpu::TPUCompileMetadataProto& metadat
 absl::Status ReplaceOpsOfDynamicSize(const tensorflow::tpu::TPUCompileMetadataProto& metadata,
                                      FunctionLibraryDefinition* library) {
   if (!MayHaveDynamicSizes(metadata, *library)) return absl::OkStatus();
-  return ReplaceByTwins(kDynamicPrefix, ReplacedOps(), library);
+  return ReplaceByOverrides(kDynamicPrefix, ReplacedOps(), library);
 }
 
 }  // namespace tf_tpu_ext

@@ -8,7 +8,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "cc/base/machine.h"
-#include "cc/compiler/overrides/twin_ops.h"
+#include "cc/compiler/overrides/override_ops.h"
 #include "tensorflow/core/framework/attr_value.pb.h"
 #include "tensorflow/core/framework/kernel_shape_util.h"
 #include "tensorflow/core/framework/node_def_util.h"
@@ -75,7 +75,7 @@ const absl::flat_hash_set<std::string>& Ops() {
 }
 
 [[maybe_unused]] const bool kRegistered = [] {
-  RegisterTwinOps(kKernelPrefix, Ops(), "by a kernel of TensorFlow's where one takes it.");
+  RegisterOverrideOps(kKernelPrefix, Ops(), "by a kernel of TensorFlow's where one takes it.");
   return true;
 }();
 
@@ -302,7 +302,7 @@ std::optional<std::vector<int32_t>> TilesOfMaxPoolGrad(const NodeDef& node,
 
 absl::Status UseTensorFlowKernels(tensorflow::FunctionLibraryDefinition* library) {
   if (!GetMachineOptions().tensorflow_kernels) return absl::OkStatus();
-  return ReplaceByTwins(kKernelPrefix, Ops(), library);
+  return ReplaceByOverrides(kKernelPrefix, Ops(), library);
 }
 
 }  // namespace tf_tpu_ext

@@ -1,7 +1,7 @@
 // Which ops of a program run by TensorFlow's own CPU kernels instead of XLA's code.
 //
 // XLA:CPU's convolutions and their gradients are slow, above all in loops; TensorFlow's, by oneDNN
-// or Eigen, are not. Convolutions and pools become twins (twin_ops.h), which are compiled to a call
+// or Eigen, are not. Convolutions and pools become ops of ours (override_ops.h), compiled to a call
 // of such a kernel (cc/program/kernel_call.h) where it takes the op, and by XLA where not. The
 // gradient of a max pool without overlap is computed by XLA in other ops than the stock ones.
 #ifndef TF_TPU_EXT_CC_COMPILER_OVERRIDES_TENSORFLOW_KERNELS_H_
@@ -19,7 +19,7 @@
 
 namespace tf_tpu_ext {
 
-// The name of the twin is this and the stock op's.
+// The name of our op is this and the stock op's.
 inline constexpr char kKernelPrefix[] = "TpuExt>Kernel";
 
 // What the compiler knows of an operand.
@@ -54,7 +54,7 @@ std::optional<KernelChoice> ChooseKernel(const tensorflow::NodeDef& node,
 std::optional<std::vector<int32_t>> TilesOfMaxPoolGrad(const tensorflow::NodeDef& node,
                                                        const std::vector<KernelOperand>& operands);
 
-// Puts the twins in place of the ops that a kernel may take, unless the option is off.
+// Replaces the ops that a kernel may take by ours, unless the option is off.
 absl::Status UseTensorFlowKernels(tensorflow::FunctionLibraryDefinition* library);
 
 }  // namespace tf_tpu_ext

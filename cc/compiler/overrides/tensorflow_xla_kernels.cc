@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "cc/compiler/overrides/override_kernel.h"
 #include "cc/compiler/overrides/tensorflow_kernels.h"
-#include "cc/compiler/overrides/twin_kernel.h"
 #include "cc/program/kernel_call.h"
 #include "tensorflow/compiler/tf2xla/shape_util.h"
 #include "tensorflow/compiler/tf2xla/xla_op_registry.h"
@@ -51,10 +51,10 @@ XlaOp TiledMaxPoolGrad(XlaOp input, XlaOp output, XlaOp gradient,
       shape.dim_sizes());
 }
 
-class KernelTwin : public TwinKernel {
+class TensorFlowKernelOverride : public OverrideKernel {
  public:
-  explicit KernelTwin(tensorflow::OpKernelConstruction* construction)
-      : TwinKernel(construction, kKernelPrefix) {}
+  explicit TensorFlowKernelOverride(tensorflow::OpKernelConstruction* construction)
+      : OverrideKernel(construction, kKernelPrefix) {}
 
   void Compile(XlaOpKernelContext* context) override {
     absl::StatusOr<bool> padded = HasPaddedInput(context);
@@ -119,29 +119,29 @@ class KernelTwin : public TwinKernel {
   }
 };
 
-REGISTER_XLA_OP(Name("TpuExt>KernelConv2D"), KernelTwin);
+REGISTER_XLA_OP(Name("TpuExt>KernelConv2D"), TensorFlowKernelOverride);
 REGISTER_XLA_OP(Name("TpuExt>KernelConv2DBackpropInput").CompileTimeConstantInput("input_sizes"),
-                KernelTwin);
+                TensorFlowKernelOverride);
 REGISTER_XLA_OP(Name("TpuExt>KernelConv2DBackpropFilter").CompileTimeConstantInput("filter_sizes"),
-                KernelTwin);
-REGISTER_XLA_OP(Name("TpuExt>KernelConv3D"), KernelTwin);
+                TensorFlowKernelOverride);
+REGISTER_XLA_OP(Name("TpuExt>KernelConv3D"), TensorFlowKernelOverride);
 REGISTER_XLA_OP(Name("TpuExt>KernelConv3DBackpropInputV2").CompileTimeConstantInput("input_sizes"),
-                KernelTwin);
+                TensorFlowKernelOverride);
 REGISTER_XLA_OP(
     Name("TpuExt>KernelConv3DBackpropFilterV2").CompileTimeConstantInput("filter_sizes"),
-    KernelTwin);
-REGISTER_XLA_OP(Name("TpuExt>KernelDepthwiseConv2dNative"), KernelTwin);
+    TensorFlowKernelOverride);
+REGISTER_XLA_OP(Name("TpuExt>KernelDepthwiseConv2dNative"), TensorFlowKernelOverride);
 REGISTER_XLA_OP(
     Name("TpuExt>KernelDepthwiseConv2dNativeBackpropInput").CompileTimeConstantInput("input_sizes"),
-    KernelTwin);
+    TensorFlowKernelOverride);
 REGISTER_XLA_OP(Name("TpuExt>KernelDepthwiseConv2dNativeBackpropFilter")
                     .CompileTimeConstantInput("filter_sizes"),
-                KernelTwin);
-REGISTER_XLA_OP(Name("TpuExt>KernelMaxPool"), KernelTwin);
-REGISTER_XLA_OP(Name("TpuExt>KernelMaxPoolGrad"), KernelTwin);
-REGISTER_XLA_OP(Name("TpuExt>KernelAvgPool"), KernelTwin);
+                TensorFlowKernelOverride);
+REGISTER_XLA_OP(Name("TpuExt>KernelMaxPool"), TensorFlowKernelOverride);
+REGISTER_XLA_OP(Name("TpuExt>KernelMaxPoolGrad"), TensorFlowKernelOverride);
+REGISTER_XLA_OP(Name("TpuExt>KernelAvgPool"), TensorFlowKernelOverride);
 REGISTER_XLA_OP(Name("TpuExt>KernelAvgPoolGrad").CompileTimeConstantInput("orig_input_shape"),
-                KernelTwin);
+                TensorFlowKernelOverride);
 
 }  // namespace
 }  // namespace tf_tpu_ext

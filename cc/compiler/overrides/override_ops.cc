@@ -1,4 +1,4 @@
-#include "cc/compiler/overrides/twin_ops.h"
+#include "cc/compiler/overrides/override_ops.h"
 
 #include <algorithm>
 
@@ -11,8 +11,8 @@ namespace tf_tpu_ext {
 using tensorflow::NodeDef;
 using tensorflow::OpRegistrationData;
 
-void RegisterTwinOps(absl::string_view prefix, const absl::flat_hash_set<std::string>& ops,
-                     absl::string_view summary) {
+void RegisterOverrideOps(absl::string_view prefix, const absl::flat_hash_set<std::string>& ops,
+                         absl::string_view summary) {
   for (const std::string& op : ops) {
     const OpRegistrationData* stock = nullptr;
     if (!tensorflow::OpRegistry::Global()->LookUp(op, &stock).ok()) continue;
@@ -29,8 +29,9 @@ void RegisterTwinOps(absl::string_view prefix, const absl::flat_hash_set<std::st
   }
 }
 
-absl::Status ReplaceByTwins(absl::string_view prefix, const absl::flat_hash_set<std::string>& ops,
-                            tensorflow::FunctionLibraryDefinition* library) {
+absl::Status ReplaceByOverrides(absl::string_view prefix,
+                                const absl::flat_hash_set<std::string>& ops,
+                                tensorflow::FunctionLibraryDefinition* library) {
   const auto is_replaced = [&ops](const NodeDef& node) { return ops.contains(node.op()); };
   for (const std::string& name : library->ListFunctionNames()) {
     const auto record = library->FindRecord(name);

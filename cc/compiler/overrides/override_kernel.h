@@ -1,7 +1,7 @@
-// The XLA kernel of an op that stands in for a stock one, see twin_ops.h: it can always hand on to
-// the stock op's kernel.
-#ifndef TF_TPU_EXT_CC_COMPILER_OVERRIDES_TWIN_KERNEL_H_
-#define TF_TPU_EXT_CC_COMPILER_OVERRIDES_TWIN_KERNEL_H_
+// The XLA kernel of an op that stands in for a stock one, see override_ops.h: it can always hand on
+// to the stock op's kernel.
+#ifndef TF_TPU_EXT_CC_COMPILER_OVERRIDES_OVERRIDE_KERNEL_H_
+#define TF_TPU_EXT_CC_COMPILER_OVERRIDES_OVERRIDE_KERNEL_H_
 
 #include <memory>
 #include <string>
@@ -18,10 +18,10 @@
 
 namespace tf_tpu_ext {
 
-class TwinKernel : public tensorflow::XlaOpKernel {
+class OverrideKernel : public tensorflow::XlaOpKernel {
  public:
   // The op's name is the prefix and the stock op's.
-  TwinKernel(tensorflow::OpKernelConstruction* construction, absl::string_view prefix)
+  OverrideKernel(tensorflow::OpKernelConstruction* construction, absl::string_view prefix)
       : XlaOpKernel(construction), node_(construction->def()) {
     node_.set_op(std::string(absl::StripPrefix(type_string(), prefix)));
     absl::Status status;
@@ -56,4 +56,4 @@ class TwinKernel : public tensorflow::XlaOpKernel {
 
 }  // namespace tf_tpu_ext
 
-#endif  // TF_TPU_EXT_CC_COMPILER_OVERRIDES_TWIN_KERNEL_H_
+#endif  // TF_TPU_EXT_CC_COMPILER_OVERRIDES_OVERRIDE_KERNEL_H_

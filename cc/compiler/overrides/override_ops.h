@@ -1,0 +1,27 @@
+// Overrides: ops of ours that replace TensorFlow's in programs. Each has the signature of the stock
+// op, and an XLA kernel of its own.
+#ifndef TF_TPU_EXT_CC_COMPILER_OVERRIDES_OVERRIDE_OPS_H_
+#define TF_TPU_EXT_CC_COMPILER_OVERRIDES_OVERRIDE_OPS_H_
+
+#include <string>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "tensorflow/core/framework/function.h"
+
+namespace tf_tpu_ext {
+
+// Registers for each stock op one whose name is the prefix and the stock op's. `summary` follows
+// the stock op's name in its documentation. To be called when the library is loaded.
+void RegisterOverrideOps(absl::string_view prefix, const absl::flat_hash_set<std::string>& ops,
+                         absl::string_view summary);
+
+// Replaces the stock ops by those of that prefix, in all functions.
+absl::Status ReplaceByOverrides(absl::string_view prefix,
+                                const absl::flat_hash_set<std::string>& ops,
+                                tensorflow::FunctionLibraryDefinition* library);
+
+}  // namespace tf_tpu_ext
+
+#endif  // TF_TPU_EXT_CC_COMPILER_OVERRIDES_OVERRIDE_OPS_H_
