@@ -289,20 +289,17 @@ def configure(
             "`wait_limit_seconds` must be a positive, finite number. "
             f"Received: wait_limit_seconds={limit!r}"
         )
-    library = _native.library()
-    library.TfTpuExt_Configure.restype = ctypes.c_void_p
-    message = _take_text(
-        library.TfTpuExt_Configure(
-            ctypes.c_int(cores),
-            ctypes.c_int(local_devices),
-            ctypes.c_double(limit),
-            ctypes.c_int(fold),
-            ctypes.c_int(share),
-            ctypes.c_int(stack),
-            ctypes.c_int(launch),
-            ctypes.c_int(kernels),
-            ctypes.c_char_p(None if compilation_cache is None else os.fsencode(compilation_cache)),
-        )
+    message = _native.text_of(
+        "TfTpuExt_Configure",
+        ctypes.c_int(cores),
+        ctypes.c_int(local_devices),
+        ctypes.c_double(limit),
+        ctypes.c_int(fold),
+        ctypes.c_int(share),
+        ctypes.c_int(stack),
+        ctypes.c_int(launch),
+        ctypes.c_int(kernels),
+        ctypes.c_char_p(None if compilation_cache is None else os.fsencode(compilation_cache)),
     )
     if message is not None:
         raise (RuntimeError if "already created" in message else ValueError)(message)
@@ -405,16 +402,5 @@ def _number_variable(name: str, parse: type[int] | type[float]) -> Any:
 
 
 def _take_json(function: str) -> Any:
-    """Calls a function of the library that gives away a JSON text."""
-    give = getattr(_native.library(), function)
-    give.restype = ctypes.c_void_p
-    return json.loads(_take_text(give()) or "null")
-
-
-def _take_text(address: int | None) -> str | None:
-    """Reads and frees a C string that the library gave away."""
-    if not address:
-        return None
-    text = ctypes.string_at(address).decode(errors="replace")
-    _native.library().TfTpuExt_Free(ctypes.c_void_p(address))
-    return text
+    """Calls a function of the library that returns JSON."""
+    return json.loads(_native.text_of(function) or "null")

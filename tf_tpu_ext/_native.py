@@ -14,6 +14,7 @@ import logging
 import os
 import pathlib
 import re
+import runpy
 import sys
 import threading
 from types import ModuleType
@@ -21,7 +22,7 @@ from typing import Any
 
 LIBRARY_PATH = pathlib.Path(__file__).resolve().with_name("libtf_tpu_ext_ops.so")
 
-_SUPPORTED_TENSORFLOW = "2.21"
+_BUILT_FOR = pathlib.Path(__file__).resolve().with_name("_built_for.py")
 _PCI_DEVICES = pathlib.Path("/sys/bus/pci/devices")
 _DEVICE_FILES = pathlib.Path("/dev")
 _GOOGLE_PCI_VENDOR = 0x1AE0
@@ -72,8 +73,9 @@ def load() -> bool:
         if found is not None:
             _step_aside(found)
             return False
-        tensorflow = _import_tensorflow()
+        # What the build recorded says which TensorFlow to install.
         _check_built()
+        tensorflow = _import_tensorflow()
         _check_abi(tensorflow.__version__)
         if not _is_resident():
             _check_no_devices(tensorflow)
@@ -115,6 +117,32 @@ def library() -> ctypes.CDLL:
     return _state.library
 
 
+def text_of(function: str, *arguments: Any) -> str | None:
+    """Calls a function of the library that returns a C string, which this frees.
+
+    Args:
+        function: Its name, `TfTpuExt_...`.
+        *arguments: Its arguments, of types of `ctypes`.
+
+    Returns:
+        The text, None where the function returned null.
+
+    Raises:
+        ImportError: See `load`.
+        RuntimeError: See `library`.
+    """
+    call = getattr(library(), function)
+    # As an address: `c_char_p` would lose it, and with it what must be freed.
+    call.restype = ctypes.c_void_p
+    address = call(*arguments)
+    if not address:
+        return None
+    try:
+        return ctypes.string_at(address).decode(errors="replace")
+    finally:
+        library().TfTpuExt_Free(ctypes.c_void_p(address))
+
+
 def ops() -> ModuleType:
     """Returns the Python functions of the library's own ops; loads it if need be.
 
@@ -130,10 +158,7 @@ def ops() -> ModuleType:
 
 def built_for() -> str | None:
     """Returns the TensorFlow version that the library was compiled for, None before a build."""
-    try:
-        return str(importlib.import_module("tf_tpu_ext._built_for").TF_VERSION)
-    except ModuleNotFoundError:
-        return None
+    return str(runpy.run_path(str(_BUILT_FOR))["TF_VERSION"]) if _BUILT_FOR.exists() else None
 
 
 def _aside_message() -> str:
@@ -207,9 +232,10 @@ def _import_tensorflow() -> Any:
     except ModuleNotFoundError as error:
         if error.name != "tensorflow":
             raise
+        minor = _minor(str(built_for()))
         raise ImportError(
-            f"tf_tpu_ext needs TensorFlow {_SUPPORTED_TENSORFLOW}, found none for "
-            f"{sys.executable}. Run: pip install 'tensorflow-cpu=={_SUPPORTED_TENSORFLOW}.*'"
+            f"tf_tpu_ext needs TensorFlow {minor}, found none for {sys.executable}. "
+            f"Run: pip install 'tensorflow-cpu=={minor}.*'"
         ) from error
 
 

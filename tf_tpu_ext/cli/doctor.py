@@ -164,7 +164,10 @@ def _tensorflow_distributions() -> list[str]:
 
 
 def _install_tensorflow() -> str:
-    minor = ".".join((built_for() or "2.21").split(".")[:2])
+    built = built_for()
+    if built is None:
+        return f"In {PACKAGE.parent}, run: pip install '.[cpu]'"
+    minor = ".".join(built.split(".")[:2])
     return f"Run: pip install 'tensorflow-cpu=={minor}.*'"
 
 

@@ -49,13 +49,12 @@ def install(folder: str | None) -> None:
     Raises:
         RuntimeError: TensorFlow was loaded with a file system of its own for them.
     """
-    library = _native.library()
-    library.TfTpuExt_MapCloudStorage.restype = ctypes.c_void_p
     path = "" if folder is None else os.path.abspath(folder)
-    message = library.TfTpuExt_MapCloudStorage(ctypes.c_char_p(os.fsencode(path)))
-    if message:
-        library.TfTpuExt_Free(ctypes.c_void_p(message))
+    argument = ctypes.c_char_p(os.fsencode(path))
+    problem = _native.text_of("TfTpuExt_MapCloudStorage", argument)
+    if problem is not None:
         raise RuntimeError(
             "TensorFlow was imported before tf-tpu run could take the place of its access to "
-            "Google Cloud Storage. Run the script by the command tf-tpu, in a process of its own."
+            "Google Cloud Storage. Run the script by the command tf-tpu, in a process of its own. "
+            f"TensorFlow says: {problem}"
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import os
 from typing import Any
@@ -42,21 +41,13 @@ def install_tensorflow_io() -> Undo:
     )
 
 
-def _call_native(name: str) -> str | None:
-    """Calls a function of the native library that returns the text of an error or null."""
-    function = getattr(_native.library(), name)
-    function.restype = ctypes.c_char_p
-    message: bytes | None = function()
-    return None if message is None else message.decode()
-
-
 def install_autotune_loop() -> Undo:
-    problem = _call_native("TfTpuExt_ReplaceAutotuneLoop")
+    problem = _native.text_of("TfTpuExt_ReplaceAutotuneLoop")
     if problem is not None:
         raise UnavailableError(problem)
 
     def undo() -> None:
-        problem = _call_native("TfTpuExt_RestoreAutotuneLoop")
+        problem = _native.text_of("TfTpuExt_RestoreAutotuneLoop")
         if problem is not None:
             raise RuntimeError(f"TensorFlow's autotuning loop can't be restored: {problem}")
 
