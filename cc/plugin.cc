@@ -22,7 +22,7 @@
 #include "cc/ops/host_update_ops.h"
 #include "cc/passes/bridge_passes.h"
 #include "cc/passes/preparing_passes.h"
-#include "cc/program/padding_stats.h"
+#include "cc/runtime/padding_stats.h"
 #include "cc/runtime/program_cache.h"
 #include "cc/transfer/transfer_stats.h"
 #include "tensorflow/core/platform/errors.h"

@@ -11,6 +11,7 @@
 #include "cc/compiler/build/xla_build.h"
 #include "cc/compiler/lower/lower_module.h"
 #include "cc/kernels/compilation_status.h"
+#include "cc/kernels/make_program.h"
 #include "cc/program/program_key.h"
 #include "cc/runtime/launch.h"
 #include "cc/runtime/launch_ids.h"
@@ -174,7 +175,7 @@ class CompileMlirOp : public OpKernel {
     absl::Status status = LowerModule(module_, metadata_, shapes, &lowered);
     record->lowering = absl::Now() - start;
     if (!status.ok()) return WithoutInventedTrace(status);
-    return BuildProgram(lowered, metadata_, id, record);
+    return MakeProgram(lowered, metadata_, id, record);
   }
 
   std::string module_;

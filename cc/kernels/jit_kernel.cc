@@ -10,11 +10,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "cc/compiler/build/xla_build.h"
 #include "cc/compiler/lower/lower_module.h"
 #include "cc/compiler/overrides/tensorflow_kernels.h"
 #include "cc/device/virtual_device.h"
 #include "cc/kernels/jit_with_host.h"
+#include "cc/kernels/make_program.h"
 #include "cc/ops/reachable_nodes.h"
 #include "cc/runtime/join_launch.h"
 #include "cc/runtime/launch_ids.h"
@@ -166,7 +166,7 @@ class JitLaunchOp : public AsyncOpKernel {
     status = compiler.CompileFunction(compile_options, function_, call.arguments, &lowered.result);
     record->lowering = absl::Now() - start;
     if (!status.ok()) return status;
-    auto program = BuildProgram(lowered, tensorflow::tpu::TPUCompileMetadataProto(), id, record);
+    auto program = MakeProgram(lowered, tensorflow::tpu::TPUCompileMetadataProto(), id, record);
     if (!program.ok()) return program;
     auto interface = std::make_shared<ProgramInterface>();
     interface->outputs = lowered.result.outputs;

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "cc/program/shared_update.h"
 #include "cc/runtime/collective_table.h"
-#include "cc/runtime/shared_update.h"
 
 namespace xla::cpu {
 class CpuCollectives;

@@ -132,11 +132,11 @@ CoreContext Launch::ContextOf(int slot, const CoreArrival& arrival) const {
 
 void Launch::PrepareHostCalls() {
   for (int slot = 0; slot < program_->num_slots(); ++slot) {
-    const CompiledProgram& compiled = arrivals_[slot]->program->compiled();
-    if (compiled.host_functions == nullptr) continue;
+    const std::shared_ptr<HostFunctions>& functions = arrivals_[slot]->program->host_functions();
+    if (functions == nullptr) continue;
     host_calls_.resize(program_->num_slots());
     host_calls_[slot] = std::make_shared<HostCalls>(
-        compiled.host_functions, slot, [weak = weak_from_this(), slot](const absl::Status& status) {
+        functions, slot, [weak = weak_from_this(), slot](const absl::Status& status) {
           if (std::shared_ptr<Launch> launch = weak.lock()) {
             launch->Fail(launch->FailureOf(slot, status));
           }
@@ -192,7 +192,7 @@ void Launch::StartOnFreeCores() {
   std::iota(slots.begin(), slots.end(), 0);
   runner_ = program_->AloneIfBuilt();
   if (runner_ == nullptr && CanRunStacked(*stacked, ArgumentsOf(slots))) {
-    runner_ = stacked->program;
+    runner_ = program_->stacked();
     stacked_ = stacked.get();
   }
   if (runner_ != nullptr) return StartRuns();

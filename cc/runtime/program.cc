@@ -14,7 +14,8 @@
 #include "cc/base/kernel_threads.h"
 #include "cc/base/tensor_copy.h"
 #include "cc/runtime/collectives.h"
-#include "cc/runtime/stacked_replicas.h"
+#include "cc/runtime/padding_stats.h"
+#include "cc/transfer/host_functions.h"
 #include "tensorflow/core/framework/allocator.h"
 #include "tensorflow/core/framework/tensor_shape.h"
 #include "tsl/profiler/lib/traceme.h"
@@ -30,6 +31,8 @@
 #include "xla/service/cpu/cpu_executable.h"
 #include "xla/service/cpu/cpu_executable_run_options.h"
 #include "xla/shape_util.h"
+#include "xla/tsl/platform/errors.h"
+#include "xla/tsl/platform/statusor.h"
 
 namespace tf_tpu_ext {
 namespace {
@@ -95,7 +98,7 @@ class Program::Run {
   static void Start(std::shared_ptr<Run> run) {
     tsl::profiler::TraceMe trace([&] {
       return tsl::profiler::TraceMeEncode(absl::StrCat("TPU core ", run->core_.core),
-                                          {{"program", run->program_->compiled_.name},
+                                          {{"program", run->program_->compiled_->name},
                                            {"replica", run->core_.replica},
                                            {"launch", run->core_.launch_id}});
     });
@@ -104,7 +107,7 @@ class Program::Run {
       run->done_(std::move(status), {});
       return;
     }
-    xla::cpu::ThunkExecutor& thunks = CpuExecutableOf(run->program_->compiled_).thunks();
+    xla::cpu::ThunkExecutor& thunks = CpuExecutableOf(*run->program_->compiled_).thunks();
     auto event = thunks.Execute(run->params_);
     event.AndThen([run = std::move(run), event = event.AsPtr()] {
       run->Finish(event.IsError() ? event.GetError() : absl::OkStatus());
@@ -113,7 +116,7 @@ class Program::Run {
 
  private:
   absl::Status Prepare() {
-    const CompiledProgram& compiled = program_->compiled_;
+    const CompiledProgram& compiled = *program_->compiled_;
     xla::cpu::CpuExecutable& executable = CpuExecutableOf(compiled);
     if (absl::Status status = BindBuffers(executable); !status.ok()) return status;
 
@@ -183,13 +186,13 @@ class Program::Run {
         if (results_[result].dtype() != buffer.dtype || results_[result].shape() != buffer.shape) {
           results_[result] = Tensor(tensorflow::cpu_allocator(), buffer.dtype, buffer.shape);
         }
-        absl::Status status = CheckMemory(results_[result], "a result", program_->compiled_.name);
+        absl::Status status = CheckMemory(results_[result], "a result", program_->compiled_->name);
         if (!status.ok()) return status;
         buffers[index] = DeviceAddressBase(results_[result].data(), allocation.size());
       } else {
         if (next_scratch == scratch_.size()) scratch_.push_back(AllocateBytes(allocation.size()));
         absl::Status status =
-            CheckMemory(scratch_[next_scratch], "intermediate values", program_->compiled_.name);
+            CheckMemory(scratch_[next_scratch], "intermediate values", program_->compiled_->name);
         if (!status.ok()) {
           // What is kept for the next run is whole.
           scratch_.clear();
@@ -203,12 +206,12 @@ class Program::Run {
   }
 
   absl::StatusOr<DeviceAddressBase> BindParameter(const xla::BufferAllocation& allocation) {
-    const int argument = program_->compiled_.parameter_arguments[allocation.parameter_number()];
+    const int argument = program_->compiled_->parameter_arguments[allocation.parameter_number()];
     Tensor& tensor = arguments_[argument];
     const int64_t bytes = tensor.TotalBytes();
     if (bytes != allocation.size()) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "Argument ", argument, " of program ", program_->compiled_.name, " is ",
+          "Argument ", argument, " of program ", program_->compiled_->name, " is ",
           tensorflow::DataTypeString(tensor.dtype()), tensor.shape().DebugString(), " (", bytes,
           " bytes); the program was compiled for ", allocation.size(), " bytes."));
     }
@@ -217,7 +220,7 @@ class Program::Run {
         !allocation.is_readonly() && !absl::c_linear_search(run_options_.overwritable, argument);
     if (needs_copy || !IsAligned(tensor.data())) {
       Tensor copy(tensorflow::cpu_allocator(), tensor.dtype(), tensor.shape());
-      absl::Status status = CheckMemory(copy, "an argument", program_->compiled_.name);
+      absl::Status status = CheckMemory(copy, "an argument", program_->compiled_->name);
       if (!status.ok()) return status;
       if (bytes > 0) std::memcpy(copy.data(), tensor.data(), bytes);
       tensor = std::move(copy);
@@ -235,7 +238,7 @@ class Program::Run {
 
   // Results for the shared update live in memory that earlier runs used for them.
   void TakeCombinedOutputs() {
-    const size_t count = program_->compiled_.num_combined_outputs;
+    const size_t count = program_->compiled_->num_combined_outputs;
     if (count == 0) return;
     absl::MutexLock lock(&program_->mutex_);
     if (program_->free_combined_outputs_.empty()) return;
@@ -256,7 +259,7 @@ class Program::Run {
   }
 
   absl::Status CollectOutputs(std::vector<Tensor>* outputs) {
-    const CompiledProgram& compiled = program_->compiled_;
+    const CompiledProgram& compiled = *program_->compiled_;
     outputs->reserve(compiled.outputs.size());
     for (size_t i = 0; i < compiled.outputs.size(); ++i) {
       const int result = program_->result_of_output_[i];
@@ -286,7 +289,7 @@ class Program::Run {
 
   absl::StatusOr<Tensor> CutToSize(Tensor padded, int number) {
     TensorShape shape = padded.shape();
-    for (const auto& [dimension, result] : program_->compiled_.outputs[number].dynamic_sizes) {
+    for (const auto& [dimension, result] : program_->compiled_->outputs[number].dynamic_sizes) {
       const int32_t size = TakeResult(result).scalar<int32_t>()();
       if (size < 0 || size > padded.dim_size(dimension)) {
         return absl::InvalidArgumentError(absl::StrCat(
@@ -323,20 +326,36 @@ class Program::Run {
   xla::cpu::Thunk::ExecuteParams params_;
 };
 
-absl::StatusOr<std::shared_ptr<Program>> Program::Create(CompiledProgram compiled) {
+absl::StatusOr<std::shared_ptr<Program>> Program::Create(
+    std::shared_ptr<const CompiledProgram> compiled) {
   std::shared_ptr<Program> program(new Program(std::move(compiled)));
-  if (program->compiled_.stacked != nullptr) return program;
-  if (absl::Status status = program->Prepare(); !status.ok()) return status;
+  TF_RETURN_IF_ERROR(program->CreateParts());
+  // The groups run in its place.
+  if (program->stacked_ == nullptr) TF_RETURN_IF_ERROR(program->Prepare());
   return program;
 }
 
+absl::Status Program::CreateParts() {
+  if (!compiled_->host_functions.empty()) {
+    TF_ASSIGN_OR_RETURN(host_functions_,
+                        HostFunctions::Create(compiled_->host_functions, num_slots()));
+  }
+  if (compiled_->shared_update != nullptr) {
+    TF_ASSIGN_OR_RETURN(shared_update_, Create(compiled_->shared_update->program));
+  }
+  if (compiled_->stacked != nullptr) {
+    TF_ASSIGN_OR_RETURN(stacked_, Create(compiled_->stacked->program));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Program::Prepare() {
-  xla::cpu::CpuExecutable& executable = CpuExecutableOf(compiled_);
+  xla::cpu::CpuExecutable& executable = CpuExecutableOf(*compiled_);
   const xla::BufferAssignment& assignment = executable.buffer_assignment();
   result_of_allocation_.assign(assignment.Allocations().size(), -1);
   const xla::HloInstruction* root = executable.module().entry_computation()->root_instruction();
   std::vector<const CompiledProgram::Output*> computed;
-  for (const CompiledProgram::Output& output : compiled_.outputs) {
+  for (const CompiledProgram::Output& output : compiled_->outputs) {
     if (output.constant != nullptr) {
       result_of_output_.push_back(-1);
     } else {
@@ -366,7 +385,7 @@ absl::Status Program::Prepare() {
     int argument = -1;
     if (allocation.is_entry_computation_parameter() && !allocation.is_readonly() &&
         slice->offset() == 0 && slice->size() == allocation.size()) {
-      argument = compiled_.parameter_arguments[allocation.parameter_number()];
+      argument = compiled_->parameter_arguments[allocation.parameter_number()];
     }
     argument_of_result_.push_back(argument);
     results_.push_back(std::move(buffer));
@@ -376,7 +395,7 @@ absl::Status Program::Prepare() {
 
 void Program::Start(CoreContext core, std::vector<Tensor> arguments, RunOptions options,
                     Done done) {
-  if (!compiled_.padded_arguments.empty()) CountPadding(compiled_.padded_arguments, arguments);
+  if (!compiled_->padded_arguments.empty()) CountPadding(compiled_->padded_arguments, arguments);
   Run::Start(
       std::make_shared<Run>(this, core, std::move(arguments), std::move(options), std::move(done)));
 }
@@ -397,10 +416,11 @@ void Program::Recycle(std::vector<Tensor> combined_outputs) {
 absl::StatusOr<std::shared_ptr<Program>> Program::Alone() {
   absl::MutexLock building(&building_);
   if (std::shared_ptr<Program> built = AloneIfBuilt()) return built;
-  absl::StatusOr<std::shared_ptr<Program>> built = compiled_.stacked->build_alone();
-  if (!built.ok()) return built;
+  TF_ASSIGN_OR_RETURN(std::shared_ptr<const CompiledProgram> compiled,
+                      compiled_->stacked->build_alone());
+  TF_ASSIGN_OR_RETURN(std::shared_ptr<Program> built, Create(std::move(compiled)));
   absl::MutexLock lock(&mutex_);
-  alone_ = *built;
+  alone_ = built;
   return built;
 }
 
@@ -410,13 +430,13 @@ std::shared_ptr<Program> Program::AloneIfBuilt() {
 }
 
 absl::StatusOr<int> Program::SlotOfCore(int core) const {
-  if (compiled_.cores.empty()) return 0;
-  for (size_t slot = 0; slot < compiled_.cores.size(); ++slot) {
-    if (compiled_.cores[slot] == core) return static_cast<int>(slot);
+  if (compiled_->cores.empty()) return 0;
+  for (size_t slot = 0; slot < compiled_->cores.size(); ++slot) {
+    if (compiled_->cores[slot] == core) return static_cast<int>(slot);
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("Program ", compiled_.name, " was compiled for the cores [",
-                   absl::StrJoin(compiled_.cores, ", "), "] and was sent to core ", core,
+      absl::StrCat("Program ", compiled_->name, " was compiled for the cores [",
+                   absl::StrJoin(compiled_->cores, ", "), "] and was sent to core ", core,
                    ". Compile it with a device assignment that has this core."));
 }
 

@@ -12,31 +12,11 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
-#include "absl/time/time.h"
+#include "cc/program/compilation_record.h"
 
 namespace tf_tpu_ext {
 
 class Program;
-
-// One compilation, as compilation_stats() reports it.
-struct CompilationRecord {
-  int64_t program_id = 0;
-  std::string name;
-  std::string argument_shapes;
-  int num_replicas = 1;
-  int num_cores_per_replica = 1;
-  // How many replicas run as one program.
-  int stacked_replicas = 1;
-  absl::Duration lowering;
-  absl::Duration building;
-  // Whether all its machine code came from the CompilationCache.
-  bool restored = false;
-  // Ops that TensorFlow's own kernels compute.
-  int64_t tensorflow_kernels = 0;
-  int64_t hits = 0;
-  // Empty if the compilation succeeded.
-  std::string error;
-};
 
 class ProgramCache {
  public:

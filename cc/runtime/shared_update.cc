@@ -147,8 +147,8 @@ class UpdateRun : public std::enable_shared_from_this<UpdateRun> {
     for (UpdateReplica& replica : replicas_) replica.arguments.clear();
     std::vector<Tensor> outputs;
     absl::Status status =
-        RunInPlace(*update_->program, replicas_[0].context, update_->updated_variables, Owners(),
-                   std::move(arguments), &outputs);
+        RunInPlace(*program_->shared_update(), replicas_[0].context, update_->updated_variables,
+                   Owners(), std::move(arguments), &outputs);
     updated_.assign(replicas_.size(), outputs);
     Finish(std::move(status));
   }
@@ -186,9 +186,9 @@ class UpdateRun : public std::enable_shared_from_this<UpdateRun> {
 
   void RunFor(size_t replica, std::vector<Tensor> arguments, Program::Done done) {
     RunOptions options;
-    options.on_one_thread = update_->program->typical_run() < kWorthAThread;
-    update_->program->Start(replicas_[replica].context, std::move(arguments), std::move(options),
-                            std::move(done));
+    options.on_one_thread = program_->shared_update()->typical_run() < kWorthAThread;
+    program_->shared_update()->Start(replicas_[replica].context, std::move(arguments),
+                                     std::move(options), std::move(done));
   }
 
   void Finish(absl::Status status) {

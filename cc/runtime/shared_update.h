@@ -8,39 +8,11 @@
 
 #include "absl/status/status.h"
 #include "cc/base/core_context.h"
+#include "cc/program/shared_update.h"
 #include "cc/runtime/run_in_place.h"
 #include "tensorflow/core/framework/tensor.h"
-#include "xla/xla_data.pb.h"
 
 namespace tf_tpu_ext {
-
-// How the values of the replicas become one.
-struct Combination {
-  enum Kind { kSum, kProduct, kMin, kMax, kFirst };
-  Kind kind = kSum;
-  xla::PrimitiveType type = xla::PRIMITIVE_TYPE_INVALID;
-  // The update takes the values of all replicas and adds them up itself.
-  bool by_update = false;
-};
-
-// The part of a program that was split off (cc/compiler/replicas/split_update.h), and what belongs
-// where.
-struct SharedUpdate {
-  // Takes the step's arguments, so many, and then for each combination what has become of it: one
-  // value, or those of all replicas, one after the other.
-  std::shared_ptr<Program> program;
-  int num_arguments = 0;
-  // What becomes of the last outputs of the replicas' program, one for each.
-  std::vector<Combination> combinations;
-  // Numbers of the step's outputs: those of the replicas' program, without the last ones, and those
-  // of the update.
-  std::vector<int> replica_outputs;
-  std::vector<int> update_outputs;
-  // The arguments that the update reads.
-  std::vector<int> read_arguments;
-  // The variables it gives new values: numbers of an argument and of an output of the update.
-  std::vector<std::pair<int, int>> updated_variables;
-};
 
 // The state of one replica, or of a group of replicas that ran as one, before the update.
 struct UpdateReplica {

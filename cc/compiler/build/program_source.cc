@@ -134,9 +134,7 @@ absl::StatusOr<std::shared_ptr<const SharedUpdate>> BuildSharedUpdate(XlaCompile
   auto executable = compiler.Compile(std::move(module), options);
   if (!executable.ok()) return executable.status();
   program.executable = *std::move(executable);
-  auto created = Program::Create(std::move(program));
-  if (!created.ok()) return created.status();
-  update->program = *std::move(created);
+  update->program = std::make_shared<const CompiledProgram>(std::move(program));
   return update;
 }
 
@@ -168,7 +166,8 @@ std::shared_ptr<const xla::DeviceAssignment> ToDeviceAssignment(const std::vecto
   return assignment;
 }
 
-absl::StatusOr<std::shared_ptr<Program>> BuildSource(XlaCompiler& compiler, ProgramSource source) {
+absl::StatusOr<std::shared_ptr<const CompiledProgram>> BuildSource(XlaCompiler& compiler,
+                                                                   ProgramSource source) {
   CompiledProgram& compiled = source.compiled;
   if (source.shares_update) {
     auto split = SplitUpdate(ToComputation(*source.module).proto(), compiled.num_replicas,
@@ -194,7 +193,7 @@ absl::StatusOr<std::shared_ptr<Program>> BuildSource(XlaCompiler& compiler, Prog
   auto executable = compiler.Compile(std::move(module), source.options);
   if (!executable.ok()) return executable.status();
   compiled.executable = *std::move(executable);
-  return Program::Create(std::move(compiled));
+  return std::make_shared<const CompiledProgram>(std::move(compiled));
 }
 
 absl::StatusOr<std::shared_ptr<const StackedReplicas>> BuildStacked(XlaCompiler& compiler,
@@ -248,10 +247,9 @@ absl::StatusOr<std::shared_ptr<const StackedReplicas>> BuildStacked(XlaCompiler&
   auto program = BuildSource(compiler, std::move(groups));
   if (!program.ok()) return program.status();
   stacked->program = *std::move(program);
-  stacked->build_alone = [whole] {
-    auto compiler = XlaCompiler::Create(whole.compiled.name);
-    if (!compiler.ok()) return absl::StatusOr<std::shared_ptr<Program>>(compiler.status());
-    return BuildSource(*compiler, whole);
+  stacked->build_alone = [whole]() -> absl::StatusOr<std::shared_ptr<const CompiledProgram>> {
+    TF_ASSIGN_OR_RETURN(XlaCompiler compiler, XlaCompiler::Create(whole.compiled.name));
+    return BuildSource(compiler, whole);
   };
   return stacked;
 }

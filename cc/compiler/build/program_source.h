@@ -8,8 +8,8 @@
 
 #include "absl/status/statusor.h"
 #include "cc/compiler/build/xla_compiler.h"
-#include "cc/runtime/program.h"
-#include "cc/runtime/stacked_replicas.h"
+#include "cc/program/compiled_program.h"
+#include "cc/program/stacked_replicas.h"
 #include "tensorflow/core/protobuf/tpu/compile_metadata.pb.h"
 #include "xla/hlo/ir/hlo_module.h"
 #include "xla/pjrt/pjrt_executable.h"
@@ -39,7 +39,8 @@ std::shared_ptr<const xla::DeviceAssignment> ToDeviceAssignment(const std::vecto
 
 // Compiles the program of each replica; what its replicas compute alike as a shared update, if it
 // may be split off.
-absl::StatusOr<std::shared_ptr<Program>> BuildSource(XlaCompiler& compiler, ProgramSource source);
+absl::StatusOr<std::shared_ptr<const CompiledProgram>> BuildSource(XlaCompiler& compiler,
+                                                                   ProgramSource source);
 
 // Compiles the program of groups of replicas. Nothing if the program is not of that kind.
 absl::StatusOr<std::shared_ptr<const StackedReplicas>> BuildStacked(

@@ -8,11 +8,9 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
-#include "absl/cleanup/cleanup.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/log/log.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "cc/base/machine.h"
 #include "cc/compiler/build/program_source.h"
 #include "cc/compiler/build/xla_compiler.h"
@@ -21,7 +19,6 @@
 #include "cc/compiler/hlo/padded_arguments.h"
 #include "cc/compiler/hlo/static_results.h"
 #include "cc/program/kernel_call.h"
-#include "cc/transfer/host_functions.h"
 #include "llvm/ADT/StringRef.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "tensorflow/compiler/tf2xla/type_util.h"
@@ -156,11 +153,10 @@ absl::StatusOr<std::vector<int>> AssignCores(const Metadata& metadata) {
   return cores;
 }
 
-absl::StatusOr<std::shared_ptr<Program>> BuildProgram(const LoweredModule& lowered,
-                                                      const Metadata& metadata, int64_t id,
-                                                      CompilationRecord* record) {
-  const absl::Time start = absl::Now();
-  auto tell_time = absl::MakeCleanup([&] { record->building = absl::Now() - start; });
+absl::StatusOr<std::shared_ptr<const CompiledProgram>> BuildProgram(const LoweredModule& lowered,
+                                                                    const Metadata& metadata,
+                                                                    int64_t id,
+                                                                    CompilationRecord* record) {
   const Partitioning partitioning = PartitioningOf(metadata);
   const int partitions = partitioning == Partitioning::kSpmd ? metadata.num_cores_per_replica() : 1;
   CompiledProgram compiled;
@@ -172,12 +168,7 @@ absl::StatusOr<std::shared_ptr<Program>> BuildProgram(const LoweredModule& lower
   if (!cores.ok()) return cores.status();
   compiled.cores = *std::move(cores);
   compiled.takes = lowered.takes;
-  if (!lowered.host_functions.empty()) {
-    auto functions = HostFunctions::Create(lowered.host_functions,
-                                           compiled.num_replicas * compiled.num_cores_per_replica);
-    if (!functions.ok()) return functions.status();
-    compiled.host_functions = *std::move(functions);
-  }
+  compiled.host_functions = lowered.host_functions;
   compiled.device_assignment =
       ToDeviceAssignment(compiled.cores, compiled.num_replicas, partitions);
   if (partitioning == Partitioning::kMerged) {
@@ -229,12 +220,12 @@ absl::StatusOr<std::shared_ptr<Program>> BuildProgram(const LoweredModule& lower
   source.shares_update = replicas_alike && machine.share_updates;
   source.overwrites_variables = compiled.num_replicas == 1 && partitions == 1 &&
                                 compiled.core_slices.empty() && dynamic_sizes.empty() &&
-                                compiled.host_functions == nullptr && machine.share_updates;
+                                compiled.host_functions.empty() && machine.share_updates;
   if (lowered.for_one_replica) TF_RETURN_IF_ERROR(OrderCollectives(module.get()));
   source.module = std::move(module);
   source.compiled = std::move(compiled);
   record->tensorflow_kernels = CountKernelCalls(*lowered.result.computation);
-  if (replicas_alike && machine.stack_replicas && source.compiled.host_functions == nullptr &&
+  if (replicas_alike && machine.stack_replicas && source.compiled.host_functions.empty() &&
       source.compiled.padded_arguments.empty()) {
     auto stacked = BuildStacked(*compiler, source, metadata);
     if (stacked.ok()) {
@@ -245,10 +236,10 @@ absl::StatusOr<std::shared_ptr<Program>> BuildProgram(const LoweredModule& lower
                    << " can't be compiled for groups of replicas: " << stacked.status().message();
     }
   }
-  absl::StatusOr<std::shared_ptr<Program>> program;
+  absl::StatusOr<std::shared_ptr<const CompiledProgram>> program;
   if (source.compiled.stacked != nullptr) {
     record->stacked_replicas = source.compiled.stacked->group_size;
-    program = Program::Create(std::move(source.compiled));
+    program = std::make_shared<const CompiledProgram>(std::move(source.compiled));
   } else {
     program = BuildSource(*compiler, std::move(source));
   }

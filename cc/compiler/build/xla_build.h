@@ -8,8 +8,8 @@
 
 #include "absl/status/statusor.h"
 #include "cc/compiler/lower/lower_module.h"
-#include "cc/runtime/program.h"
-#include "cc/runtime/program_cache.h"
+#include "cc/program/compilation_record.h"
+#include "cc/program/compiled_program.h"
 
 namespace tf_tpu_ext {
 
@@ -17,8 +17,8 @@ namespace tf_tpu_ext {
 absl::StatusOr<std::vector<int>> AssignCores(
     const tensorflow::tpu::TPUCompileMetadataProto& metadata);
 
-// Makes the program `id`, named as in the record, and tells the record of it.
-absl::StatusOr<std::shared_ptr<Program>> BuildProgram(
+// Makes the program `id`, named as in the record, and notes in the record how.
+absl::StatusOr<std::shared_ptr<const CompiledProgram>> BuildProgram(
     const LoweredModule& lowered, const tensorflow::tpu::TPUCompileMetadataProto& metadata,
     int64_t id, CompilationRecord* record);
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "cc/program/padding_stats.h"
+#include "cc/program/padded_argument.h"
 #include "xla/hlo/ir/hlo_module.h"
 
 namespace tf_tpu_ext {

@@ -10,7 +10,7 @@
 #include <optional>
 #include <vector>
 
-#include "cc/runtime/shared_update.h"
+#include "cc/program/shared_update.h"
 #include "xla/service/hlo.pb.h"
 
 namespace tf_tpu_ext {

@@ -1,4 +1,4 @@
-#include "cc/program/padding_stats.h"
+#include "cc/runtime/padding_stats.h"
 
 #include <algorithm>
 #include <atomic>

@@ -1,22 +1,14 @@
 // How much of what the cores got was padding.
-#ifndef TF_TPU_EXT_CC_PROGRAM_PADDING_STATS_H_
-#define TF_TPU_EXT_CC_PROGRAM_PADDING_STATS_H_
+#ifndef TF_TPU_EXT_CC_RUNTIME_PADDING_STATS_H_
+#define TF_TPU_EXT_CC_RUNTIME_PADDING_STATS_H_
 
 #include <cstdint>
-#include <utility>
-#include <vector>
 
 #include "absl/types/span.h"
+#include "cc/program/padded_argument.h"
 #include "tensorflow/core/framework/tensor.h"
 
 namespace tf_tpu_ext {
-
-// An argument that was padded on the host.
-struct PaddedArgument {
-  int argument = 0;
-  // Dimensions, each with the number of the argument that holds its true size.
-  std::vector<std::pair<int, int>> sizes;
-};
 
 struct PaddingTotals {
   // Of arguments that may be padded, padding included.
@@ -31,4 +23,4 @@ PaddingTotals TotalPadding();
 
 }  // namespace tf_tpu_ext
 
-#endif  // TF_TPU_EXT_CC_PROGRAM_PADDING_STATS_H_
+#endif  // TF_TPU_EXT_CC_RUNTIME_PADDING_STATS_H_

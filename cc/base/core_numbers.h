@@ -1,0 +1,22 @@
+// How the cores of the machine, and those of a program, are numbered.
+#ifndef TF_TPU_EXT_CC_BASE_CORE_NUMBERS_H_
+#define TF_TPU_EXT_CC_BASE_CORE_NUMBERS_H_
+
+#include "cc/base/number.h"
+
+namespace tf_tpu_ext {
+
+// A physical core of the machine: the i of /device:TPU:i.
+using Core = Number<class CoreTag>;
+// A replica of a program.
+using Replica = Number<class ReplicaTag>;
+// A core among those of its replica; a partition, in XLA's terms.
+using LogicalCore = Number<class LogicalCoreTag>;
+// A core of a program: replica * cores per replica + logical core.
+using Slot = Number<class SlotTag>;
+// Replicas that run as one program: the first `group_size` are group 0, and so on.
+using ReplicaGroup = Number<class ReplicaGroupTag>;
+
+}  // namespace tf_tpu_ext
+
+#endif  // TF_TPU_EXT_CC_BASE_CORE_NUMBERS_H_

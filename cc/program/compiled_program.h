@@ -1,0 +1,77 @@
+// What the compiler hands to the runtime: plain data, which neither changes any more.
+#ifndef TF_TPU_EXT_CC_PROGRAM_COMPILED_PROGRAM_H_
+#define TF_TPU_EXT_CC_PROGRAM_COMPILED_PROGRAM_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cc/program/host_function_source.h"
+#include "cc/program/padded_argument.h"
+#include "cc/program/shared_update.h"
+#include "cc/program/stacked_replicas.h"
+#include "cc/program/taken_queues.h"
+#include "tensorflow/core/framework/tensor.h"
+#include "tensorflow/core/framework/types.pb.h"
+
+namespace xla {
+class DeviceAssignment;
+class Executable;
+}  // namespace xla
+
+namespace tf_tpu_ext {
+
+struct CompiledProgram {
+  struct Output {
+    tensorflow::DataType dtype = tensorflow::DT_INVALID;
+    // Set when the compiler knew the value: such an output is not computed.
+    std::shared_ptr<const tensorflow::Tensor> constant;
+    // Dimensions that the executable pads, each with the number of the result that holds its true
+    // size, an int32.
+    std::vector<std::pair<int, int>> dynamic_sizes;
+  };
+  // The share of one core in a program whose partitions run as one: argument and output numbers.
+  struct CoreSlice {
+    std::vector<int> arguments;
+    std::vector<int> outputs;
+  };
+
+  std::string name;
+  int64_t id = 0;
+  int num_replicas = 1;
+  int num_cores_per_replica = 1;
+  // Null where `stacked` is set.
+  std::shared_ptr<xla::Executable> executable;
+  // The physical core of every slot, that is replica * num_cores_per_replica + logical core. Empty
+  // for a program of one core, which runs wherever it is sent.
+  std::vector<int> cores;
+  // The same as XLA wants it, by replica and partition; null where `cores` is empty.
+  std::shared_ptr<const xla::DeviceAssignment> device_assignment;
+  // For each parameter of the executable the argument it takes.
+  std::vector<int> parameter_arguments;
+  std::vector<Output> outputs;
+  // The functions on the host that it calls by itself.
+  std::vector<HostFunctionSource> host_functions;
+  // What the program takes from queues of its cores.
+  TakenQueues takes;
+  // Empty unless the replica's cores share one executable run (placement without SPMD).
+  std::vector<CoreSlice> core_slices;
+  // Inputs that the host has padded.
+  std::vector<PaddedArgument> padded_arguments;
+  // What runs once after all replicas; null if nothing was split off.
+  std::shared_ptr<const SharedUpdate> shared_update;
+  // How many outputs at the end are for the shared update: their memory comes back.
+  int num_combined_outputs = 0;
+  // How the replicas run; null if each runs for itself.
+  std::shared_ptr<const StackedReplicas> stacked;
+  // The variables that the executable overwrites, if it may: numbers of an argument and an output.
+  std::vector<std::pair<int, int>> overwritten_variables;
+  // Whether it may wait for other cores or the host.
+  bool waits = true;
+};
+
+}  // namespace tf_tpu_ext
+
+#endif  // TF_TPU_EXT_CC_PROGRAM_COMPILED_PROGRAM_H_

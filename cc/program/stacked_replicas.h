@@ -1,0 +1,32 @@
+// Groups of a program's replicas, each of which runs as one program.
+#ifndef TF_TPU_EXT_CC_PROGRAM_STACKED_REPLICAS_H_
+#define TF_TPU_EXT_CC_PROGRAM_STACKED_REPLICAS_H_
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace tf_tpu_ext {
+
+struct CompiledProgram;
+
+// Made by cc/compiler/replicas/batch_replicas.h.
+struct StackedReplicas {
+  // Its replicas are the groups.
+  std::shared_ptr<const CompiledProgram> program;
+  int group_size = 1;
+  // By argument and by output of the step: whether it has a first dimension for the replicas of a
+  // group. The others belong to all replicas.
+  std::vector<bool> stacked_arguments;
+  std::vector<bool> stacked_outputs;
+  // Arguments that must be equal for all replicas.
+  std::vector<int> mirrored_arguments;
+  // Compiles the program of one replica, for steps whose replicas differ where they must not.
+  std::function<absl::StatusOr<std::shared_ptr<const CompiledProgram>>()> build_alone;
+};
+
+}  // namespace tf_tpu_ext
+
+#endif  // TF_TPU_EXT_CC_PROGRAM_STACKED_REPLICAS_H_

@@ -1,0 +1,20 @@
+// How the values that enter and leave a program are numbered.
+//
+// A step brings arguments and returns outputs, as its execute op does. The executable takes
+// parameters, which are some of the arguments in an order of its own, and computes results: the
+// outputs whose value the compiler did not know, then the true sizes of outputs of dynamic shape.
+#ifndef TF_TPU_EXT_CC_PROGRAM_VALUE_NUMBERS_H_
+#define TF_TPU_EXT_CC_PROGRAM_VALUE_NUMBERS_H_
+
+#include "cc/base/number.h"
+
+namespace tf_tpu_ext {
+
+using ArgumentNumber = Number<class ArgumentTag>;
+using OutputNumber = Number<class OutputTag>;
+using ParameterNumber = Number<class ParameterTag>;
+using ResultNumber = Number<class ResultTag>;
+
+}  // namespace tf_tpu_ext
+
+#endif  // TF_TPU_EXT_CC_PROGRAM_VALUE_NUMBERS_H_
