@@ -13,6 +13,7 @@
 #include "cc/base/compute_pool.h"
 #include "cc/base/json.h"
 #include "cc/base/machine.h"
+#include "cc/base/process.h"
 #include "cc/compiler/build/compilation_cache.h"
 #include "cc/data/autotune_loop.h"
 #include "cc/data/cloud_storage.h"
@@ -23,6 +24,7 @@
 #include "cc/passes/bridge_passes.h"
 #include "cc/passes/preparing_passes.h"
 #include "cc/runtime/padding_stats.h"
+#include "cc/runtime/process_objects.h"
 #include "cc/runtime/program_cache.h"
 #include "cc/transfer/transfer_stats.h"
 #include "tensorflow/core/platform/errors.h"
@@ -34,6 +36,9 @@ namespace {
 // Devices must be known before TensorFlow's context starts, and proxies made of the kernels that
 // exist now; both hold for a static initializer of a library loaded at import.
 [[maybe_unused]] const bool kLoaded = [] {
+  // First: what is registered below may be called at once. Never deleted, for threads use them
+  // until the process ends.
+  Process::Install(&(new ProcessObjects)->process());
   RegisterDeviceFactories();
   RegisterHostUpdates();
   RegisterKernelProxies();
@@ -149,7 +154,7 @@ OwnedText TfTpuExt_Configure(int cores, int local_devices, double wait_limit_sec
 }
 
 // How many threads run compiled programs.
-int TfTpuExt_ComputeThreads() { return tf_tpu_ext::ComputePool::NumThreads(); }
+int TfTpuExt_ComputeThreads() { return tf_tpu_ext::Process::Get().compute_pool->NumThreads(); }
 
 // The machine's settings, as a JSON object.
 OwnedText TfTpuExt_Machine() {
@@ -158,7 +163,7 @@ OwnedText TfTpuExt_Machine() {
 
 // All compilations so far, as a JSON array.
 OwnedText TfTpuExt_CompilationRecords() {
-  return tf_tpu_ext::GiveRecords(tf_tpu_ext::ProgramCache::Get().Records());
+  return tf_tpu_ext::GiveRecords(tf_tpu_ext::Process::Get().programs->Records());
 }
 
 // All clusters of outside compilation so far, as a JSON array.

@@ -2,12 +2,10 @@
 
 #include "cc/base/compute_pool.h"
 
-#include <atomic>
 #include <utility>
 
 #include "tensorflow/core/platform/cpu_info.h"
 #include "tensorflow/core/platform/env.h"
-#include "tensorflow/core/platform/threadpool.h"
 #include "unsupported/Eigen/CXX11/Tensor"
 
 namespace tf_tpu_ext {
@@ -16,34 +14,32 @@ namespace {
 // LAPACK calls inside XLA programs need more than the default stack.
 constexpr size_t kStackBytes = size_t{8} << 20;
 
-tensorflow::thread::ThreadPool& Pool() {
-  static auto* pool = [] {
-    tensorflow::ThreadOptions options;
-    options.stack_size = kStackBytes;
-    return new tensorflow::thread::ThreadPool(tensorflow::Env::Default(), options, "tpu_compute",
-                                              tensorflow::port::MaxParallelism());
-  }();
-  return *pool;
-}
-
-std::atomic<int> num_runs{0};
-
 }  // namespace
 
-void ComputePool::Schedule(std::function<void()> work) { Pool().Schedule(std::move(work)); }
+ComputePool::ComputePool() = default;
+ComputePool::~ComputePool() = default;
 
-const Eigen::ThreadPoolDevice* ComputePool::EigenDevice() {
-  static auto* device =
-      new Eigen::ThreadPoolDevice(Pool().AsEigenThreadPool(), Pool().NumThreads());
-  return device;
+tensorflow::thread::ThreadPool& ComputePool::Threads() const {
+  absl::call_once(started_, [this] {
+    tensorflow::ThreadOptions options;
+    options.stack_size = kStackBytes;
+    threads_ = std::make_unique<tensorflow::thread::ThreadPool>(
+        tensorflow::Env::Default(), options, "tpu_compute", tensorflow::port::MaxParallelism());
+    device_ = std::make_unique<Eigen::ThreadPoolDevice>(threads_->AsEigenThreadPool(),
+                                                        threads_->NumThreads());
+  });
+  return *threads_;
 }
 
-int ComputePool::NumThreads() { return Pool().NumThreads(); }
+void ComputePool::Schedule(std::function<void()> work) { Threads().Schedule(std::move(work)); }
 
-bool ComputePool::IsCaller() { return Pool().CurrentThreadId() >= 0; }
+const Eigen::ThreadPoolDevice* ComputePool::EigenDevice() const {
+  Threads();
+  return device_.get();
+}
 
-int ComputePool::NumRuns() { return num_runs.load(std::memory_order_relaxed); }
+int ComputePool::NumThreads() const { return Threads().NumThreads(); }
 
-void ComputePool::AddRuns(int number) { num_runs.fetch_add(number, std::memory_order_relaxed); }
+bool ComputePool::IsCaller() const { return Threads().CurrentThreadId() >= 0; }
 
 }  // namespace tf_tpu_ext

@@ -4,7 +4,12 @@
 #ifndef TF_TPU_EXT_CC_BASE_COMPUTE_POOL_H_
 #define TF_TPU_EXT_CC_BASE_COMPUTE_POOL_H_
 
+#include <atomic>
 #include <functional>
+#include <memory>
+
+#include "absl/base/call_once.h"
+#include "tensorflow/core/platform/threadpool.h"
 
 namespace Eigen {
 struct ThreadPoolDevice;
@@ -12,17 +17,32 @@ struct ThreadPoolDevice;
 
 namespace tf_tpu_ext {
 
+// Thread-safe. Its threads start when they are first asked for: a library that is only loaded
+// starts none. Virtual is what tests replace.
 class ComputePool {
  public:
-  static void Schedule(std::function<void()> work);
-  static const Eigen::ThreadPoolDevice* EigenDevice();
-  static int NumThreads();
-  // Whether the caller is one of its threads.
-  static bool IsCaller();
+  ComputePool();
+  virtual ~ComputePool();
 
-  // How many cores run programs now, those included that wait for others.
-  static int NumRuns();
-  static void AddRuns(int number);
+  virtual void Schedule(std::function<void()> work);
+  virtual int NumThreads() const;
+  // Whether the caller is one of its threads.
+  virtual bool IsCaller() const;
+  const Eigen::ThreadPoolDevice* EigenDevice() const;
+
+  // How many cores run programs now, those included that wait for others. An estimate: readers see
+  // changes of other threads late.
+  int NumRuns() const { return num_runs_.load(std::memory_order_relaxed); }
+  void AddRuns(int number) { num_runs_.fetch_add(number, std::memory_order_relaxed); }
+
+ private:
+  tensorflow::thread::ThreadPool& Threads() const;
+
+  mutable absl::once_flag started_;
+  // Written once, under `started_`.
+  mutable std::unique_ptr<tensorflow::thread::ThreadPool> threads_;
+  mutable std::unique_ptr<Eigen::ThreadPoolDevice> device_;
+  std::atomic<int> num_runs_{0};
 };
 
 }  // namespace tf_tpu_ext

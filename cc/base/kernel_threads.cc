@@ -7,15 +7,12 @@
 
 #include "cc/base/compute_pool.h"
 #include "tensorflow/core/platform/env.h"
-#include "tensorflow/core/platform/threadpool.h"
-#include "tensorflow/core/platform/threadpool_interface.h"
 #include "unsupported/Eigen/CXX11/Tensor"
 
 namespace tf_tpu_ext {
 namespace {
 
-// About 0.1 ms: waking helpers takes a tenth of that.
-constexpr int64_t kLeastSharedWork = 5'000'000;
+using tensorflow::thread::ThreadPool;
 
 // A pool of one thread, which is always the caller's.
 class CallerThread : public tensorflow::thread::ThreadPoolInterface {
@@ -26,32 +23,39 @@ class CallerThread : public tensorflow::thread::ThreadPoolInterface {
   int CurrentThreadId() const override { return 0; }
 };
 
-KernelThreads OnPool(tensorflow::thread::ThreadPool* pool) {
-  KernelThreads threads;
-  threads.workers.num_threads = pool->NumThreads();
-  threads.workers.workers = pool;
-  threads.device = new Eigen::ThreadPoolDevice(pool->AsEigenThreadPool(), pool->NumThreads());
-  return threads;
-}
-
-const KernelThreads& OnHelpers() {
-  static auto* const threads = new KernelThreads(OnPool(new tensorflow::thread::ThreadPool(
-      tensorflow::Env::Default(), "tpu_kernel", ComputePool::NumThreads())));
-  return *threads;
-}
-
 }  // namespace
 
-const KernelThreads& KernelThreads::OfCaller() {
-  static auto* const threads =
-      new KernelThreads(OnPool(new tensorflow::thread::ThreadPool(new CallerThread)));
-  return *threads;
-}
+struct KernelThreadPools::Pool {
+  explicit Pool(std::unique_ptr<ThreadPool> made)
+      : pool(std::move(made)), device(pool->AsEigenThreadPool(), pool->NumThreads()) {
+    threads.workers.num_threads = pool->NumThreads();
+    threads.workers.workers = pool.get();
+    threads.device = &device;
+  }
 
-const KernelThreads& KernelThreads::For(int64_t work) {
-  const bool share =
-      work >= kLeastSharedWork && ComputePool::NumRuns() <= 1 && ComputePool::NumThreads() > 1;
-  return share ? OnHelpers() : OfCaller();
+  const std::unique_ptr<ThreadPool> pool;
+  const Eigen::ThreadPoolDevice device;
+  KernelThreads threads;
+};
+
+KernelThreadPools::KernelThreadPools(const ComputePool* compute_pool)
+    : compute_pool_(*compute_pool),
+      caller_thread_(std::make_unique<CallerThread>()),
+      caller_(std::make_unique<Pool>(std::make_unique<ThreadPool>(caller_thread_.get()))) {}
+
+KernelThreadPools::~KernelThreadPools() = default;
+
+const KernelThreads& KernelThreadPools::OfCaller() const { return caller_->threads; }
+
+const KernelThreads& KernelThreadPools::For(int64_t work) const {
+  if (work < kLeastSharedWork || compute_pool_.NumRuns() > 1 || compute_pool_.NumThreads() <= 1) {
+    return OfCaller();
+  }
+  absl::call_once(made_helpers_, [this] {
+    helpers_ = std::make_unique<Pool>(std::make_unique<ThreadPool>(
+        tensorflow::Env::Default(), "tpu_kernel", compute_pool_.NumThreads()));
+  });
+  return helpers_->threads;
 }
 
 }  // namespace tf_tpu_ext

@@ -7,8 +7,12 @@
 #define TF_TPU_EXT_CC_BASE_KERNEL_THREADS_H_
 
 #include <cstdint>
+#include <memory>
 
+#include "absl/base/call_once.h"
 #include "tensorflow/core/framework/device_base.h"
+#include "tensorflow/core/platform/threadpool.h"
+#include "tensorflow/core/platform/threadpool_interface.h"
 
 namespace Eigen {
 struct ThreadPoolDevice;
@@ -16,15 +20,39 @@ struct ThreadPoolDevice;
 
 namespace tf_tpu_ext {
 
+class ComputePool;
+
+// A pool as TensorFlow's kernels and as Eigen's want it.
 struct KernelThreads {
   tensorflow::DeviceBase::CpuWorkerThreads workers;
   const Eigen::ThreadPoolDevice* device = nullptr;
+};
 
-  // What a kernel gets that starts now, on a thread of the compute pool. `work` is counted as in
-  // kernel_call.h.
-  static const KernelThreads& For(int64_t work);
+// Thread-safe. What it returns lives as long as it does.
+class KernelThreadPools {
+ public:
+  // `compute_pool` knows how many cores run, and how many helpers are worth having.
+  explicit KernelThreadPools(const ComputePool* compute_pool);
+  ~KernelThreadPools();
+
+  // Work, counted as in cc/base/custom_call.h, below which a kernel gets no helpers: about 0.1 ms,
+  // and waking them takes a tenth of that.
+  static constexpr int64_t kLeastSharedWork = 5'000'000;
+
+  // What a kernel gets that starts now, on a thread of the compute pool.
+  const KernelThreads& For(int64_t work) const;
   // The calling thread alone.
-  static const KernelThreads& OfCaller();
+  const KernelThreads& OfCaller() const;
+
+ private:
+  struct Pool;
+
+  const ComputePool& compute_pool_;
+  const std::unique_ptr<tensorflow::thread::ThreadPoolInterface> caller_thread_;
+  const std::unique_ptr<Pool> caller_;
+  // Made when first needed: its threads cost memory, and many programs call no kernel.
+  mutable absl::once_flag made_helpers_;
+  mutable std::unique_ptr<Pool> helpers_;
 };
 
 }  // namespace tf_tpu_ext

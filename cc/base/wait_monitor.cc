@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "absl/time/clock.h"
-#include "cc/base/machine.h"
 
 namespace tf_tpu_ext {
 namespace {
@@ -60,11 +59,6 @@ void WaitMonitor::Run() {
     }
     mutex_.AwaitWithTimeout(absl::Condition(&stopping_), kResolution);
   }
-}
-
-WaitMonitor& WaitMonitor::Get() {
-  static auto* monitor = new WaitMonitor([] { return GetMachineOptions().wait_limit; });
-  return *monitor;
 }
 
 }  // namespace tf_tpu_ext

@@ -5,32 +5,37 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <string>
 #include <thread>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 
 namespace tf_tpu_ext {
 
+// The end of every error of a wait: what else its reader can do.
+inline constexpr absl::string_view kRaiseWaitLimit =
+    "raise the limit with tf_tpu_ext.configure(wait_limit_seconds=...).";
+
+// Thread-safe, and may be called from `expired`. Its thread starts with the first wait. Virtual is
+// what tests replace.
 class WaitMonitor {
  public:
+  // Numbers from 1: 0 is no wait.
   using WaitId = int64_t;
 
   // `limit` is asked at the start of every wait.
   explicit WaitMonitor(std::function<absl::Duration()> limit);
-  ~WaitMonitor();
+  virtual ~WaitMonitor();
 
-  // Calls `expired(waited)` on the monitor's thread unless the wait ends before the limit.
-  WaitId Begin(std::function<void(absl::Duration waited)> expired);
+  // Calls `expired(waited)` on the monitor's thread, under no lock, unless the wait ends before the
+  // limit. All waits of the process share that thread: `expired` must not block.
+  virtual WaitId Begin(std::function<void(absl::Duration waited)> expired);
 
-  // Ends a wait. A call of `expired` that is under way is not waited for.
-  void End(WaitId id);
-
-  // The process's monitor, with the machine's wait limit.
-  static WaitMonitor& Get();
+  // Ends a wait, unless it has ended. A call of `expired` that is under way is not waited for.
+  virtual void End(WaitId id);
 
  private:
   struct Wait {
@@ -41,6 +46,7 @@ class WaitMonitor {
   void Run();
 
   const std::function<absl::Duration()> limit_;
+  // Never held while `expired` runs.
   absl::Mutex mutex_;
   WaitId next_id_ ABSL_GUARDED_BY(mutex_) = 1;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
@@ -48,6 +54,7 @@ class WaitMonitor {
   std::map<std::pair<absl::Time, WaitId>, Wait> waits_ ABSL_GUARDED_BY(mutex_);
   std::map<WaitId, absl::Time> deadlines_ ABSL_GUARDED_BY(mutex_);
   bool started_ ABSL_GUARDED_BY(mutex_) = false;
+  // Written under the lock by the first wait, joined by the destructor.
   std::thread thread_;
 };
 

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "cc/base/compute_pool.h"
+#include "cc/base/process.h"
 
 namespace tf_tpu_ext {
 namespace {
@@ -45,8 +46,9 @@ absl::Status ConfigureEmbedding(const std::string& config) {
     return absl::InvalidArgumentError(
         "The config of a TPU embedding is empty or no serialized TPUEmbeddingConfiguration.");
   }
-  auto engine = EmbeddingEngine::Create(
-      parsed, [](std::function<void()> work) { ComputePool::Schedule(std::move(work)); });
+  auto engine = EmbeddingEngine::Create(parsed, [](std::function<void()> work) {
+    Process::Get().compute_pool->Schedule(std::move(work));
+  });
   if (!engine.ok()) return engine.status();
   absl::MutexLock lock(&mutex);
   if (Current().engine != nullptr) {

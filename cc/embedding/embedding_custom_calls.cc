@@ -15,6 +15,7 @@
 #include "absl/types/span.h"
 #include "cc/base/core_context.h"
 #include "cc/base/custom_call.h"
+#include "cc/base/process.h"
 #include "cc/base/wait_monitor.h"
 #include "cc/embedding/batch_message.h"
 #include "cc/embedding/current_embedding.h"
@@ -88,14 +89,14 @@ class UpdateWait : public std::enable_shared_from_this<UpdateWait> {
         });
     absl::MutexLock lock(&mutex_);
     if (done_) return;
-    monitored_ = WaitMonitor::Get().Begin([self = shared_from_this(), id](absl::Duration waited) {
-      self->engine_->Cancel(
-          id, absl::DeadlineExceededError(absl::StrCat(
-                  "Op ", self->op_, " waited ", absl::FormatDuration(waited), ": ",
-                  self->engine_->DescribeWait(self->core_),
-                  ". Find out which core enqueued or sent less, or raise the limit with "
-                  "tf_tpu_ext.configure(wait_limit_seconds=...).")));
-    });
+    monitored_ =
+        Process::Get().wait_monitor->Begin([self = shared_from_this(), id](absl::Duration waited) {
+          self->engine_->Cancel(
+              id, absl::DeadlineExceededError(absl::StrCat(
+                      "Op ", self->op_, " waited ", absl::FormatDuration(waited), ": ",
+                      self->engine_->DescribeWait(self->core_),
+                      ". Find out which core enqueued or sent less, or ", kRaiseWaitLimit)));
+        });
   }
 
  private:
@@ -106,7 +107,7 @@ class UpdateWait : public std::enable_shared_from_this<UpdateWait> {
       done_ = true;
       monitored = monitored_;
     }
-    if (monitored != 0) WaitMonitor::Get().End(monitored);
+    if (monitored != 0) Process::Get().wait_monitor->End(monitored);
   }
 
   const std::shared_ptr<EmbeddingEngine> engine_;
@@ -127,9 +128,10 @@ class ReceiveActivations : public CustomCall {
                         MatchBuffers(place.engine->layout(), call_.op, ResultBuffers(frame->rets)));
     TF_ASSIGN_OR_RETURN(std::shared_ptr<Completion> completion, Completion::Create(frame));
     const ChannelKey key{kNoLaunch, kEmbeddingName, place.core->core};
-    auto wait = std::make_shared<ChannelWait>(/*cancellation=*/nullptr, key, call_.op);
+    auto wait =
+        std::make_shared<ChannelWait>(Process::Get(), /*cancellation=*/nullptr, key, call_.op);
     wait->Watch();
-    wait->Began(GetChannels().Receive(
+    wait->Began(Process::Get().channels->Receive(
         key,
         [wait, completion = std::move(completion), op = call_.op, engine = std::move(place.engine),
          outputs = std::move(outputs), core = place.core->core,

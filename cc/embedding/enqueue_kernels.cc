@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "cc/base/process.h"
 #include "cc/device/virtual_device.h"
 #include "cc/embedding/batch.h"
 #include "cc/embedding/batch_message.h"
@@ -57,7 +58,7 @@ class EnqueueOp : public FeedOp {
     if (!message.ok()) {
       // The other cores' batches of the step would meet another one of this core.
       if (context->step_id() != kEagerStep)
-        GetChannels().DropSentBy(context->step_id(), message.status());
+        Process::Get().channels->DropSentBy(context->step_id(), message.status());
       context->SetStatus(message.status());
       done();
       return;

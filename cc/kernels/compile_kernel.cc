@@ -8,13 +8,14 @@
 #include "absl/strings/str_replace.h"
 #include "absl/time/clock.h"
 #include "cc/base/machine.h"
+#include "cc/base/process.h"
 #include "cc/compiler/build/xla_build.h"
 #include "cc/compiler/lower/lower_module.h"
 #include "cc/kernels/compilation_status.h"
 #include "cc/kernels/make_program.h"
 #include "cc/program/program_key.h"
-#include "cc/runtime/launch.h"
 #include "cc/runtime/launch_ids.h"
+#include "cc/runtime/launch_table.h"
 #include "cc/runtime/program_cache.h"
 #include "cc/runtime/step_transfers.h"
 #include "tensorflow/core/framework/cancellation.h"
@@ -72,7 +73,7 @@ class CompileMlirOp : public OpKernel {
         absl::StrJoin(shapes, ";", [](std::string* out, const TensorShape& shape) {
           absl::StrAppend(out, shape.DebugString());
         });
-    absl::StatusOr<std::shared_ptr<Program>> program = ProgramCache::Get().GetOrCompile(
+    absl::StatusOr<std::shared_ptr<Program>> program = Process::Get().programs->GetOrCompile(
         absl::StrCat(key_prefix_, "|", ForOneReplica(), "|", shape_text),
         [&](int64_t id, CompilationRecord* record) {
           record->argument_shapes = shape_text;
@@ -116,17 +117,18 @@ class CompileMlirOp : public OpKernel {
     if (cores->empty()) cores->push_back(0);
     const int64_t step_id = context->step_id();
     if (!compiled.ok()) {
-      DropQueued(takes_, *cores, step_id, compiled);
+      Process::Get().transfers->DropQueued(takes_, *cores, step_id, compiled);
       return;
     }
     tensorflow::CancellationManager* cancellation = context->cancellation_manager();
     if (cancellation == nullptr) return;
-    LaunchTable::Get().Expect(launch_id);
+    Process::Get().launches->Expect(launch_id);
     // Called when the step fails, and at its end if it does not.
     auto end = [launch_id, step_id, takes = takes_, cores = *std::move(cores)] {
-      if (LaunchTable::Get().StopExpecting(launch_id)) return;
-      DropQueued(takes, cores, step_id,
-                 absl::CancelledError("The step ended before its TPU program started."));
+      if (Process::Get().launches->StopExpecting(launch_id)) return;
+      Process::Get().transfers->DropQueued(
+          takes, cores, step_id,
+          absl::CancelledError("The step ended before its TPU program started."));
     };
     if (!cancellation->RegisterCallback(cancellation->get_cancellation_token(), end)) end();
   }

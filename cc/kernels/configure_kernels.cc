@@ -1,5 +1,6 @@
 // Kernels that start and stop the TPU system.
 #include "cc/base/machine.h"
+#include "cc/base/process.h"
 #include "cc/device/topology.h"
 #include "cc/device/virtual_device.h"
 #include "cc/runtime/step_transfers.h"
@@ -17,7 +18,7 @@ class ConfigureDistributedTpuOp : public OpKernel {
   using OpKernel::OpKernel;
 
   void Compute(OpKernelContext* context) override {
-    DropAllQueued();
+    Process::Get().transfers->DropAllQueued();
     Tensor* output = nullptr;
     OP_REQUIRES_OK(context, context->allocate_output(0, {}, &output));
     output->scalar<tensorflow::tstring>()() =
@@ -29,7 +30,7 @@ class ConfigureDistributedTpuOp : public OpKernel {
 class ShutdownDistributedTpuOp : public OpKernel {
  public:
   using OpKernel::OpKernel;
-  void Compute(OpKernelContext* context) override { DropAllQueued(); }
+  void Compute(OpKernelContext* context) override { Process::Get().transfers->DropAllQueued(); }
 };
 
 REGISTER_KERNEL_BUILDER(

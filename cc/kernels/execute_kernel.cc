@@ -7,11 +7,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "cc/base/process.h"
 #include "cc/device/virtual_device.h"
 #include "cc/ops/op_names.h"
 #include "cc/program/program_key.h"
 #include "cc/runtime/join_launch.h"
-#include "cc/runtime/launch.h"
+#include "cc/runtime/launch_table.h"
 #include "cc/runtime/program_cache.h"
 #include "cc/runtime/step_transfers.h"
 #include "tensorflow/core/common_runtime/device_mgr.h"
@@ -66,11 +67,12 @@ class ExecuteOp : public AsyncOpKernel {
     absl::Status status = Join(context, *key, done);
     if (status.ok()) return;
     // The other cores of the step get the cause, not a cancellation.
-    LaunchTable::Get().Reject(key->launch_id, status);
-    const auto program = ProgramCache::Get().Find(key->program_id);
+    Process::Get().launches->Reject(key->launch_id, status);
+    const auto program = Process::Get().programs->Find(key->program_id);
     if (program.ok() && (*program)->compiled().takes.any()) {
       const CompiledProgram& compiled = (*program)->compiled();
-      DropQueued(compiled.takes, compiled.cores, context->step_id(), status);
+      Process::Get().transfers->DropQueued(compiled.takes, compiled.cores, context->step_id(),
+                                           status);
     }
     context->SetStatus(status);
     done();
@@ -79,7 +81,8 @@ class ExecuteOp : public AsyncOpKernel {
  private:
   // After success, `done` is called by the launch.
   absl::Status Join(OpKernelContext* context, const ProgramKey& key, DoneCallback done) {
-    absl::StatusOr<std::shared_ptr<Program>> program = ProgramCache::Get().Find(key.program_id);
+    absl::StatusOr<std::shared_ptr<Program>> program =
+        Process::Get().programs->Find(key.program_id);
     if (!program.ok()) return program.status();
     auto variables = std::make_shared<ArgumentVariables>();
     std::vector<Tensor> arguments;
@@ -88,7 +91,7 @@ class ExecuteOp : public AsyncOpKernel {
     auto write = [this, context, variables](std::vector<Tensor> outputs) {
       return WriteResults(context, *variables, std::move(outputs));
     };
-    return JoinLaunch(context, core_, key.launch_id, *program,
+    return JoinLaunch(context, Process::Get().launches, core_, key.launch_id, *program,
                       {std::move(arguments), variables, updates_variables_}, std::move(write),
                       std::move(done));
   }

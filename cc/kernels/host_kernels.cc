@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "cc/base/process.h"
 #include "cc/device/virtual_device.h"
 #include "cc/program/program_key.h"
 #include "cc/runtime/program.h"
@@ -50,7 +51,7 @@ class HostTransferOp : public ChannelOp {
   // The input names a physical core; the attribute a core of the only replica.
   absl::StatusOr<int> SlotOf(OpKernelContext* context, int64_t program_id) const {
     if (!ordinal_is_input_) return static_cast<int>(ordinal_);
-    absl::StatusOr<std::shared_ptr<Program>> program = ProgramCache::Get().Find(program_id);
+    absl::StatusOr<std::shared_ptr<Program>> program = Process::Get().programs->Find(program_id);
     if (!program.ok()) return program.status();
     return (*program)->SlotOfCore(context->input(context->num_inputs() - 1).scalar<int64_t>()());
   }

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "cc/base/process.h"
 #include "cc/compiler/lower/lower_module.h"
 #include "cc/compiler/overrides/tensorflow_kernels.h"
 #include "cc/device/virtual_device.h"
@@ -58,7 +59,7 @@ class JitLaunchOp : public AsyncOpKernel {
   void ComputeAsync(OpKernelContext* context, DoneCallback done) override {
     auto call = std::make_shared<Call>();
     OP_REQUIRES_OK_ASYNC(context, DescribeArguments(context, call.get()), done);
-    absl::StatusOr<std::shared_ptr<Program>> program = ProgramCache::Get().GetOrCompile(
+    absl::StatusOr<std::shared_ptr<Program>> program = Process::Get().programs->GetOrCompile(
         call->key,
         [&](int64_t id, CompilationRecord* record) { return Compile(context, id, *call, record); });
     OP_REQUIRES_OK_ASYNC(context, program.status(), done);
@@ -66,9 +67,9 @@ class JitLaunchOp : public AsyncOpKernel {
     auto write = [context, call](std::vector<Tensor> outputs) {
       return WriteResults(context, *call, std::move(outputs));
     };
-    const absl::Status status =
-        JoinLaunch(context, context->device()->parsed_name().id, NextLaunchId(), *program,
-                   {std::move(call->values), nullptr}, std::move(write), done);
+    const absl::Status status = JoinLaunch(
+        context, Process::Get().launches, context->device()->parsed_name().id, NextLaunchId(),
+        *program, {std::move(call->values), nullptr}, std::move(write), done);
     OP_REQUIRES_OK_ASYNC(context, status, done);
   }
 

@@ -70,6 +70,8 @@ struct CompiledProgram {
   std::vector<std::pair<int, int>> overwritten_variables;
   // Whether it may wait for other cores or the host.
   bool waits = true;
+
+  int num_slots() const { return num_replicas * num_cores_per_replica; }
 };
 
 }  // namespace tf_tpu_ext

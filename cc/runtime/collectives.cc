@@ -132,7 +132,8 @@ absl::Status WithNativeType(PrimitiveType dtype, ReductionKind kind, const Body&
 
 class AsyncCommunicator : public xla::Communicator {
  public:
-  AsyncCommunicator(int rank, int size) : rank_(rank), size_(size) {}
+  AsyncCommunicator(CollectiveTable* table, int rank, int size)
+      : table_(*table), rank_(rank), size_(size) {}
 
   xla::Future<> AllReduce(DeviceAddressBase send, DeviceAddressBase recv, PrimitiveType dtype,
                           size_t count, ReductionKind kind, const Executor& executor) override {
@@ -281,39 +282,39 @@ class AsyncCommunicator : public xla::Communicator {
     }
     participant.done = [shared = std::make_shared<xla::Promise<>>(std::move(promise))](
                            absl::Status status) { shared->Set(std::move(status)); };
-    GetCollectiveTable().Arrive(
-        key, rendezvous.num_local_participants, name, std::move(participant),
-        [name, operation](Participants all) {
-          tsl::profiler::TraceMe trace([&] { return absl::StrCat("TPU ", name); });
-          return operation(all);
-        });
+    table_.Arrive(key, rendezvous.num_local_participants, name, std::move(participant),
+                  [name, operation](Participants all) {
+                    tsl::profiler::TraceMe trace([&] { return absl::StrCat("TPU ", name); });
+                    return operation(all);
+                  });
     return std::move(future);
   }
 
+  CollectiveTable& table_;
   const int rank_;
   const int size_;
 };
 
 class AsyncCollectives : public xla::cpu::CpuCollectives {
  public:
+  explicit AsyncCollectives(CollectiveTable* table) : table_(*table) {}
+
   absl::StatusOr<std::vector<std::unique_ptr<xla::Communicator>>> CreateCommunicators(
       const xla::CliqueKey& clique_key, const std::optional<xla::CliqueIds>& /*clique_ids*/,
       absl::Span<const DeviceRank> ranks, const Config& /*config*/) override {
     std::vector<std::unique_ptr<xla::Communicator>> communicators;
     for (const DeviceRank& device_rank : ranks) {
-      communicators.push_back(
-          std::make_unique<AsyncCommunicator>(device_rank.rank.value(), clique_key.num_devices()));
+      communicators.push_back(std::make_unique<AsyncCommunicator>(&table_, device_rank.rank.value(),
+                                                                  clique_key.num_devices()));
     }
     return communicators;
   }
+
+ private:
+  CollectiveTable& table_;
 };
 
 }  // namespace
-
-CollectiveTable& GetCollectiveTable() {
-  static auto* table = new CollectiveTable;
-  return *table;
-}
 
 absl::Status CombineBuffers(const Combination& combination, const std::vector<const void*>& values,
                             int64_t offset, int64_t count, void* result) {
@@ -326,9 +327,8 @@ absl::Status CombineBuffers(const Combination& combination, const std::vector<co
   });
 }
 
-xla::cpu::CpuCollectives* GetCollectives() {
-  static auto* collectives = new AsyncCollectives;
-  return collectives;
+std::unique_ptr<xla::cpu::CpuCollectives> MakeCollectives(CollectiveTable* table) {
+  return std::make_unique<AsyncCollectives>(table);
 }
 
 }  // namespace tf_tpu_ext

@@ -4,6 +4,7 @@
 #define TF_TPU_EXT_CC_RUNTIME_COLLECTIVES_H_
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -16,8 +17,8 @@ class CpuCollectives;
 
 namespace tf_tpu_ext {
 
-CollectiveTable& GetCollectiveTable();
-xla::cpu::CpuCollectives* GetCollectives();
+// Collectives whose participants meet in the table, which must live on.
+std::unique_ptr<xla::cpu::CpuCollectives> MakeCollectives(CollectiveTable* table);
 
 // Combines elements [offset, offset + count) of all values, as a collective would, and writes them
 // to the same place of `result`, which may be one of the values.

@@ -51,9 +51,4 @@ void CoreOrder::Leave(int64_t id) {
   for (const std::function<void()>& start : starts) start();
 }
 
-CoreOrder& CoreOrder::Get() {
-  static auto* order = new CoreOrder;
-  return *order;
-}
-
 }  // namespace tf_tpu_ext

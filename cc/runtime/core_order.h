@@ -14,6 +14,7 @@
 
 namespace tf_tpu_ext {
 
+// Thread-safe; `start` is called under no lock.
 class CoreOrder {
  public:
   // Returns true if no program before this one holds any of the cores: they are its own now.
@@ -22,8 +23,6 @@ class CoreOrder {
 
   // Gives the cores up, or the place in the order. Does nothing for a program that has neither.
   void Leave(int64_t id);
-
-  static CoreOrder& Get();
 
  private:
   struct Entry {

@@ -45,8 +45,9 @@ class CancelHandle {
 
 }  // namespace
 
-absl::Status JoinLaunch(tensorflow::OpKernelContext* context, int core, int64_t launch_id,
-                        const std::shared_ptr<Program>& program, StepArguments arguments,
+absl::Status JoinLaunch(tensorflow::OpKernelContext* context, LaunchTable* table, int core,
+                        int64_t launch_id, const std::shared_ptr<Program>& program,
+                        StepArguments arguments,
                         std::function<absl::Status(std::vector<Tensor>)> write,
                         tensorflow::AsyncOpKernel::DoneCallback done) {
   tensorflow::CancellationManager* cancellation = context->cancellation_manager();
@@ -75,9 +76,9 @@ absl::Status JoinLaunch(tensorflow::OpKernelContext* context, int core, int64_t 
     if (!status.ok()) context->SetStatus(status);
     done();
   };
-  absl::Status status = LaunchTable::Get().Arrive(
-      launch_id, std::move(arrival),
-      [handle](const std::shared_ptr<Launch>& launch) { handle->Join(launch); });
+  absl::Status status =
+      table->Arrive(launch_id, std::move(arrival),
+                    [handle](const std::shared_ptr<Launch>& launch) { handle->Join(launch); });
   if (!status.ok()) {
     if (cancellation != nullptr) cancellation->TryDeregisterCallback(token);
     return status;

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "cc/runtime/launch.h"
+#include "cc/runtime/launch_table.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
 namespace tf_tpu_ext {
@@ -16,8 +16,9 @@ namespace tf_tpu_ext {
 // Brings a core to the launch, and makes the cancellation of the op's step reach it. After the
 // launch, `write` gets the results unless it failed, and then `done` is called. If this returns an
 // error, neither is.
-absl::Status JoinLaunch(tensorflow::OpKernelContext* context, int core, int64_t launch_id,
-                        const std::shared_ptr<Program>& program, StepArguments arguments,
+absl::Status JoinLaunch(tensorflow::OpKernelContext* context, LaunchTable* table, int core,
+                        int64_t launch_id, const std::shared_ptr<Program>& program,
+                        StepArguments arguments,
                         std::function<absl::Status(std::vector<tensorflow::Tensor>)> write,
                         tensorflow::AsyncOpKernel::DoneCallback done);
 

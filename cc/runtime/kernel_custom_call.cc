@@ -15,6 +15,7 @@
 #include "absl/types/span.h"
 #include "cc/base/custom_call.h"
 #include "cc/base/kernel_threads.h"
+#include "cc/base/process.h"
 #include "cc/program/kernel_call.h"
 #include "cc/transfer/call_buffers.h"
 #include "tensorflow/core/framework/allocator.h"
@@ -129,7 +130,8 @@ class Kernels {
     absl::MutexLock lock(&mutex_);
     std::unique_ptr<OpKernel>& kernel = kernels_[key];
     if (kernel == nullptr) {
-      static auto* const device = new KernelDevice(&KernelThreads::For(0), nullptr);
+      static auto* const device =
+          new KernelDevice(&Process::Get().kernel_threads->OfCaller(), nullptr);
       absl::Status status;
       kernel = tensorflow::CreateOpKernel(tensorflow::DeviceType(tensorflow::DEVICE_CPU), device,
                                           tensorflow::cpu_allocator(), node, TF_GRAPH_DEF_VERSION,
@@ -206,7 +208,7 @@ class KernelCustomCall : public CustomCall {
 
  private:
   absl::Status Compute(const XLA_FFI_CallFrame& frame) const {
-    const KernelThreads& threads = KernelThreads::For(work_);
+    const KernelThreads& threads = Process::Get().kernel_threads->For(work_);
     TF_ASSIGN_OR_RETURN(std::vector<Tensor> tensors,
                         ReadOperands(frame.args, /*dynamic=*/{}, OperandMemory::kBorrowed));
     if (before_ != nullptr) TF_RETURN_IF_ERROR(ComputeBefore(threads, &tensors));

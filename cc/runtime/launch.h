@@ -8,8 +8,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <list>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,51 +16,53 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "absl/types/span.h"
 #include "cc/base/wait_monitor.h"
+#include "cc/runtime/execution.h"
+#include "cc/runtime/launch_services.h"
 #include "cc/runtime/program.h"
-#include "cc/runtime/shared_update.h"
-#include "cc/runtime/stacked_replicas.h"
+#include "cc/runtime/step.h"
 #include "tensorflow/core/framework/tensor.h"
 
 namespace tf_tpu_ext {
 
-class HostCalls;
-
-struct StepArguments {
-  std::vector<tensorflow::Tensor> values;
-  // Whose values are read when the launch starts. The op of one core has made sure that there are
-  // some.
-  std::shared_ptr<const ArgumentVariables> variables;
-  // Whether the step gives some of the variables new values.
-  bool updates_variables = false;
-};
-
-// What the execute op of one core brings, and how it is told of the end.
+// What the execute op of one core brings.
 struct CoreArrival {
   int core = 0;
   std::shared_ptr<Program> program;
   // The step of the session or function that the op belongs to.
   int64_t step_id = 0;
   StepArguments arguments;
+  // Called once, on some thread, with the end of the launch.
   Program::Done done;
 };
 
+// Gathers the cores of a launch, has them run as a Step, and gives every op its end.
+//
+// Made and filled by a LaunchTable. What may happen at any time, on any thread, is Fail: by a
+// cancellation, by the wait limit, or because a core can't come.
 class Launch : public std::enable_shared_from_this<Launch> {
  public:
-  Launch(std::shared_ptr<Program> program, int64_t launch_id);
+  // `program` is that of the core that came first: it says which cores take part. `leave_table` is
+  // called, under no lock, if the launch fails while it waits for cores.
+  Launch(const LaunchServices& services, int64_t launch_id, int64_t run_id,
+         std::shared_ptr<Program> program, std::function<void()> leave_table);
 
   int64_t launch_id() const { return launch_id_; }
+  int64_t run_id() const { return run_id_; }
 
-  // Whether the core has a place in the launch and has not come yet.
-  bool Awaits(int slot) const;
-
-  // An error unless the program runs on the same cores as those that have come.
+  // An error unless the program runs on the same cores as those that have come. Only then do its
+  // slots mean the same here.
   absl::Status CheckFits(const Program& program) const;
 
-  // Takes the arrival, and returns whether it was the last one: then the caller must Start.
+  // Whether the core of the slot has not come yet.
+  bool Awaits(int slot) const;
+
+  // Takes the arrival, and returns whether it was the last one: then the caller must Start. The
+  // slot must be one that is awaited, of a program that fits.
   bool Add(int slot, CoreArrival arrival);
-  // Starts the programs, at once or when the cores are free.
+
+  // Starts the programs, at once or when the cores are free. Must be called without the table's
+  // lock: the step may end before this returns.
   void Start();
 
   // Begins to count the time that the launch waits for its cores.
@@ -73,88 +73,43 @@ class Launch : public std::enable_shared_from_this<Launch> {
   void Fail(const absl::Status& status);
 
  private:
-  CoreContext ContextOf(int slot, const CoreArrival& arrival) const;
-  bool UpdatesVariables() const;
-  // Starts the programs on cores that are free for them.
+  // From one to the next, without a way back.
+  enum class Phase {
+    kGathering,  // some cores have not come
+    kOrdered,    // all have come, and wait for others to leave the cores
+    kRunning,    // step_ runs, and decides what a failure still does
+    kFinished,   // the ops have their ends, or get them now
+  };
+
   void StartOnFreeCores();
-  // Variables may have got new values since the cores came.
-  void ReadVariables();
-  void StartRuns();
-  // Lets the programs that call the host do so.
-  void PrepareHostCalls();
-  void StartSlot(int slot, RunOptions options);
-  void StartMergedReplica(int replica, RunOptions options);
-  void StartGroup(int group, RunOptions options);
-  const std::shared_ptr<Program>& ProgramOf(int slot) const;
-  // How many slots run as one, and those of a run.
-  int SlotsOfRun() const;
-  std::vector<int> SlotsOf(int run) const;
-  // The arguments that the cores have brought.
-  std::vector<const std::vector<tensorflow::Tensor>*> ArgumentsOf(
-      absl::Span<const int> slots) const;
-  // Hands what each group's run returned to its replicas.
-  absl::Status Unstack();
-  // An error of a slot's program, or of its host calls, as it is told.
-  absl::Status FailureOf(int slot, const absl::Status& status) const;
-  // Ends the runs of one executable, once its host calls have ended; `slots` share it.
-  void RunDone(absl::Span<const int> slots, const absl::Status& status,
-               std::vector<tensorflow::Tensor> outputs);
-  void OneRunLess();
-  void StartUpdate();
-  void Finish();
+  void Finish(absl::Status status, std::vector<std::vector<tensorflow::Tensor>> outputs);
   void DropQueuedForCores(const absl::Status& status) const;
   void WaitExpired(absl::Duration waited);
+  // What WaitExpired reports; empty if nothing waits.
+  std::string DescribeWait(Phase phase, absl::Duration waited) const;
 
-  // Of the core that came first: tells the cores of the launch.
-  const std::shared_ptr<Program> program_;
+  const LaunchServices services_;
   const int64_t launch_id_;
+  // Names the launch to collectives and to the order of cores. Launch ids don't: the rounds of a
+  // host loop share one.
   const int64_t run_id_;
+  const std::shared_ptr<Program> program_;
+  const std::function<void()> leave_table_;
 
   mutable absl::Mutex mutex_;
+  Phase phase_ ABSL_GUARDED_BY(mutex_) = Phase::kGathering;
+  // Whether a failure has begun to finish the launch before it could run: nothing starts any more,
+  // but cores may still come until the launch has left the table.
+  bool failed_ ABSL_GUARDED_BY(mutex_) = false;
   WaitMonitor::WaitId wait_ ABSL_GUARDED_BY(mutex_) = 0;
-  // What runs: `program_`, or what stands in its place. Not guarded: chosen before the runs start.
-  std::shared_ptr<Program> runner_;
-  // Null unless groups of replicas run as one.
-  const StackedReplicas* stacked_ = nullptr;
-  // By slot. Not guarded: complete when the launch starts, and then changed by Finish alone.
+  // By slot, null where a core has not come. Guarded until all have come or the launch has left the
+  // table; then only Start and Finish use them, one after the other.
   std::vector<std::unique_ptr<CoreArrival>> arrivals_;
-  std::vector<std::vector<tensorflow::Tensor>> outputs_;
-  // By slot, null where the program makes no calls. Not guarded: made before the programs start.
-  std::vector<std::shared_ptr<HostCalls>> host_calls_;
   int arrived_ ABSL_GUARDED_BY(mutex_) = 0;
-  int running_ ABSL_GUARDED_BY(mutex_) = 0;
-  bool started_ ABSL_GUARDED_BY(mutex_) = false;
-  // Whether the launch has a place in the CoreOrder.
+  // Whether the launch has a place in the order of cores, to be given up at its end.
   bool ordered_ ABSL_GUARDED_BY(mutex_) = false;
-  // The replicas have ended and the shared update runs: it is too late to fail.
-  bool updating_ ABSL_GUARDED_BY(mutex_) = false;
-  bool finished_ ABSL_GUARDED_BY(mutex_) = false;
-  absl::Status status_ ABSL_GUARDED_BY(mutex_);
-};
-
-// The launches that still wait for cores.
-class LaunchTable {
- public:
-  // Brings a core to the launch, which starts when all its cores have come. Before that, `joined`
-  // gets the launch, so that a cancellation can reach it.
-  absl::Status Arrive(int64_t launch_id, CoreArrival arrival,
-                      const std::function<void(const std::shared_ptr<Launch>&)>& joined);
-
-  // Fails the launch if it still waits: one of its cores cannot come.
-  void Reject(int64_t launch_id, const absl::Status& status);
-
-  void Remove(const Launch* launch);
-
-  // Remembers, until StopExpecting, whether the launch has begun: StopExpecting returns it.
-  void Expect(int64_t launch_id);
-  bool StopExpecting(int64_t launch_id);
-
-  static LaunchTable& Get();
-
- private:
-  absl::Mutex mutex_;
-  std::list<std::shared_ptr<Launch>> waiting_ ABSL_GUARDED_BY(mutex_);
-  std::map<int64_t, bool> begun_ ABSL_GUARDED_BY(mutex_);
+  // Set while the launch runs.
+  std::shared_ptr<Step> step_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace tf_tpu_ext

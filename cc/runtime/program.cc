@@ -12,8 +12,8 @@
 #include "absl/time/clock.h"
 #include "cc/base/compute_pool.h"
 #include "cc/base/kernel_threads.h"
+#include "cc/base/process.h"
 #include "cc/base/tensor_copy.h"
-#include "cc/runtime/collectives.h"
 #include "cc/runtime/padding_stats.h"
 #include "cc/transfer/host_functions.h"
 #include "tensorflow/core/framework/allocator.h"
@@ -68,7 +68,7 @@ xla::cpu::CpuExecutable& CpuExecutableOf(const CompiledProgram& compiled) {
 absl::StatusOr<xla::cpu::Thunk::YnnParams*> YnnThreads() {
   static auto* threads = [] {
     xla::ExecutableRunOptions options;
-    options.set_intra_op_thread_pool(ComputePool::EigenDevice());
+    options.set_intra_op_thread_pool(Process::Get().compute_pool->EigenDevice());
     return new absl::StatusOr<xla::cpu::Thunk::YnnParams>(
         xla::cpu::Thunk::YnnParams::Create(&options));
   }();
@@ -78,7 +78,9 @@ absl::StatusOr<xla::cpu::Thunk::YnnParams*> YnnThreads() {
 
 class PoolTaskRunner : public xla::cpu::Thunk::TaskRunner {
  public:
-  void operator()(xla::cpu::Thunk::Task task) override { ComputePool::Schedule(std::move(task)); }
+  void operator()(xla::cpu::Thunk::Task task) override {
+    Process::Get().compute_pool->Schedule(std::move(task));
+  }
 };
 
 }  // namespace
@@ -126,12 +128,14 @@ class Program::Run {
       device_assignment_.emplace(1, 1);
       (*device_assignment_)(0, 0) = core_.core;
     }
-    cpu_options_.set_collectives(GetCollectives());
+    const Process& process = Process::Get();
+    cpu_options_.set_collectives(process.xla_collectives);
     options_.set_run_id(xla::RunId(core_.run_id));
     options_.set_device_ordinal(core_.core);
     options_.set_device_assignment(&*device_assignment_);
-    const Eigen::ThreadPoolDevice* threads =
-        run_options_.on_one_thread ? KernelThreads::OfCaller().device : ComputePool::EigenDevice();
+    const Eigen::ThreadPoolDevice* threads = run_options_.on_one_thread
+                                                 ? process.kernel_threads->OfCaller().device
+                                                 : process.compute_pool->EigenDevice();
     options_.set_intra_op_thread_pool(threads);
     options_.set_cpu_executable_run_options(&cpu_options_);
     if (absl::Status status = ffi_context_.Insert(&core_); !status.ok()) return status;
@@ -328,25 +332,27 @@ class Program::Run {
 
 absl::StatusOr<std::shared_ptr<Program>> Program::Create(
     std::shared_ptr<const CompiledProgram> compiled) {
-  std::shared_ptr<Program> program(new Program(std::move(compiled)));
-  TF_RETURN_IF_ERROR(program->CreateParts());
+  TF_ASSIGN_OR_RETURN(Parts parts, CreateParts(*compiled));
+  std::shared_ptr<Program> program(new Program(std::move(compiled), std::move(parts)));
   // The groups run in its place.
-  if (program->stacked_ == nullptr) TF_RETURN_IF_ERROR(program->Prepare());
+  if (program->stacked() == nullptr) TF_RETURN_IF_ERROR(program->Prepare());
   return program;
 }
 
-absl::Status Program::CreateParts() {
-  if (!compiled_->host_functions.empty()) {
-    TF_ASSIGN_OR_RETURN(host_functions_,
-                        HostFunctions::Create(compiled_->host_functions, num_slots()));
+absl::StatusOr<Program::Parts> Program::CreateParts(const CompiledProgram& compiled) {
+  Parts parts;
+  if (!compiled.host_functions.empty()) {
+    TF_ASSIGN_OR_RETURN(parts.host_functions,
+                        HostFunctions::Create(compiled.host_functions, compiled.num_slots(),
+                                              Process::Get().host_threads));
   }
-  if (compiled_->shared_update != nullptr) {
-    TF_ASSIGN_OR_RETURN(shared_update_, Create(compiled_->shared_update->program));
+  if (compiled.shared_update != nullptr) {
+    TF_ASSIGN_OR_RETURN(parts.shared_update, Create(compiled.shared_update->program));
   }
-  if (compiled_->stacked != nullptr) {
-    TF_ASSIGN_OR_RETURN(stacked_, Create(compiled_->stacked->program));
+  if (compiled.stacked != nullptr) {
+    TF_ASSIGN_OR_RETURN(parts.stacked, Create(compiled.stacked->program));
   }
-  return absl::OkStatus();
+  return parts;
 }
 
 absl::Status Program::Prepare() {
@@ -416,12 +422,16 @@ void Program::Recycle(std::vector<Tensor> combined_outputs) {
 absl::StatusOr<std::shared_ptr<Program>> Program::Alone() {
   absl::MutexLock building(&building_);
   if (std::shared_ptr<Program> built = AloneIfBuilt()) return built;
-  TF_ASSIGN_OR_RETURN(std::shared_ptr<const CompiledProgram> compiled,
-                      compiled_->stacked->build_alone());
-  TF_ASSIGN_OR_RETURN(std::shared_ptr<Program> built, Create(std::move(compiled)));
+  TF_ASSIGN_OR_RETURN(std::shared_ptr<Program> built, BuildAlone());
   absl::MutexLock lock(&mutex_);
   alone_ = built;
   return built;
+}
+
+absl::StatusOr<std::shared_ptr<Program>> Program::BuildAlone() const {
+  TF_ASSIGN_OR_RETURN(std::shared_ptr<const CompiledProgram> compiled,
+                      compiled_->stacked->build_alone());
+  return Create(std::move(compiled));
 }
 
 std::shared_ptr<Program> Program::AloneIfBuilt() {

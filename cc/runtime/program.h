@@ -34,8 +34,11 @@ struct RunOptions {
   std::vector<int> overwritable;
 };
 
+// Thread-safe. Virtual is what tests replace.
 class Program {
  public:
+  virtual ~Program() = default;
+
   using Done = std::function<void(absl::Status, std::vector<tensorflow::Tensor>)>;
 
   // Makes what the program needs to run, and the programs that it consists of.
@@ -45,16 +48,16 @@ class Program {
   const CompiledProgram& compiled() const { return *compiled_; }
 
   // The functions on the host that it calls by itself; null if there are none.
-  const std::shared_ptr<HostFunctions>& host_functions() const { return host_functions_; }
+  const std::shared_ptr<HostFunctions>& host_functions() const { return parts_.host_functions; }
   // The program of compiled().shared_update, or null.
-  const std::shared_ptr<Program>& shared_update() const { return shared_update_; }
+  const std::shared_ptr<Program>& shared_update() const { return parts_.shared_update; }
   // The program of compiled().stacked, or null.
-  const std::shared_ptr<Program>& stacked() const { return stacked_; }
+  const std::shared_ptr<Program>& stacked() const { return parts_.stacked; }
 
   // Starts the program for one core and returns; `done` gets the outputs, on some thread. The
   // arguments are read in place and must not change meanwhile.
-  void Start(CoreContext core, std::vector<tensorflow::Tensor> arguments, RunOptions options,
-             Done done);
+  virtual void Start(CoreContext core, std::vector<tensorflow::Tensor> arguments,
+                     RunOptions options, Done done);
 
   // How long runs took lately; infinite before the first one has ended.
   absl::Duration typical_run() const {
@@ -71,9 +74,25 @@ class Program {
   // The same if it has been asked for, else null.
   std::shared_ptr<Program> AloneIfBuilt();
 
-  int num_slots() const { return compiled_->num_replicas * compiled_->num_cores_per_replica; }
+  int num_slots() const { return compiled_->num_slots(); }
   // The slot that runs on the core. An error names the cores that the program runs on.
   absl::StatusOr<int> SlotOfCore(int core) const;
+
+ protected:
+  // What it consists of; null where it has none.
+  struct Parts {
+    std::shared_ptr<HostFunctions> host_functions;
+    std::shared_ptr<Program> shared_update;
+    std::shared_ptr<Program> stacked;
+  };
+
+  Program(std::shared_ptr<const CompiledProgram> compiled, Parts parts)
+      : compiled_(std::move(compiled)), parts_(std::move(parts)) {}
+
+  virtual absl::StatusOr<std::shared_ptr<Program>> BuildAlone() const;
+
+  // Tells typical_run() how long a run took.
+  void RecordRun(absl::Duration time);
 
  private:
   // One element of the executable's result tuple.
@@ -85,17 +104,11 @@ class Program {
   };
   class Run;
 
-  explicit Program(std::shared_ptr<const CompiledProgram> compiled)
-      : compiled_(std::move(compiled)) {}
-  absl::Status CreateParts();
+  static absl::StatusOr<Parts> CreateParts(const CompiledProgram& compiled);
   absl::Status Prepare();
 
-  void RecordRun(absl::Duration time);
-
   const std::shared_ptr<const CompiledProgram> compiled_;
-  std::shared_ptr<HostFunctions> host_functions_;
-  std::shared_ptr<Program> shared_update_;
-  std::shared_ptr<Program> stacked_;
+  const Parts parts_;
   // By XLA result number; `result_of_output_` maps outputs to it, with -1 for constants.
   std::vector<ResultBuffer> results_;
   std::vector<int> result_of_output_;

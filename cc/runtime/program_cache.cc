@@ -78,9 +78,4 @@ std::vector<CompilationRecord> ProgramCache::Records() const {
   return records;
 }
 
-ProgramCache& ProgramCache::Get() {
-  static auto* cache = new ProgramCache;
-  return *cache;
-}
-
 }  // namespace tf_tpu_ext

@@ -35,8 +35,6 @@ class ProgramCache {
 
   std::vector<CompilationRecord> Records() const;
 
-  static ProgramCache& Get();
-
  private:
   struct Entry {
     // Held while the program is compiled.

@@ -14,8 +14,6 @@
 #include "cc/runtime/collectives.h"
 #include "cc/runtime/program.h"
 #include "cc/runtime/run_in_place.h"
-#include "tensorflow/core/platform/env.h"
-#include "tensorflow/core/platform/threadpool.h"
 #include "tsl/profiler/lib/traceme.h"
 
 namespace tf_tpu_ext {
@@ -26,20 +24,15 @@ using tensorflow::Tensor;
 // Elements that one thread combines at a time.
 constexpr int64_t kChunk = 1 << 16;
 
-// Waits, for threads of the compute pool, for the updates that run under locks, which must be
-// released by the thread that took them.
-tensorflow::thread::ThreadPool& LockingThread() {
-  static auto* thread =
-      new tensorflow::thread::ThreadPool(tensorflow::Env::Default(), "tpu_update", 1);
-  return *thread;
-}
-
 class UpdateRun : public std::enable_shared_from_this<UpdateRun> {
  public:
   using Done = std::function<void(absl::Status, std::vector<std::vector<Tensor>>)>;
 
-  UpdateRun(std::shared_ptr<Program> program, std::vector<UpdateReplica> replicas, Done done)
-      : program_(std::move(program)),
+  UpdateRun(const LaunchServices& services, std::shared_ptr<Program> program,
+            std::vector<UpdateReplica> replicas, Done done)
+      : pool_(*services.compute_pool),
+        run_locking_(services.run_locking),
+        program_(std::move(program)),
         update_(program_->compiled().shared_update.get()),
         replicas_(std::move(replicas)),
         done_(std::move(done)) {}
@@ -67,7 +60,7 @@ class UpdateRun : public std::enable_shared_from_this<UpdateRun> {
   };
 
   void Combine() {
-    const int workers = std::min<int>(ComputePool::NumThreads(), static_cast<int>(chunks_.size()));
+    const int workers = std::min<int>(pool_.NumThreads(), static_cast<int>(chunks_.size()));
     if (workers <= 1) {
       CombineChunks();
       return RunUpdate();
@@ -77,7 +70,7 @@ class UpdateRun : public std::enable_shared_from_this<UpdateRun> {
       self->CombineChunks();
       if (self->working_.fetch_sub(1) == 1) self->RunUpdate();
     };
-    for (int i = 1; i < workers; ++i) ComputePool::Schedule(work);
+    for (int i = 1; i < workers; ++i) pool_.Schedule(work);
     work();
   }
 
@@ -118,9 +111,10 @@ class UpdateRun : public std::enable_shared_from_this<UpdateRun> {
             self->Finish(std::move(status));
           });
     }
-    // A thread of the compute pool must not wait for the others.
-    if (!ComputePool::IsCaller()) return UpdateInPlace();
-    LockingThread().Schedule([self = shared_from_this()] { self->UpdateInPlace(); });
+    // A thread of the compute pool must not wait for the others; and the locks must be released by
+    // the thread that took them.
+    if (!pool_.IsCaller()) return UpdateInPlace();
+    run_locking_([self = shared_from_this()] { self->UpdateInPlace(); });
   }
 
   bool HaveEqualArguments() const {
@@ -213,6 +207,8 @@ class UpdateRun : public std::enable_shared_from_this<UpdateRun> {
     done_(std::move(status), std::move(outputs));
   }
 
+  ComputePool& pool_;
+  const std::function<void(std::function<void()>)> run_locking_;
   const std::shared_ptr<Program> program_;
   const SharedUpdate* const update_;
   std::vector<UpdateReplica> replicas_;
@@ -235,9 +231,10 @@ bool HaveEqualBytes(const Tensor& a, const Tensor& b) {
   return a.data() == b.data() || std::memcmp(a.data(), b.data(), a.TotalBytes()) == 0;
 }
 
-void StartSharedUpdate(std::shared_ptr<Program> program, std::vector<UpdateReplica> replicas,
-                       UpdateRun::Done done) {
-  std::make_shared<UpdateRun>(std::move(program), std::move(replicas), std::move(done))->Start();
+void StartSharedUpdate(const LaunchServices& services, std::shared_ptr<Program> program,
+                       std::vector<UpdateReplica> replicas, UpdateRun::Done done) {
+  std::make_shared<UpdateRun>(services, std::move(program), std::move(replicas), std::move(done))
+      ->Start();
 }
 
 }  // namespace tf_tpu_ext

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "cc/base/core_context.h"
 #include "cc/program/shared_update.h"
+#include "cc/runtime/launch_services.h"
 #include "cc/runtime/run_in_place.h"
 #include "tensorflow/core/framework/tensor.h"
 
@@ -33,7 +34,8 @@ bool HaveEqualBytes(const tensorflow::Tensor& a, const tensorflow::Tensor& b);
 // and its results then belong to all replicas together; else it runs once for each. Variables that
 // nobody else reads are overwritten in place, under their locks.
 void StartSharedUpdate(
-    std::shared_ptr<Program> program, std::vector<UpdateReplica> replicas,
+    const LaunchServices& services, std::shared_ptr<Program> program,
+    std::vector<UpdateReplica> replicas,
     std::function<void(absl::Status, std::vector<std::vector<tensorflow::Tensor>>)> done);
 
 }  // namespace tf_tpu_ext

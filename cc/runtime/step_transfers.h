@@ -1,5 +1,4 @@
-// What the end of a step means for its transfers: channels of the launch, queues of the cores,
-// batches of embeddings.
+// The transfers of this process's launches.
 #ifndef TF_TPU_EXT_CC_RUNTIME_STEP_TRANSFERS_H_
 #define TF_TPU_EXT_CC_RUNTIME_STEP_TRANSFERS_H_
 
@@ -8,23 +7,28 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "cc/program/taken_queues.h"
+#include "cc/runtime/launch_transfers.h"
+#include "cc/transfer/channels.h"
 
 namespace tf_tpu_ext {
 
-// A program's cores have failed: whatever its transfers wait for will not come.
-void AbortTransfers(int64_t launch_id, const absl::Status& status);
+class StepTransfers : public LaunchTransfers {
+ public:
+  explicit StepTransfers(TensorChannels* channels) : channels_(*channels) {}
 
-// The program's cores are done. The host may still read what they sent last.
-void FinishTransfers(int64_t launch_id);
+  void Abort(int64_t launch_id, const absl::Status& status) override;
+  void Finish(int64_t launch_id) override;
+  void DropQueued(const TakenQueues& queues, absl::Span<const int> cores, int64_t step_id,
+                  const absl::Status& status) override;
 
-// A program that takes from queues has failed in the step: what they hold for its cores, and what
-// the step still sends, was meant for it and must not reach the next program. Senders of the step
-// get `status`, the program's error. Embedding steps are steps of all cores, so all forget theirs.
-void DropQueued(const TakenQueues& queues, absl::Span<const int> cores, int64_t step_id,
-                const absl::Status& status);
+  // The TPU system starts anew or ends: nothing is queued on any core, and no embedding configured.
+  void DropAllQueued();
 
-// The TPU system starts anew or ends: nothing is queued on any core, and no embedding configured.
-void DropAllQueued();
+ private:
+  void DrainAllCores(const char* name);
+
+  TensorChannels& channels_;
+};
 
 }  // namespace tf_tpu_ext
 

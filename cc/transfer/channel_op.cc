@@ -7,6 +7,7 @@
 #include "absl/time/clock.h"
 #include "cc/base/after_cancellation.h"
 #include "cc/base/machine.h"
+#include "cc/base/process.h"
 #include "cc/device/virtual_device.h"
 #include "cc/transfer/channel_wait.h"
 
@@ -17,12 +18,13 @@ using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
 
 void ChannelOp::Receive(OpKernelContext* context, const ChannelKey& key, const DoneCallback& done) {
-  auto wait = std::make_shared<ChannelWait>(context->cancellation_manager(), key, name());
+  auto wait =
+      std::make_shared<ChannelWait>(Process::Get(), context->cancellation_manager(), key, name());
   if (!wait->Watch()) {
     EndCancelled(context, done);
     return;
   }
-  const auto id = GetChannels().Receive(
+  const auto id = Process::Get().channels->Receive(
       key, [this, context, wait, done](absl::StatusOr<TensorMessage> message) {
         wait->Done();
         if (message.ok() && message->taken != nullptr) {
@@ -39,19 +41,20 @@ void ChannelOp::Receive(OpKernelContext* context, const ChannelKey& key, const D
 void ChannelOp::Send(OpKernelContext* context, const ChannelKey& key, int capacity,
                      std::vector<Tensor> message, const DoneCallback& done) {
   if (capacity == TensorChannels::kUnbounded) {
-    GetChannels().Send(key, std::move(message), capacity,
-                       [context, done](const absl::Status& status) {
-                         if (!status.ok()) context->SetStatus(status);
-                         done();
-                       });
+    Process::Get().channels->Send(key, std::move(message), capacity,
+                                  [context, done](const absl::Status& status) {
+                                    if (!status.ok()) context->SetStatus(status);
+                                    done();
+                                  });
     return;
   }
-  auto wait = std::make_shared<ChannelWait>(context->cancellation_manager(), key, name());
+  auto wait =
+      std::make_shared<ChannelWait>(Process::Get(), context->cancellation_manager(), key, name());
   if (!wait->Watch()) {
     EndCancelled(context, done);
     return;
   }
-  const auto id = GetChannels().Send(
+  const auto id = Process::Get().channels->Send(
       key, std::move(message), capacity,
       [context, wait, done](const absl::Status& status) {
         wait->Done();

@@ -7,9 +7,13 @@
 
 namespace tf_tpu_ext {
 
-ChannelWait::ChannelWait(tensorflow::CancellationManager* cancellation, ChannelKey key,
-                         std::string op)
-    : cancellation_(cancellation), key_(std::move(key)), op_(std::move(op)) {}
+ChannelWait::ChannelWait(const Process& process, tensorflow::CancellationManager* cancellation,
+                         ChannelKey key, std::string op)
+    : channels_(*process.channels),
+      wait_monitor_(*process.wait_monitor),
+      cancellation_(cancellation),
+      key_(std::move(key)),
+      op_(std::move(op)) {}
 
 bool ChannelWait::Watch() {
   if (cancellation_ != nullptr) {
@@ -20,14 +24,13 @@ bool ChannelWait::Watch() {
     };
     if (!cancellation_->RegisterCallback(token_, std::move(cancel))) return false;
   }
-  monitored_ = WaitMonitor::Get().Begin([weak = weak_from_this()](absl::Duration waited) {
+  monitored_ = wait_monitor_.Begin([weak = weak_from_this()](absl::Duration waited) {
     std::shared_ptr<ChannelWait> self = weak.lock();
     if (self == nullptr) return;
     self->End(absl::DeadlineExceededError(
         absl::StrCat("Op ", self->op_, " waited ", absl::FormatDuration(waited), " on ",
                      self->key_.DebugString(),
-                     ". Find out why the other side does not serve it, or raise the limit with "
-                     "tf_tpu_ext.configure(wait_limit_seconds=...).")));
+                     ". Find out why the other side does not serve it, or ", kRaiseWaitLimit)));
   });
   return true;
 }
@@ -39,11 +42,11 @@ void ChannelWait::Began(TensorChannels::WaitId id) {
     id_ = id;
     ended = ended_;
   }
-  if (!ended.ok()) GetChannels().Cancel(key_, id, ended);
+  if (!ended.ok()) channels_.Cancel(key_, id, ended);
 }
 
 void ChannelWait::Done() {
-  WaitMonitor::Get().End(monitored_);
+  wait_monitor_.End(monitored_);
   if (cancellation_ != nullptr) cancellation_->TryDeregisterCallback(token_);
 }
 
@@ -54,7 +57,7 @@ void ChannelWait::End(const absl::Status& status) {
     if (ended_.ok()) ended_ = status;
     id = id_;
   }
-  if (id != 0) GetChannels().Cancel(key_, id, status);
+  if (id != 0) channels_.Cancel(key_, id, status);
 }
 
 }  // namespace tf_tpu_ext

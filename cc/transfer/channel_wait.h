@@ -8,6 +8,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
+#include "cc/base/process.h"
 #include "cc/base/wait_monitor.h"
 #include "cc/transfer/channels.h"
 #include "tensorflow/core/framework/cancellation.h"
@@ -17,7 +18,8 @@ namespace tf_tpu_ext {
 class ChannelWait : public std::enable_shared_from_this<ChannelWait> {
  public:
   // `cancellation` may be null; `op` names who waits.
-  ChannelWait(tensorflow::CancellationManager* cancellation, ChannelKey key, std::string op);
+  ChannelWait(const Process& process, tensorflow::CancellationManager* cancellation, ChannelKey key,
+              std::string op);
 
   // To be called before the wait begins; false if the step is cancelled already.
   bool Watch();
@@ -32,6 +34,8 @@ class ChannelWait : public std::enable_shared_from_this<ChannelWait> {
  private:
   void End(const absl::Status& status);
 
+  TensorChannels& channels_;
+  WaitMonitor& wait_monitor_;
   tensorflow::CancellationManager* const cancellation_;
   const ChannelKey key_;
   const std::string op_;

@@ -4,11 +4,6 @@
 
 namespace tf_tpu_ext {
 
-TensorChannels& GetChannels() {
-  static auto* channels = new TensorChannels;
-  return *channels;
-}
-
 int64_t OwnerOfStep(int64_t step_id) {
   // Launches count up from one; negative numbers are free.
   return -1 - (step_id & std::numeric_limits<int64_t>::max());

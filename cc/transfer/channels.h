@@ -1,4 +1,4 @@
-// The process's channels between programs and host.
+// Channels between programs and host.
 #ifndef TF_TPU_EXT_CC_TRANSFER_CHANNELS_H_
 #define TF_TPU_EXT_CC_TRANSFER_CHANNELS_H_
 
@@ -53,8 +53,6 @@ class TensorChannels : public ChannelTable<TensorMessage> {
   std::list<int64_t> finished_ ABSL_GUARDED_BY(finished_mutex_);
   std::map<int64_t, std::list<int64_t>::iterator> places_ ABSL_GUARDED_BY(finished_mutex_);
 };
-
-TensorChannels& GetChannels();
 
 // Steps that a core's queues may run ahead of their reader.
 inline constexpr int kFeedCapacity = 32;

@@ -4,7 +4,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "cc/transfer/host_threads.h"
 #include "cc/transfer/transfer_stats.h"
 
 namespace tf_tpu_ext {
@@ -18,16 +17,18 @@ void Add(std::atomic<int64_t>& counter, int64_t amount) {
 
 }  // namespace
 
-HostCalls::HostCalls(std::shared_ptr<HostFunctions> functions, int slot,
-                     std::function<void(const absl::Status&)> fail)
+HostCalls::HostCalls(std::shared_ptr<HostFunctions> functions, int slot, CoreThreads* host_threads,
+                     WaitMonitor* wait_monitor, std::function<void(const absl::Status&)> fail)
     : functions_(std::move(functions)),
       slot_(slot),
+      host_threads_(*host_threads),
+      wait_monitor_(*wait_monitor),
       fail_(std::move(fail)),
       cancellation_(std::make_shared<tensorflow::CancellationManager>()) {}
 
 HostCalls::~HostCalls() {
   absl::MutexLock lock(&mutex_);
-  if (watch_ != 0) WaitMonitor::Get().End(watch_);
+  if (watch_ != 0) wait_monitor_.End(watch_);
 }
 
 bool HostCalls::MayRunNow(int function) const {
@@ -66,10 +67,9 @@ void HostCalls::Start(int function, std::vector<Tensor> inputs, Done done) {
   if (waits) {
     call.done = std::move(done);
     call.asked = absl::Now();
-    call.wait =
-        WaitMonitor::Get().Begin([weak = weak_from_this(), function](absl::Duration waited) {
-          if (std::shared_ptr<HostCalls> calls = weak.lock()) calls->Expired(function, waited);
-        });
+    call.wait = wait_monitor_.Begin([weak = weak_from_this(), function](absl::Duration waited) {
+      if (std::shared_ptr<HostCalls> calls = weak.lock()) calls->Expired(function, waited);
+    });
   }
   absl::Status aborted;
   bool needs_thread = false;
@@ -84,13 +84,13 @@ void HostCalls::Start(int function, std::vector<Tensor> inputs, Done done) {
   }
   if (!aborted.ok()) {
     if (!waits) return;
-    WaitMonitor::Get().End(call.wait);
+    wait_monitor_.End(call.wait);
     call.done(aborted);
   } else if (needs_thread && waits) {
     // The program has no use for its thread until the call returns.
-    HostThreads::ScheduleAfterCurrent([self = shared_from_this()] { self->Work(false); });
+    host_threads_.ScheduleAfterCurrent([self = shared_from_this()] { self->Work(false); });
   } else if (needs_thread) {
-    HostThreads::ScheduleSoon([self = shared_from_this()] { self->Work(true); });
+    host_threads_.ScheduleSoon([self = shared_from_this()] { self->Work(true); });
   }
 }
 
@@ -118,7 +118,7 @@ void HostCalls::MakeCalls() {
         working_ = false;
         idle = std::move(idle_);
         idle_ = nullptr;
-        if (watch_ != 0) WaitMonitor::Get().End(watch_);
+        if (watch_ != 0) wait_monitor_.End(watch_);
         watch_ = 0;
       } else {
         running_ = std::move(calls_.front());
@@ -164,11 +164,11 @@ bool HostCalls::Finish(absl::StatusOr<std::vector<Tensor>> outputs) {
     if (call.done && calls_.empty() && !idle_) {
       // The program goes on with this thread.
       goes_on = working_ = false;
-      if (watch_ != 0) WaitMonitor::Get().End(watch_);
+      if (watch_ != 0) wait_monitor_.End(watch_);
       watch_ = 0;
     }
   }
-  if (call.wait != 0) WaitMonitor::Get().End(call.wait);
+  if (call.wait != 0) wait_monitor_.End(call.wait);
   if (outputs.ok()) {
     Count(call, began, *outputs);
   } else {
@@ -208,7 +208,7 @@ void HostCalls::Expired(int function, absl::Duration waited) {
 }
 
 void HostCalls::WatchRunning() {
-  watch_ = WaitMonitor::Get().Begin([weak = weak_from_this()](absl::Duration waited) {
+  watch_ = wait_monitor_.Begin([weak = weak_from_this()](absl::Duration waited) {
     if (std::shared_ptr<HostCalls> calls = weak.lock()) calls->Watched(waited);
   });
 }
@@ -236,8 +236,7 @@ absl::Status HostCalls::TooLong(int function, int running, absl::Duration waited
       running == function
           ? ": its function on the host has not returned."
           : absl::StrCat(" for ", functions_->description(running), ", which has not returned."),
-      " Find out what the function waits for, or raise the limit with "
-      "tf_tpu_ext.configure(wait_limit_seconds=...)."));
+      " Find out what the function waits for, or ", kRaiseWaitLimit));
 }
 
 void HostCalls::WhenIdle(std::function<void()> idle) {
@@ -254,7 +253,7 @@ void HostCalls::WhenIdle(std::function<void()> idle) {
     idle();
   } else if (needs_thread) {
     // The step waits for the calls now.
-    HostThreads::ScheduleAfterCurrent([self = shared_from_this()] { self->Work(false); });
+    host_threads_.ScheduleAfterCurrent([self = shared_from_this()] { self->Work(false); });
   }
 }
 
@@ -275,7 +274,7 @@ void HostCalls::Abort(const absl::Status& status) {
   cancellation_->StartCancel();
   for (Call& call : calls) {
     if (!call.done) continue;
-    WaitMonitor::Get().End(call.wait);
+    wait_monitor_.End(call.wait);
     call.done(status);
   }
   if (idle) idle();

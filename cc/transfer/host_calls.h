@@ -13,6 +13,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "cc/base/core_threads.h"
 #include "cc/base/wait_monitor.h"
 #include "cc/transfer/host_functions.h"
 #include "tensorflow/core/framework/cancellation.h"
@@ -25,8 +26,8 @@ class HostCalls : public std::enable_shared_from_this<HostCalls> {
   using Done = HostFunctions::Done;
 
   // `fail` is told when a call fails whose results nobody waits for.
-  HostCalls(std::shared_ptr<HostFunctions> functions, int slot,
-            std::function<void(const absl::Status&)> fail);
+  HostCalls(std::shared_ptr<HostFunctions> functions, int slot, CoreThreads* host_threads,
+            WaitMonitor* wait_monitor, std::function<void(const absl::Status&)> fail);
   ~HostCalls();
 
   // Whether a call may use the calling thread, and the program's memory, until it returns. The
@@ -79,6 +80,8 @@ class HostCalls : public std::enable_shared_from_this<HostCalls> {
 
   const std::shared_ptr<HostFunctions> functions_;
   const int slot_;
+  CoreThreads& host_threads_;
+  WaitMonitor& wait_monitor_;
   const std::function<void(const absl::Status&)> fail_;
   const std::shared_ptr<tensorflow::CancellationManager> cancellation_;
 

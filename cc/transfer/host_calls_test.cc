@@ -83,10 +83,10 @@ class HostCallsTest : public ::testing::Test {
     auto functions = HostFunctions::Create(
         {Source("square", "Square"), Source("check", "CheckNumerics"),
          Source("wait", "TpuExtTest>Wait"), Source("count", "TpuExtTest>Count")},
-        /*num_slots=*/1);
+        /*num_slots=*/1, &host_threads_);
     EXPECT_TRUE(functions.ok()) << functions.status();
     functions_ = *std::move(functions);
-    calls_ = std::make_shared<HostCalls>(functions_, 0,
+    calls_ = std::make_shared<HostCalls>(functions_, 0, &host_threads_, &wait_monitor_,
                                          [this](const absl::Status& status) { Fail(status); });
   }
   ~HostCallsTest() override {
@@ -104,6 +104,8 @@ class HostCallsTest : public ::testing::Test {
     return tensor;
   }
 
+  CoreThreads host_threads_{CoreThreads::Options{/*usual_threads=*/2, /*max_threads=*/8}};
+  WaitMonitor wait_monitor_{[] { return absl::Minutes(30); }};
   absl::Notification failed_;
   absl::Status failure_;
   std::shared_ptr<HostFunctions> functions_;

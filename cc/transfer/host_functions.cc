@@ -5,7 +5,6 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "cc/transfer/host_threads.h"
 #include "cc/transfer/python_state.h"
 #include "tensorflow/core/common_runtime/device_factory.h"
 #include "tensorflow/core/common_runtime/device_mgr.h"
@@ -113,22 +112,25 @@ constexpr int64_t kStepId = -1;
 
 void RunInPlace(const std::function<void()>& work) { work(); }
 
-void ScheduleWithPython(std::function<void()> work) {
-  HostThreads::Schedule([work = std::move(work)] {
-    KeepPythonState();
-    work();
-  });
-}
-
 }  // namespace
+
+HostFunctions::HostFunctions(CoreThreads* host_threads)
+    : runner_(
+          [host_threads](std::function<void()> work) { host_threads->Schedule(std::move(work)); }),
+      python_runner_([host_threads](std::function<void()> work) {
+        host_threads->Schedule([work = std::move(work)] {
+          KeepPythonState();
+          work();
+        });
+      }) {}
 
 HostFunctions::~HostFunctions() = default;
 
 absl::StatusOr<std::shared_ptr<HostFunctions>> HostFunctions::Create(
-    const std::vector<HostFunctionSource>& sources, int num_slots) {
+    const std::vector<HostFunctionSource>& sources, int num_slots, CoreThreads* host_threads) {
   absl::StatusOr<tensorflow::DeviceMgr*> device = HostDevice();
   if (!device.ok()) return device.status();
-  std::shared_ptr<HostFunctions> made(new HostFunctions);
+  std::shared_ptr<HostFunctions> made(new HostFunctions(host_threads));
   made->definitions_ = std::make_unique<FunctionLibraryDefinition>(
       tensorflow::OpRegistry::Global(), tensorflow::FunctionDefLibrary());
   for (const HostFunctionSource& source : sources) {
@@ -180,7 +182,7 @@ absl::StatusOr<FunctionLibraryRuntime::Handle> HostFunctions::Instantiate(
 absl::Status HostFunctions::Run(int number, int slot, CancellationManager* cancellation,
                                 absl::Span<const Tensor> inputs,
                                 std::vector<Tensor>* outputs) const {
-  static auto* const runner = new std::function<void(std::function<void()>)>(RunInPlace);
+  static auto* const runner = new Runner(RunInPlace);
   FunctionLibraryRuntime::Options options(kStepId);
   options.cancellation_manager = cancellation;
   options.runner = runner;
@@ -208,15 +210,12 @@ void HostFunctions::Start(int number, int slot, std::shared_ptr<CancellationMana
     std::vector<Tensor> inputs;
     std::vector<Tensor> outputs;
   };
-  static auto* const runner = new std::function<void(std::function<void()>)>(HostThreads::Schedule);
-  static auto* const python_runner =
-      new std::function<void(std::function<void()>)>(ScheduleWithPython);
   auto call = std::make_shared<Call>();
   call->cancellation = std::move(cancellation);
   call->inputs = std::move(inputs);
   FunctionLibraryRuntime::Options options(kStepId);
   options.cancellation_manager = call->cancellation.get();
-  options.runner = functions_[number].calls_python ? python_runner : runner;
+  options.runner = functions_[number].calls_python ? &python_runner_ : &runner_;
   library_->Run(options, functions_[number].handles[slot], call->inputs, &call->outputs,
                 [call, done = std::move(done)](const absl::Status& status) {
                   call->inputs.clear();

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "cc/base/core_threads.h"
 #include "cc/program/host_function_source.h"
 #include "cc/transfer/transfer_stats.h"
 #include "tensorflow/core/framework/cancellation.h"
@@ -39,7 +40,7 @@ class HostFunctions {
   using Done = std::function<void(absl::StatusOr<std::vector<tensorflow::Tensor>>)>;
 
   static absl::StatusOr<std::shared_ptr<HostFunctions>> Create(
-      const std::vector<HostFunctionSource>& sources, int num_slots);
+      const std::vector<HostFunctionSource>& sources, int num_slots, CoreThreads* host_threads);
   ~HostFunctions();
 
   HostFunctionKind kind(int number) const { return functions_[number].kind; }
@@ -53,7 +54,7 @@ class HostFunctions {
                    absl::Span<const tensorflow::Tensor> inputs,
                    std::vector<tensorflow::Tensor>* outputs) const;
 
-  // Starts a function of any kind on threads of the host; `done` is called on one of them.
+  // Starts a function of any kind on `host_threads`; `done` is called on one of them.
   void Start(int number, int slot, std::shared_ptr<tensorflow::CancellationManager> cancellation,
              std::vector<tensorflow::Tensor> inputs, Done done) const;
 
@@ -68,11 +69,16 @@ class HostFunctions {
     std::shared_ptr<ClusterCounters> counters;
   };
 
-  HostFunctions() = default;
+  using Runner = std::function<void(std::function<void()>)>;
+
+  explicit HostFunctions(CoreThreads* host_threads);
 
   absl::StatusOr<tensorflow::FunctionLibraryRuntime::Handle> Instantiate(
       const std::string& name, const std::string& state, const std::string& executor) const;
 
+  // Where ops of a function run that may block; the second for those that call Python.
+  mutable Runner runner_;  // TensorFlow takes no constant one
+  mutable Runner python_runner_;
   std::unique_ptr<tensorflow::FunctionLibraryDefinition> definitions_;
   std::unique_ptr<tensorflow::ProcessFunctionLibraryRuntime> runtime_;
   tensorflow::FunctionLibraryRuntime* library_ = nullptr;

@@ -12,6 +12,7 @@
 #include "absl/time/time.h"
 #include "cc/base/core_context.h"
 #include "cc/base/custom_call.h"
+#include "cc/base/process.h"
 #include "cc/program/transfer_call.h"
 #include "cc/transfer/call_buffers.h"
 #include "cc/transfer/channel_wait.h"
@@ -84,14 +85,15 @@ class TransferCustomCall : public CustomCall {
       return absl::OkStatus();
     }
     const ChannelKey key = KeyOf(call_.receive, *core);
-    auto wait = std::make_shared<ChannelWait>(/*cancellation=*/nullptr, key, call_.op);
+    auto wait =
+        std::make_shared<ChannelWait>(Process::Get(), /*cancellation=*/nullptr, key, call_.op);
     wait->Watch();
     // A cluster without inputs starts by itself on the host.
     if (!operands.empty()) {
-      GetChannels().Send(KeyOf(call_.send, *core), {std::move(operands), count.taken()},
-                         TensorChannels::kUnbounded, [](const absl::Status&) {});
+      Process::Get().channels->Send(KeyOf(call_.send, *core), {std::move(operands), count.taken()},
+                                    TensorChannels::kUnbounded, [](const absl::Status&) {});
     }
-    wait->Began(GetChannels().Receive(
+    wait->Began(Process::Get().channels->Receive(
         key,
         [completion = std::move(completion), wait, results = ResultsOf(frame->rets), op = call_.op,
          count](absl::StatusOr<TensorMessage> message) mutable {
@@ -109,10 +111,11 @@ class TransferCustomCall : public CustomCall {
   void Send(const CoreContext& core, std::vector<Tensor> tensors,
             std::shared_ptr<Completion> completion) const {
     const ChannelKey key = KeyOf(call_.send, core);
-    auto wait = std::make_shared<ChannelWait>(/*cancellation=*/nullptr, key, call_.op);
+    auto wait =
+        std::make_shared<ChannelWait>(Process::Get(), /*cancellation=*/nullptr, key, call_.op);
     wait->Watch();
     const int capacity = call_.is_outfeed() ? kFeedCapacity : TensorChannels::kUnbounded;
-    wait->Began(GetChannels().Send(
+    wait->Began(Process::Get().channels->Send(
         key, std::move(tensors), capacity,
         [completion = std::move(completion), wait](const absl::Status& status) {
           wait->Done();

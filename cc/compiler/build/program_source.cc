@@ -5,6 +5,7 @@
 #include "absl/log/log.h"
 #include "absl/strings/str_cat.h"
 #include "cc/base/compute_pool.h"
+#include "cc/base/process.h"
 #include "cc/compiler/hlo/collective_order.h"
 #include "cc/compiler/hlo/module.h"
 #include "cc/compiler/replicas/group_replicas.h"
@@ -207,8 +208,8 @@ absl::StatusOr<std::shared_ptr<const StackedReplicas>> BuildStacked(XlaCompiler&
   for (const UpdatedVariable& variable : UpdatedVariables(whole, output_of_result)) {
     options.updated_parameters.emplace_back(variable.parameter, variable.result);
   }
-  absl::StatusOr<StackedModule> module =
-      GroupReplicas(ToComputation(*whole.module).proto(), options, ComputePool::NumThreads());
+  absl::StatusOr<StackedModule> module = GroupReplicas(
+      ToComputation(*whole.module).proto(), options, Process::Get().compute_pool->NumThreads());
   if (!module.ok()) {
     VLOG(1) << "Each replica of TPU program " << whole.compiled.name
             << " runs for itself: " << module.status().message();

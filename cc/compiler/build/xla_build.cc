@@ -12,6 +12,7 @@
 #include "absl/log/log.h"
 #include "absl/strings/str_cat.h"
 #include "cc/base/machine.h"
+#include "cc/base/process.h"
 #include "cc/compiler/build/program_source.h"
 #include "cc/compiler/build/xla_compiler.h"
 #include "cc/compiler/hlo/collective_order.h"

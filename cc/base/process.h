@@ -1,0 +1,52 @@
+// The objects that a process has one of.
+#ifndef TF_TPU_EXT_CC_BASE_PROCESS_H_
+#define TF_TPU_EXT_CC_BASE_PROCESS_H_
+
+namespace xla::cpu {
+class CpuCollectives;
+}  // namespace xla::cpu
+
+namespace tf_tpu_ext {
+
+class CollectiveTable;
+class ComputePool;
+class CoreThreads;
+class KernelThreadPools;
+class LaunchTable;
+class ProgramCache;
+class StepTransfers;
+class TensorChannels;
+class WaitMonitor;
+
+// They hold all state that steps and programs of the process share (docs/architecture.md,
+// "Process-wide state", lists what is kept elsewhere, and why). When the library is loaded,
+// plugin.cc makes them, see cc/runtime/process_objects.h; they live until the process ends, since
+// threads use them until then. All are thread-safe.
+//
+// What TensorFlow or XLA call - kernels, passes, custom calls - asks Get() for what it needs. The
+// objects themselves, and whatever a test wants to run on its own, get theirs by their
+// constructors. Of the classes above its floor this file knows the names only: a room can use what
+// stands below it.
+struct Process {
+  // base: threads and waits.
+  ComputePool* compute_pool = nullptr;
+  KernelThreadPools* kernel_threads = nullptr;
+  CoreThreads* host_threads = nullptr;
+  WaitMonitor* wait_monitor = nullptr;
+  // transfer
+  TensorChannels* channels = nullptr;
+  // runtime
+  CollectiveTable* collectives = nullptr;
+  xla::cpu::CpuCollectives* xla_collectives = nullptr;
+  StepTransfers* transfers = nullptr;
+  LaunchTable* launches = nullptr;
+  ProgramCache* programs = nullptr;
+
+  static const Process& Get();
+  // `process` must live on; it takes the place of the one before.
+  static void Install(const Process* process);
+};
+
+}  // namespace tf_tpu_ext
+
+#endif  // TF_TPU_EXT_CC_BASE_PROCESS_H_

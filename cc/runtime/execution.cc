@@ -1,0 +1,70 @@
+#include "cc/runtime/execution.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "cc/base/compute_pool.h"
+#include "cc/runtime/stacked_replicas.h"
+
+namespace tf_tpu_ext {
+
+using tensorflow::Tensor;
+
+absl::StatusOr<std::vector<std::vector<Tensor>>> Execution::OutputsOfSlots(
+    int /*run*/, std::vector<Tensor> outputs) const {
+  std::vector<std::vector<Tensor>> slots;
+  slots.push_back(std::move(outputs));
+  return slots;
+}
+
+std::string Execution::DescribeReplicas(int slot) const {
+  return absl::StrCat("Replica ", cores_[slot].context.replica);
+}
+
+UpdateReplica Execution::TakeForUpdate(int run, std::vector<Tensor> outputs) {
+  const int first = FirstSlotOf(run);
+  UpdateReplica replica;
+  replica.context = cores_[first].context;
+  replica.arguments = std::move(cores_[first].arguments.values);
+  for (int slot = first; slot < first + slots_per_run_; ++slot) {
+    replica.variables.push_back(cores_[slot].arguments.variables);
+  }
+  replica.outputs = std::move(outputs);
+  return replica;
+}
+
+std::vector<const std::vector<Tensor>*> Execution::ArgumentsOfRun(int run) const {
+  std::vector<const std::vector<Tensor>*> arguments;
+  for (int i = 0; i < slots_per_run_; ++i) {
+    arguments.push_back(&cores_[FirstSlotOf(run) + i].arguments.values);
+  }
+  return arguments;
+}
+
+std::unique_ptr<Execution> ChooseExecution(const std::shared_ptr<Program>& program,
+                                           StepCores* cores, const ComputePool& pool,
+                                           std::function<bool()> commit) {
+  const CompiledProgram& compiled = program->compiled();
+  if (!compiled.core_slices.empty()) return MakeMergedExecution(cores);
+  if (compiled.stacked != nullptr) {
+    // Once replicas had to run alone they always do: going back and forth would only cost copies.
+    if (std::shared_ptr<Program> alone = program->AloneIfBuilt()) {
+      return MakeSlotExecution(cores, std::move(alone));
+    }
+    std::vector<const std::vector<Tensor>*> arguments;
+    for (const StepCore& core : *cores) arguments.push_back(&core.arguments.values);
+    if (!CanRunStacked(*compiled.stacked, arguments)) return nullptr;
+    return MakeGroupExecution(cores, program);
+  }
+  // A run in place waits for its end under the locks, which threads of the compute pool must not.
+  if (!compiled.overwritten_variables.empty() && cores->size() == 1 && !pool.IsCaller()) {
+    const StepArguments& arguments = cores->front().arguments;
+    if (MayRunInPlace(compiled.overwritten_variables, arguments.values,
+                      {arguments.variables.get()})) {
+      return MakeInPlaceExecution(cores, std::move(commit));
+    }
+  }
+  return MakeSlotExecution(cores, nullptr);
+}
+
+}  // namespace tf_tpu_ext

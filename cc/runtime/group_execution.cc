@@ -1,0 +1,60 @@
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "cc/runtime/execution.h"
+#include "cc/runtime/stacked_replicas.h"
+
+namespace tf_tpu_ext {
+namespace {
+
+using tensorflow::Tensor;
+
+class GroupExecution : public Execution {
+ public:
+  GroupExecution(StepCores* cores, std::shared_ptr<Program> program)
+      : Execution(cores, program->compiled().stacked->group_size),
+        whole_(std::move(program)),
+        stacked_(*whole_->compiled().stacked) {
+    for (size_t slot = 0; slot < cores_.size(); ++slot) {
+      // Transfers in the program name replicas of the group by their cores.
+      cores_[slot].context.group_cores = &whole_->compiled().cores[slot];
+    }
+  }
+
+  const std::shared_ptr<Program>& program() const override { return whole_->stacked(); }
+
+  void Start(int group, RunOptions options, Program::Done done) override {
+    const int first = FirstSlotOf(group);
+    absl::StatusOr<std::vector<Tensor>> arguments = StackArguments(stacked_, ArgumentsOfRun(group));
+    // The stacks are copies: each replica's own arguments only take memory from here on.
+    for (int i = 0; i < slots_per_run_; ++i) cores_[first + i].arguments.values.clear();
+    if (!arguments.ok()) return done(arguments.status(), {});
+    if (program()->compiled().shared_update != nullptr) {
+      cores_[first].arguments.values = *arguments;
+    }
+    program()->Start(cores_[first].context, *std::move(arguments), std::move(options),
+                     std::move(done));
+  }
+
+  absl::StatusOr<std::vector<std::vector<Tensor>>> OutputsOfSlots(
+      int /*run*/, std::vector<Tensor> outputs) const override {
+    return UnstackOutputs(stacked_, outputs);
+  }
+
+  std::string DescribeReplicas(int slot) const override {
+    const int first = cores_[slot].context.replica;
+    return absl::StrCat("One of the replicas ", first, " to ", first + slots_per_run_ - 1);
+  }
+
+ private:
+  const std::shared_ptr<Program> whole_;
+  const StackedReplicas& stacked_;
+};
+
+}  // namespace
+
+std::unique_ptr<Execution> MakeGroupExecution(StepCores* cores, std::shared_ptr<Program> program) {
+  return std::make_unique<GroupExecution>(cores, std::move(program));
+}
+
+}  // namespace tf_tpu_ext

@@ -1,0 +1,137 @@
+// What tests of launches hand in instead of threads, programs and transfers.
+#ifndef TF_TPU_EXT_CC_RUNTIME_LAUNCH_FAKES_H_
+#define TF_TPU_EXT_CC_RUNTIME_LAUNCH_FAKES_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/log/log.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "cc/base/compute_pool.h"
+#include "cc/base/wait_monitor.h"
+#include "cc/runtime/launch_transfers.h"
+#include "cc/runtime/program.h"
+#include "tensorflow/core/framework/tensor.h"
+
+namespace tf_tpu_ext {
+
+inline tensorflow::Tensor FloatTensor(const std::vector<float>& values) {
+  tensorflow::Tensor tensor(tensorflow::DT_FLOAT,
+                            tensorflow::TensorShape({static_cast<int64_t>(values.size())}));
+  for (size_t i = 0; i < values.size(); ++i) tensor.flat<float>()(i) = values[i];
+  return tensor;
+}
+
+inline std::vector<float> FloatsOf(const tensorflow::Tensor& tensor) {
+  const auto flat = tensor.flat<float>();
+  return {flat.data(), flat.data() + flat.size()};
+}
+
+// Two threads, both of them the caller's.
+class FakePool : public ComputePool {
+ public:
+  void Schedule(std::function<void()> work) override { work(); }
+  int NumThreads() const override { return 2; }
+  bool IsCaller() const override { return is_caller; }
+
+  bool is_caller = false;
+};
+
+// Waits that end when the test says so.
+class FakeMonitor : public WaitMonitor {
+ public:
+  FakeMonitor() : WaitMonitor([] { return absl::InfiniteDuration(); }) {}
+
+  WaitId Begin(std::function<void(absl::Duration)> expired) override {
+    waits_[++last_] = std::move(expired);
+    return last_;
+  }
+  void End(WaitId id) override { waits_.erase(id); }
+
+  int num_waits() const { return static_cast<int>(waits_.size()); }
+
+  // The limit has come for all waits.
+  void Expire(absl::Duration waited = absl::Minutes(1)) {
+    std::map<WaitId, std::function<void(absl::Duration)>> expired;
+    expired.swap(waits_);
+    for (const auto& [id, wait] : expired) wait(waited);
+  }
+
+ private:
+  WaitId last_ = 0;
+  std::map<WaitId, std::function<void(absl::Duration)>> waits_;
+};
+
+// Says what it was asked for.
+class FakeTransfers : public LaunchTransfers {
+ public:
+  void Abort(int64_t launch_id, const absl::Status& status) override {
+    log.push_back(absl::StrCat("abort ", launch_id, ": ", status.message()));
+  }
+  void Finish(int64_t launch_id) override { log.push_back(absl::StrCat("finish ", launch_id)); }
+  void DropQueued(const TakenQueues& queues, absl::Span<const int> cores, int64_t step_id,
+                  const absl::Status& status) override {
+    log.push_back(absl::StrCat("drop of cores ", absl::StrJoin(cores, ","), " in step ", step_id,
+                               ": ", status.message()));
+  }
+
+  std::vector<std::string> log;
+};
+
+// Runs that end when the test says so.
+class FakeProgram : public Program {
+ public:
+  struct Run {
+    CoreContext core;
+    std::vector<tensorflow::Tensor> arguments;
+    RunOptions options;
+    Done done;
+
+    void End(std::vector<tensorflow::Tensor> outputs) {
+      arguments.clear();
+      std::move(done)(absl::OkStatus(), std::move(outputs));
+    }
+    void Fail(const absl::Status& status) {
+      arguments.clear();
+      std::move(done)(status, {});
+    }
+  };
+
+  using Program::Parts;
+
+  explicit FakeProgram(CompiledProgram compiled, Parts parts = {})
+      : Program(std::make_shared<const CompiledProgram>(std::move(compiled)), std::move(parts)) {}
+
+  void Start(CoreContext core, std::vector<tensorflow::Tensor> arguments, RunOptions options,
+             Done done) override {
+    runs.push_back({core, std::move(arguments), std::move(options), std::move(done)});
+    // On this thread: what a run in place waits for can't come from another.
+    if (on_start) on_start(runs.back());
+  }
+
+  // The first run of the slot.
+  Run& OfSlot(int slot) {
+    for (Run& run : runs) {
+      if (run.core.slot == slot) return run;
+    }
+    LOG(FATAL) << "Slot " << slot << " has not started.";
+  }
+
+  absl::StatusOr<std::shared_ptr<Program>> BuildAlone() const override { return build_alone(); }
+
+  // In the order in which they started.
+  std::vector<Run> runs;
+  std::function<absl::StatusOr<std::shared_ptr<Program>>()> build_alone;
+  std::function<void(Run&)> on_start;
+};
+
+}  // namespace tf_tpu_ext
+
+#endif  // TF_TPU_EXT_CC_RUNTIME_LAUNCH_FAKES_H_

@@ -1,0 +1,94 @@
+#include "cc/runtime/launch_table.h"
+
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+namespace tf_tpu_ext {
+namespace {
+
+absl::StatusOr<int> SlotOf(const CoreArrival& arrival) {
+  absl::StatusOr<int> slot = arrival.program->SlotOfCore(arrival.core);
+  if (slot.ok() && *slot >= arrival.program->num_slots()) {
+    return absl::InternalError(absl::StrCat(
+        "TPU program ", arrival.program->compiled().name, " has core ", arrival.core, " in place ",
+        *slot, " of ", arrival.program->num_slots(), ". Report this with the program."));
+  }
+  return slot;
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<Launch>> LaunchTable::FindOrCreate(
+    int64_t launch_id, int slot, const std::shared_ptr<Program>& program, bool* created) {
+  for (const auto& [run_id, launch] : waiting_) {
+    if (launch->launch_id() != launch_id) continue;
+    // Before the slot is used: in a launch of other cores it may not exist.
+    if (absl::Status fits = launch->CheckFits(*program); !fits.ok()) return fits;
+    // A core that comes twice has begun the next round of a host loop.
+    if (launch->Awaits(slot)) return launch;
+  }
+  *created = true;
+  if (auto expected = begun_.find(launch_id); expected != begun_.end()) expected->second = true;
+  const int64_t run_id = next_run_id_++;
+  auto launch = std::make_shared<Launch>(services_, launch_id, run_id, program,
+                                         [this, run_id] { Remove(run_id); });
+  waiting_.emplace(run_id, launch);
+  return launch;
+}
+
+absl::Status LaunchTable::Arrive(
+    int64_t launch_id, CoreArrival arrival,
+    const std::function<void(const std::shared_ptr<Launch>&)>& joined) {
+  absl::StatusOr<int> slot = SlotOf(arrival);
+  if (!slot.ok()) return slot.status();
+  std::shared_ptr<Launch> launch;
+  bool created = false, complete = false;
+  {
+    absl::MutexLock lock(&mutex_);
+    auto found = FindOrCreate(launch_id, *slot, arrival.program, &created);
+    if (!found.ok()) return found.status();
+    launch = *std::move(found);
+    // Before the core is added: a launch that starts must know all its cancellations.
+    joined(launch);
+    complete = launch->Add(*slot, std::move(arrival));
+    if (complete) waiting_.erase(launch->run_id());
+  }
+  if (created) launch->WatchWait();
+  if (complete) launch->Start();
+  return absl::OkStatus();
+}
+
+void LaunchTable::Reject(int64_t launch_id, const absl::Status& status) {
+  std::vector<std::shared_ptr<Launch>> rejected;
+  {
+    absl::MutexLock lock(&mutex_);
+    for (const auto& [run_id, launch] : waiting_) {
+      if (launch->launch_id() == launch_id) rejected.push_back(launch);
+    }
+  }
+  // Without the lock, which Fail takes to remove the launch.
+  for (const std::shared_ptr<Launch>& launch : rejected) launch->Fail(status);
+}
+
+void LaunchTable::Expect(int64_t launch_id) {
+  absl::MutexLock lock(&mutex_);
+  begun_.emplace(launch_id, false);
+}
+
+bool LaunchTable::StopExpecting(int64_t launch_id) {
+  absl::MutexLock lock(&mutex_);
+  auto expected = begun_.find(launch_id);
+  if (expected == begun_.end()) return false;
+  const bool begun = expected->second;
+  begun_.erase(expected);
+  return begun;
+}
+
+void LaunchTable::Remove(int64_t run_id) {
+  absl::MutexLock lock(&mutex_);
+  waiting_.erase(run_id);
+}
+
+}  // namespace tf_tpu_ext

@@ -1,0 +1,56 @@
+// Makes the objects of the process.
+#ifndef TF_TPU_EXT_CC_RUNTIME_PROCESS_OBJECTS_H_
+#define TF_TPU_EXT_CC_RUNTIME_PROCESS_OBJECTS_H_
+
+#include <memory>
+
+#include "absl/base/call_once.h"
+#include "cc/base/compute_pool.h"
+#include "cc/base/core_threads.h"
+#include "cc/base/kernel_threads.h"
+#include "cc/base/process.h"
+#include "cc/base/wait_monitor.h"
+#include "cc/runtime/collective_table.h"
+#include "cc/runtime/core_order.h"
+#include "cc/runtime/launch_table.h"
+#include "cc/runtime/program_cache.h"
+#include "cc/runtime/step_transfers.h"
+#include "cc/transfer/channels.h"
+#include "tensorflow/core/platform/threadpool.h"
+#include "xla/backends/cpu/collectives/cpu_collectives.h"
+
+namespace tf_tpu_ext {
+
+// Owns them, and hands each to those that need it. Starts no thread.
+class ProcessObjects {
+ public:
+  ProcessObjects();
+  ProcessObjects(const ProcessObjects&) = delete;
+  ProcessObjects& operator=(const ProcessObjects&) = delete;
+
+  const Process& process() const { return process_; }
+
+ private:
+  LaunchServices Services();
+
+  // In the order of the floors: each uses those above it.
+  ComputePool compute_pool_;
+  KernelThreadPools kernel_threads_;
+  CoreThreads host_threads_;
+  WaitMonitor wait_monitor_;
+  TensorChannels channels_;
+  StepTransfers transfers_;
+  CollectiveTable collectives_;
+  const std::unique_ptr<xla::cpu::CpuCollectives> xla_collectives_;
+  CoreOrder core_order_;
+  // Made when the first update needs it.
+  absl::once_flag made_locking_thread_;
+  std::unique_ptr<tensorflow::thread::ThreadPool> locking_thread_;
+  LaunchTable launches_;
+  ProgramCache programs_;
+  const Process process_;
+};
+
+}  // namespace tf_tpu_ext
+
+#endif  // TF_TPU_EXT_CC_RUNTIME_PROCESS_OBJECTS_H_

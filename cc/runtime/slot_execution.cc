@@ -1,0 +1,44 @@
+#include <utility>
+
+#include "cc/runtime/execution.h"
+
+namespace tf_tpu_ext {
+namespace {
+
+using tensorflow::Tensor;
+
+class SlotExecution : public Execution {
+ public:
+  SlotExecution(StepCores* cores, std::shared_ptr<Program> stand_in)
+      : Execution(cores, /*slots_per_run=*/1), stand_in_(std::move(stand_in)) {}
+
+  const std::shared_ptr<Program>& program() const override { return ProgramOf(0); }
+
+  void Start(int run, RunOptions options, Program::Done done) override {
+    StepCore& core = cores_[run];
+    const std::shared_ptr<Program>& program = ProgramOf(run);
+    std::vector<Tensor> arguments;
+    if (program->compiled().shared_update != nullptr) {
+      arguments = core.arguments.values;  // the update reads some of them too
+    } else {
+      // What nobody else refers to is freed as early as the program allows.
+      arguments = std::move(core.arguments.values);
+    }
+    program->Start(core.context, std::move(arguments), std::move(options), std::move(done));
+  }
+
+ private:
+  const std::shared_ptr<Program>& ProgramOf(int slot) const {
+    return stand_in_ != nullptr ? stand_in_ : cores_[slot].program;
+  }
+
+  const std::shared_ptr<Program> stand_in_;
+};
+
+}  // namespace
+
+std::unique_ptr<Execution> MakeSlotExecution(StepCores* cores, std::shared_ptr<Program> stand_in) {
+  return std::make_unique<SlotExecution>(cores, std::move(stand_in));
+}
+
+}  // namespace tf_tpu_ext

@@ -1,0 +1,244 @@
+#include "cc/runtime/step.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "cc/base/compute_pool.h"
+#include "cc/runtime/collective_table.h"
+#include "cc/runtime/launch_transfers.h"
+#include "cc/runtime/shared_update.h"
+#include "cc/transfer/host_calls.h"
+
+namespace tf_tpu_ext {
+
+using tensorflow::Tensor;
+
+std::shared_ptr<Step> Step::Create(const LaunchServices& services, int64_t launch_id,
+                                   std::shared_ptr<Program> program, StepCores cores, Done done) {
+  std::shared_ptr<Step> step(
+      new Step(services, launch_id, std::move(program), std::move(cores), std::move(done)));
+  // Before anybody else knows the step: Fail must find all of them.
+  step->PrepareHostCalls();
+  return step;
+}
+
+Step::Step(const LaunchServices& services, int64_t launch_id, std::shared_ptr<Program> program,
+           StepCores cores, Done done)
+    : services_(services),
+      launch_id_(launch_id),
+      program_(std::move(program)),
+      cores_(std::move(cores)),
+      done_(std::move(done)) {}
+
+void Step::PrepareHostCalls() {
+  for (size_t slot = 0; slot < cores_.size(); ++slot) {
+    const std::shared_ptr<HostFunctions>& functions = cores_[slot].program->host_functions();
+    if (functions == nullptr) continue;
+    host_calls_.resize(cores_.size());
+    host_calls_[slot] =
+        std::make_shared<HostCalls>(functions, slot, services_.host_threads, services_.wait_monitor,
+                                    [weak = weak_from_this(), slot](const absl::Status& status) {
+                                      if (std::shared_ptr<Step> step = weak.lock())
+                                        step->Fail(step->Explained(slot, status));
+                                    });
+    cores_[slot].context.host_calls = host_calls_[slot].get();
+  }
+}
+
+// The values of now: other steps may have changed them since the ops found the variables.
+void Step::ReadVariables() {
+  for (StepCore& core : cores_) {
+    StepArguments& arguments = core.arguments;
+    if (arguments.variables == nullptr) continue;
+    for (size_t i = 0; i < arguments.values.size(); ++i) {
+      tensorflow::Var* variable = (*arguments.variables)[i].get();
+      if (variable == nullptr) continue;
+      tensorflow::tf_shared_lock lock(*variable->mu());
+      arguments.values[i] = *variable->tensor();
+    }
+  }
+}
+
+void Step::Start() {
+  ReadVariables();
+  std::unique_ptr<Execution> execution =
+      ChooseExecution(program_, &cores_, *services_.compute_pool, [this] { return Commit(); });
+  if (execution != nullptr) return StartRuns(std::move(execution));
+  // Nobody's thread waits for the compiler.
+  services_.run_long([self = shared_from_this()] { self->CompileAlone(); });
+}
+
+void Step::CompileAlone() {
+  absl::StatusOr<std::shared_ptr<Program>> alone = program_->Alone();
+  if (alone.ok()) return StartRuns(MakeSlotExecution(&cores_, *std::move(alone)));
+  RunFailed(alone.status());
+  Release();
+}
+
+void Step::StartRuns(std::unique_ptr<Execution> execution) {
+  execution_ = std::move(execution);
+  const int runs = execution_->num_runs();
+  outputs_.resize(runs);
+  bool failed;
+  {
+    absl::MutexLock lock(&mutex_);
+    failed = !status_.ok();
+    if (!failed) holds_ += runs;
+  }
+  if (failed) return Release();
+  const bool waits = execution_->program()->compiled().waits;
+  const bool at_once = !waits && runs * execution_->program()->typical_run() < kWorthAThread;
+  // A thread for each run is the fastest way as long as no thread stays without one.
+  const int threads = services_.compute_pool->NumThreads();
+  const int on_one_thread = at_once ? runs : waits ? 0 : runs / threads * threads;
+  services_.compute_pool->AddRuns(runs);
+  for (int run = 1; run < runs; ++run) {
+    if (at_once) {
+      StartRun(run, run < on_one_thread);
+    } else {
+      services_.compute_pool->Schedule([self = shared_from_this(), run, on_one_thread] {
+        self->StartRun(run, run < on_one_thread);
+      });
+    }
+  }
+  // The caller's thread is as good as another one.
+  StartRun(0, 0 < on_one_thread);
+  Release();
+}
+
+void Step::StartRun(int run, bool on_one_thread) {
+  RunOptions options;
+  options.on_one_thread = on_one_thread;
+  execution_->Start(
+      run, std::move(options),
+      [self = shared_from_this(), run](const absl::Status& status, std::vector<Tensor> outputs) {
+        self->RunEnded(run, status, std::move(outputs));
+      });
+}
+
+void Step::RunEnded(int run, const absl::Status& status, std::vector<Tensor> outputs) {
+  services_.compute_pool->AddRuns(-1);
+  const int slot = execution_->FirstSlotOf(run);
+  if (status.ok()) {
+    outputs_[run] = std::move(outputs);
+  } else {
+    RunFailed(Explained(slot, status));
+  }
+  HostCalls* calls = host_calls_.empty() ? nullptr : host_calls_[slot].get();
+  if (calls == nullptr) {
+    Release();
+  } else {
+    // The effects of a step are complete when it returns: calls that the program did not wait for
+    // count too. Aborted calls are idle at once.
+    calls->WhenIdle([self = shared_from_this()] { self->Release(); });
+  }
+}
+
+void Step::Fail(const absl::Status& status) {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (committed_ || !status_.ok()) return;
+    status_ = status;
+    ++holds_;
+  }
+  StopRuns(status);
+}
+
+// Unlike Fail, also once the step is committed: a run in place that could not begin has changed
+// nothing.
+void Step::RunFailed(const absl::Status& status) {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (!status_.ok()) return;
+    status_ = status;
+    ++holds_;
+  }
+  StopRuns(status);
+}
+
+// Makes the cores return that wait for the failed one, or for the host; their runs end with this
+// status. The step is held meanwhile: were it to end first, an abort after its end would be kept
+// for a run that nobody finishes any more.
+void Step::StopRuns(const absl::Status& status) {
+  services_.collectives->Abort(run_id(), status);
+  services_.transfers->Abort(launch_id_, status);
+  for (const std::shared_ptr<HostCalls>& calls : host_calls_) {
+    if (calls != nullptr) calls->Abort(status);
+  }
+  Release();
+}
+
+bool Step::Commit() {
+  absl::MutexLock lock(&mutex_);
+  if (!status_.ok()) return false;
+  committed_ = true;
+  return true;
+}
+
+void Step::Release() {
+  absl::Status status;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (--holds_ > 0) return;
+    // Either the update begins now, or the step has ended. Decided under the lock, so that a
+    // failure comes either before, and no update runs, or too late.
+    committed_ = true;
+    status = status_;
+  }
+  if (status.ok() && execution_->program()->compiled().shared_update != nullptr) {
+    StartUpdate();
+  } else {
+    Finish(std::move(status));
+  }
+}
+
+void Step::StartUpdate() {
+  std::vector<UpdateReplica> replicas;
+  for (int run = 0; run < execution_->num_runs(); ++run) {
+    replicas.push_back(execution_->TakeForUpdate(run, std::move(outputs_[run])));
+  }
+  StartSharedUpdate(services_, execution_->program(), std::move(replicas),
+                    [self = shared_from_this()](const absl::Status& status,
+                                                std::vector<std::vector<Tensor>> outputs) {
+                      if (!status.ok()) {
+                        return self->Finish(absl::Status(
+                            status.code(), absl::StrCat("The update of TPU program ",
+                                                        self->program_->compiled().name,
+                                                        " failed: ", status.message())));
+                      }
+                      self->outputs_ = std::move(outputs);
+                      self->Finish(absl::OkStatus());
+                    });
+}
+
+void Step::Finish(absl::Status status) {
+  std::vector<std::vector<Tensor>> by_slot;
+  for (size_t run = 0; status.ok() && run < outputs_.size(); ++run) {
+    auto slots = execution_->OutputsOfSlots(static_cast<int>(run), std::move(outputs_[run]));
+    status = slots.status();
+    if (!status.ok()) break;
+    for (std::vector<Tensor>& outputs : *slots) by_slot.push_back(std::move(outputs));
+  }
+  if (!status.ok()) by_slot.assign(cores_.size(), {});
+  // No run is left that could meet another one.
+  services_.collectives->Finish(run_id());
+  Done done;
+  {
+    absl::MutexLock lock(&mutex_);
+    // Not kept: it refers to the launch, which refers to the step.
+    done = std::move(done_);
+  }
+  done(std::move(status), std::move(by_slot));
+}
+
+absl::Status Step::Explained(int slot, const absl::Status& status) const {
+  const StepCore& core = cores_[slot];
+  const std::string replicas = execution_ == nullptr
+                                   ? absl::StrCat("Replica ", core.context.replica)
+                                   : execution_->DescribeReplicas(slot);
+  return absl::Status(status.code(),
+                      absl::StrCat(replicas, " of TPU program ", core.program->compiled().name,
+                                   " failed on core ", core.context.core, ": ", status.message()));
+}
+
+}  // namespace tf_tpu_ext

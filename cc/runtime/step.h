@@ -1,0 +1,95 @@
+// The running part of a launch: from the start of its programs to their outputs.
+#ifndef TF_TPU_EXT_CC_RUNTIME_STEP_H_
+#define TF_TPU_EXT_CC_RUNTIME_STEP_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "cc/runtime/execution.h"
+#include "cc/runtime/launch_services.h"
+#include "cc/runtime/program.h"
+#include "tensorflow/core/framework/tensor.h"
+
+namespace tf_tpu_ext {
+
+class HostCalls;
+
+// Starts the runs of a step, gathers their outputs, and runs the shared update, if there is one,
+// when the last has ended.
+//
+// Usage:
+//   auto step = Step::Create(services, launch_id, run_id, program, std::move(cores), done);
+//   step->Start();   // on any thread; may call `done` before it returns
+//   step->Fail(...)  // on any thread, at any time after Create
+//
+// The first error counts, and `done` is called once, when nothing of the step runs any more. Until
+// then the step keeps itself alive.
+class Step : public std::enable_shared_from_this<Step> {
+ public:
+  // Gets the outputs by slot, which are empty unless the status is OK.
+  using Done = std::function<void(absl::Status, std::vector<std::vector<tensorflow::Tensor>>)>;
+
+  // `program` is what the first core has brought. `cores` are all of its slots.
+  static std::shared_ptr<Step> Create(const LaunchServices& services, int64_t launch_id,
+                                      std::shared_ptr<Program> program, StepCores cores, Done done);
+
+  void Start();
+
+  // Makes the step fail as soon as its cores can stop. Does nothing once the step has failed or
+  // ended, or writes variables: a step that has changed some must change all, and say so.
+  void Fail(const absl::Status& status);
+
+ private:
+  Step(const LaunchServices& services, int64_t launch_id, std::shared_ptr<Program> program,
+       StepCores cores, Done done);
+
+  int64_t run_id() const { return cores_[0].context.run_id; }
+
+  void PrepareHostCalls();
+  void ReadVariables();
+  void CompileAlone();
+  void StartRuns(std::unique_ptr<Execution> execution);
+  void StartRun(int run, bool on_one_thread);
+  void RunEnded(int run, const absl::Status& status, std::vector<tensorflow::Tensor> outputs);
+  void RunFailed(const absl::Status& status);
+  void StopRuns(const absl::Status& status);
+  bool Commit();
+  // Gives up one of the reasons not to end yet; the last one ends the step.
+  void Release();
+  void StartUpdate();
+  void Finish(absl::Status status);
+  // An error of a slot's program, or of its host calls, with the name of the replica.
+  absl::Status Explained(int slot, const absl::Status& status) const;
+
+  const LaunchServices services_;
+  const int64_t launch_id_;
+  const std::shared_ptr<Program> program_;
+  // Not guarded: who starts the runs writes them before the first one, and each run its own slots.
+  StepCores cores_;
+  std::unique_ptr<Execution> execution_;
+  // By run. Not guarded: each run writes its own, and they are read when the last has ended.
+  std::vector<std::vector<tensorflow::Tensor>> outputs_;
+  // By slot, null where the program makes no calls; empty if none does. Written by Create alone,
+  // and destroyed with the step: a call may outlive the run that made it.
+  std::vector<std::shared_ptr<HostCalls>> host_calls_;
+
+  absl::Mutex mutex_;
+  // Called without the lock, by the thread that gives up the last hold.
+  Done done_ ABSL_GUARDED_BY(mutex_);
+  // Why the step can't end yet: runs that have not ended, Start until it has started them, and
+  // failures until they have stopped all runs.
+  int holds_ ABSL_GUARDED_BY(mutex_) = 1;
+  // It is too late to fail from outside: variables get new values, or the step has ended.
+  bool committed_ ABSL_GUARDED_BY(mutex_) = false;
+  // The first error.
+  absl::Status status_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace tf_tpu_ext
+
+#endif  // TF_TPU_EXT_CC_RUNTIME_STEP_H_
