@@ -11,6 +11,7 @@
 #include "absl/strings/strip.h"
 #include "absl/synchronization/mutex.h"
 #include "tensorflow/core/platform/env.h"
+#include "tensorflow/core/platform/errors.h"
 #include "xla/tsl/platform/default/posix_file_system.h"
 
 namespace tf_tpu_ext {
@@ -54,84 +55,84 @@ class CloudStorage : public tsl::PosixFileSystem {
 
   absl::Status NewRandomAccessFile(const std::string& name, TransactionToken* token,
                                    std::unique_ptr<tsl::RandomAccessFile>* result) override {
-    if (absl::Status status = Check(name); !status.ok()) return status;
+    TF_RETURN_IF_ERROR(Check(name));
     return PosixFileSystem::NewRandomAccessFile(name, token, result);
   }
 
   absl::Status NewWritableFile(const std::string& name, TransactionToken* token,
                                std::unique_ptr<tsl::WritableFile>* result) override {
-    if (absl::Status status = MakeFolderOf(name); !status.ok()) return status;
+    TF_RETURN_IF_ERROR(MakeFolderOf(name));
     return PosixFileSystem::NewWritableFile(name, token, result);
   }
 
   absl::Status NewAppendableFile(const std::string& name, TransactionToken* token,
                                  std::unique_ptr<tsl::WritableFile>* result) override {
-    if (absl::Status status = MakeFolderOf(name); !status.ok()) return status;
+    TF_RETURN_IF_ERROR(MakeFolderOf(name));
     return PosixFileSystem::NewAppendableFile(name, token, result);
   }
 
   absl::Status NewReadOnlyMemoryRegionFromFile(
       const std::string& name, TransactionToken* token,
       std::unique_ptr<tsl::ReadOnlyMemoryRegion>* result) override {
-    if (absl::Status status = Check(name); !status.ok()) return status;
+    TF_RETURN_IF_ERROR(Check(name));
     return PosixFileSystem::NewReadOnlyMemoryRegionFromFile(name, token, result);
   }
 
   absl::Status FileExists(const std::string& name, TransactionToken* token) override {
-    if (absl::Status status = Check(name); !status.ok()) return status;
+    TF_RETURN_IF_ERROR(Check(name));
     return PosixFileSystem::FileExists(name, token);
   }
 
   absl::Status GetChildren(const std::string& name, TransactionToken* token,
                            std::vector<std::string>* result) override {
-    if (absl::Status status = Check(name); !status.ok()) return status;
+    TF_RETURN_IF_ERROR(Check(name));
     return PosixFileSystem::GetChildren(name, token, result);
   }
 
   absl::Status GetMatchingPaths(const std::string& pattern, TransactionToken* token,
                                 std::vector<std::string>* results) override {
-    if (absl::Status status = Check(pattern); !status.ok()) return status;
+    TF_RETURN_IF_ERROR(Check(pattern));
     return PosixFileSystem::GetMatchingPaths(pattern, token, results);
   }
 
   absl::Status Stat(const std::string& name, TransactionToken* token,
                     tsl::FileStatistics* statistics) override {
-    if (absl::Status status = Check(name); !status.ok()) return status;
+    TF_RETURN_IF_ERROR(Check(name));
     return PosixFileSystem::Stat(name, token, statistics);
   }
 
   absl::Status DeleteFile(const std::string& name, TransactionToken* token) override {
-    if (absl::Status status = Check(name); !status.ok()) return status;
+    TF_RETURN_IF_ERROR(Check(name));
     return PosixFileSystem::DeleteFile(name, token);
   }
 
   absl::Status CreateDir(const std::string& name, TransactionToken* token) override {
-    if (absl::Status status = MakeFolderOf(name); !status.ok()) return status;
+    TF_RETURN_IF_ERROR(MakeFolderOf(name));
     return PosixFileSystem::CreateDir(name, token);
   }
 
   absl::Status DeleteDir(const std::string& name, TransactionToken* token) override {
-    if (absl::Status status = Check(name); !status.ok()) return status;
+    TF_RETURN_IF_ERROR(Check(name));
     return PosixFileSystem::DeleteDir(name, token);
   }
 
   absl::Status GetFileSize(const std::string& name, TransactionToken* token,
                            uint64_t* size) override {
-    if (absl::Status status = Check(name); !status.ok()) return status;
+    TF_RETURN_IF_ERROR(Check(name));
     return PosixFileSystem::GetFileSize(name, token, size);
   }
 
   absl::Status RenameFile(const std::string& source, const std::string& target,
                           TransactionToken* token) override {
-    if (absl::Status status = Check(source); !status.ok()) return status;
-    if (absl::Status status = MakeFolderOf(target); !status.ok()) return status;
+    TF_RETURN_IF_ERROR(Check(source));
+    TF_RETURN_IF_ERROR(MakeFolderOf(target));
     return PosixFileSystem::RenameFile(source, target, token);
   }
 
   absl::Status CopyFile(const std::string& source, const std::string& target,
                         TransactionToken* token) override {
-    if (absl::Status status = Check(source); !status.ok()) return status;
-    if (absl::Status status = MakeFolderOf(target); !status.ok()) return status;
+    TF_RETURN_IF_ERROR(Check(source));
+    TF_RETURN_IF_ERROR(MakeFolderOf(target));
     return PosixFileSystem::CopyFile(source, target, token);
   }
 
@@ -146,7 +147,7 @@ class CloudStorage : public tsl::PosixFileSystem {
   }
 
   static absl::Status MakeFolderOf(const std::string& name) {
-    if (absl::Status status = Check(name); !status.ok()) return status;
+    TF_RETURN_IF_ERROR(Check(name));
     const std::string local = Folder::Get().Local(name).value_or("");
     return tensorflow::Env::Default()->RecursivelyCreateDir(
         local.substr(0, local.find_last_of('/')));

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "tensorflow/core/platform/errors.h"
 
 // The linker's tables hold addresses as integers.
 // NOLINTBEGIN(performance-no-int-to-ptr)
@@ -142,7 +143,7 @@ absl::StatusOr<ImportedFunction> ImportedFunction::Redirect(void* function, void
 absl::Status ImportedFunction::Restore() {
   while (!entries_.empty()) {
     const Entry& entry = entries_.back();
-    if (absl::Status written = Write(entry, entry.former); !written.ok()) return written;
+    TF_RETURN_IF_ERROR(Write(entry, entry.former));
     entries_.pop_back();
   }
   return absl::OkStatus();

@@ -10,6 +10,8 @@
 #include "tensorflow/core/framework/op_requires.h"
 #include "tensorflow/core/framework/resource_handle.h"
 #include "tensorflow/core/framework/resource_mgr.h"
+#include "tensorflow/core/platform/errors.h"
+#include "tensorflow/core/platform/statusor.h"
 
 namespace tf_tpu_ext {
 
@@ -48,6 +50,8 @@ absl::StatusOr<FunctionLibraryRuntime::Handle> CoreFunction::Find(
                                     : library->device()->name());
     if (prepare_ != nullptr) absl::StrAppend(&key.shapes, argument.shape().DebugString());
   }
+  // Held while an instance is made, so that concurrent first calls make one: the others wait for
+  // it.
   absl::MutexLock lock(&mutex_);
   const auto found = instances_.find(key);
   if (found != instances_.end()) return found->second.handle;
@@ -64,15 +68,12 @@ absl::StatusOr<FunctionLibraryRuntime::Handle> CoreFunction::Find(
 
 absl::StatusOr<CoreFunction::Instance> CoreFunction::Instantiate(
     const Key& key, const std::vector<Tensor>& arguments) const {
-  absl::StatusOr<FunctionLibraryDefinition> reachable =
-      key.library->GetFunctionLibraryDefinition()->ReachableDefinitions(function_.name());
-  if (!reachable.ok()) return reachable.status();
-  auto definitions = std::make_unique<FunctionLibraryDefinition>(*std::move(reachable));
-  absl::Status status =
-      prepare_ == nullptr ? absl::OkStatus() : prepare_(arguments, definitions.get());
-  if (!status.ok()) return status;
-  status = PlaceOnCore(key.ordinal, GetMachineOptions().cores, definitions.get());
-  if (!status.ok()) return status;
+  TF_ASSIGN_OR_RETURN(
+      FunctionLibraryDefinition reachable,
+      key.library->GetFunctionLibraryDefinition()->ReachableDefinitions(function_.name()));
+  auto definitions = std::make_unique<FunctionLibraryDefinition>(std::move(reachable));
+  if (prepare_ != nullptr) TF_RETURN_IF_ERROR(prepare_(arguments, definitions.get()));
+  TF_RETURN_IF_ERROR(PlaceOnCore(key.ordinal, GetMachineOptions().cores, definitions.get()));
 
   FunctionLibraryRuntime::InstantiateOptions options;
   if (key.library->config_proto() != nullptr) {
@@ -94,9 +95,8 @@ absl::StatusOr<CoreFunction::Instance> CoreFunction::Instantiate(
     options.output_devices.push_back(type == tensorflow::DT_RESOURCE ? "" : options.target);
   }
   Instance instance;
-  status = key.library->Instantiate(name_, tensorflow::AttrSlice(&function_.attr()), options,
-                                    &instance.handle);
-  if (!status.ok()) return status;
+  TF_RETURN_IF_ERROR(key.library->Instantiate(name_, tensorflow::AttrSlice(&function_.attr()),
+                                              options, &instance.handle));
   instance.definitions = std::move(definitions);
   return instance;
 }

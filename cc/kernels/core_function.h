@@ -51,7 +51,7 @@ class CoreFunction {
 
   struct Instance {
     Library::Handle handle;
-    // What `handle` refers to.
+    // What `handle` refers to: must live as long.
     std::unique_ptr<const tensorflow::FunctionLibraryDefinition> definitions;
   };
 

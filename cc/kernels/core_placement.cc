@@ -12,6 +12,7 @@
 #include "tensorflow/core/framework/attr_value.pb.h"
 #include "tensorflow/core/framework/function.pb.h"
 #include "tensorflow/core/framework/node_def.pb.h"
+#include "tensorflow/core/platform/errors.h"
 
 namespace tf_tpu_ext {
 namespace {
@@ -69,11 +70,9 @@ absl::Status PlaceOnCore(int ordinal, int cores, tensorflow::FunctionLibraryDefi
     FunctionDef function = *found;
     for (NodeDef& node : *function.mutable_node_def()) {
       if (!IsMetadata(node)) continue;
-      absl::Status status = Place(ordinal, cores, &node);
-      if (!status.ok()) return status;
+      TF_RETURN_IF_ERROR(Place(ordinal, cores, &node));
     }
-    absl::Status status = library->ReplaceFunction(name, function);
-    if (!status.ok()) return status;
+    TF_RETURN_IF_ERROR(library->ReplaceFunction(name, function));
   }
   return absl::OkStatus();
 }

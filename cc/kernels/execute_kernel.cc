@@ -9,16 +9,18 @@
 #include "absl/strings/str_cat.h"
 #include "cc/base/process.h"
 #include "cc/device/virtual_device.h"
+#include "cc/kernels/core_resource.h"
 #include "cc/ops/op_names.h"
 #include "cc/program/program_key.h"
 #include "cc/runtime/join_launch.h"
 #include "cc/runtime/launch_table.h"
 #include "cc/runtime/program_cache.h"
 #include "cc/runtime/step_transfers.h"
-#include "tensorflow/core/common_runtime/device_mgr.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/resource_mgr.h"
 #include "tensorflow/core/framework/resource_var.h"
+#include "tensorflow/core/platform/errors.h"
+#include "tensorflow/core/platform/statusor.h"
 #include "xla/tsl/platform/status.h"
 
 namespace tf_tpu_ext {
@@ -110,10 +112,9 @@ class ExecuteOp : public AsyncOpKernel {
       const ResourceHandle& handle = HandleFromInput(context, i);
       absl::Status status = FindVariable(context, handle, &(*variables)[i]);
       if (!status.ok()) {
-        return absl::FailedPreconditionError(
-            absl::StrCat("Variable '", handle.name(), "', argument ", i, " of TPU computation ",
-                         name(), ", does not exist on ", core_device_,
-                         ". Create and initialize it before the step. (", status.message(), ")"));
+        return DoesNotExist(absl::StrCat("Variable '", handle.name(), "', argument ", i,
+                                         " of TPU computation ", name(), ","),
+                            absl::StatusCode::kFailedPrecondition, core_device_, status);
       }
       tensorflow::tf_shared_lock lock(*(*variables)[i]->mu());
       if (!(*variables)[i]->is_initialized) {
@@ -128,28 +129,16 @@ class ExecuteOp : public AsyncOpKernel {
   // The variable belongs to the core's device, wherever the op is placed.
   absl::Status FindVariable(OpKernelContext* context, const ResourceHandle& handle,
                             tensorflow::core::RefCountPtr<Var>* variable) const {
-    if (context->device()->name() == core_device_) {
-      return LookupResource(context, handle, variable);
-    }
-    if (handle.device() != core_device_) {
+    const bool is_on_core = context->device()->name() == core_device_;
+    if (!is_on_core && handle.device() != core_device_) {
       return absl::InvalidArgumentError(absl::StrCat("It is a variable of ", handle.device()));
     }
-    absl::Status status = handle.ValidateType<Var>();
-    if (!status.ok()) return status;
-    if (handle.IsRefCounting()) {
-      absl::StatusOr<Var*> found = handle.GetResource<Var>();
-      if (!found.ok()) return found.status();
-      variable->reset(*found);
-      (*found)->Ref();
-      return absl::OkStatus();
-    }
-    tensorflow::Device* device = nullptr;
-    status = context->function_library()->device_mgr()->LookupDevice(core_device_, &device);
-    if (!status.ok()) return status;
-    Var* found = nullptr;
-    status = device->resource_manager()->Lookup<Var>(handle.container(), handle.name(), &found);
-    if (status.ok()) variable->reset(found);
-    return status;
+    // TensorFlow refuses handles of another device, unless they hold the variable themselves.
+    if (is_on_core || handle.IsRefCounting()) return LookupResource(context, handle, variable);
+    TF_RETURN_IF_ERROR(handle.ValidateType<Var>());
+    TF_ASSIGN_OR_RETURN(auto resource, FindResource(context, handle));
+    variable->reset(static_cast<Var*>(resource.release()));
+    return absl::OkStatus();
   }
 
   // The program's outputs are the op's, with updated variables between them.

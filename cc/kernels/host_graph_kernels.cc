@@ -1,12 +1,13 @@
 // Ops that the bridge, TPU inference graphs and launch_from_host leave in the host graph.
 #include <atomic>
 #include <cstring>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "cc/base/machine.h"
 #include "cc/device/virtual_device.h"
+#include "cc/kernels/core_resource.h"
 #include "cc/ops/op_names.h"
-#include "tensorflow/core/common_runtime/device_mgr.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/resource_mgr.h"
 #include "tensorflow/core/framework/resource_var.h"
@@ -50,16 +51,6 @@ class NextCoreOp : public OpKernel {
   }
 };
 
-// With the codes of the kernels that read variables and iterators.
-absl::Status DoesNotExist(const ResourceHandle& handle, const absl::Status& status) {
-  const bool is_variable = handle.ValidateType<tensorflow::Var>().ok();
-  return absl::Status(
-      is_variable ? absl::StatusCode::kFailedPrecondition : absl::StatusCode::kNotFound,
-      absl::StrCat(is_variable ? "Variable '" : "Resource '", handle.name(), "' does not exist on ",
-                   handle.device(), ". Create and initialize it before the step. (",
-                   status.message(), ")"));
-}
-
 // Keeps the resource of a core under a handle of the host.
 class HostHandleOp : public OpKernel {
  public:
@@ -69,20 +60,18 @@ class HostHandleOp : public OpKernel {
 
   void Compute(OpKernelContext* context) override {
     const ResourceHandle& handle = tensorflow::HandleFromInput(context, 0);
+    // A handle that counts references holds the resource, wherever it lives.
     ResourceHandle on_host = handle;
     if (handle.IsRefCounting()) {
       on_host.set_device(context->device()->name());
     } else {
-      tensorflow::Device* device = nullptr;
-      OP_REQUIRES_OK(context, context->function_library()->device_mgr()->LookupDevice(
-                                  handle.device(), &device));
-      tensorflow::ResourceBase* resource = nullptr;
-      const absl::Status status = device->resource_manager()->Lookup(handle, &resource);
-      OP_REQUIRES(context, status.ok(), DoesNotExist(handle, status));
-      // Takes over the reference. Its type is the one that the core's handle tells.
-      on_host = ResourceHandle::MakeRefCountingHandle(resource, context->device()->name(),
-                                                      handle.dtypes_and_shapes(),
-                                                      handle.definition_stack_trace());
+      auto resource = FindResource(context, handle);
+      OP_REQUIRES(context, resource.ok(), DoesNotExist(handle, resource.status()));
+      // Takes over the reference, so that the resource lives as long as the handle. Its type is the
+      // one that the core's handle names.
+      on_host = ResourceHandle::MakeRefCountingHandle(
+          resource->release(), context->device()->name(), handle.dtypes_and_shapes(),
+          handle.definition_stack_trace());
       on_host.set_container(handle.container());
       on_host.set_name(handle.name());
       on_host.set_hash_code(handle.hash_code());
@@ -91,6 +80,16 @@ class HostHandleOp : public OpKernel {
     Tensor output(tensorflow::DT_RESOURCE, {});
     output.scalar<ResourceHandle>()() = on_host;
     context->set_output(0, output);
+  }
+
+ private:
+  // With the codes of TensorFlow's kernels that read variables and iterators.
+  static absl::Status DoesNotExist(const ResourceHandle& handle, const absl::Status& cause) {
+    const bool is_variable = handle.ValidateType<tensorflow::Var>().ok();
+    return tf_tpu_ext::DoesNotExist(
+        absl::StrCat(is_variable ? "Variable '" : "Resource '", handle.name(), "'"),
+        is_variable ? absl::StatusCode::kFailedPrecondition : absl::StatusCode::kNotFound,
+        handle.device(), cause);
   }
 };
 

@@ -14,6 +14,7 @@
 #include "cc/transfer/channel_op.h"
 #include "cc/transfer/channels.h"
 #include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/platform/statusor.h"
 #include "xla/tsl/platform/status.h"
 
 namespace tf_tpu_ext {
@@ -37,9 +38,8 @@ class HostTransferOp : public ChannelOp {
         DecodeProgramKey(context->input(context->num_inputs() - 1 - ordinal_is_input_));
     // A failed compilation is told by its own op.
     if (!program.ok()) return tsl::StatusGroup::MakeDerived(program.status());
-    absl::StatusOr<int> slot = SlotOf(context, program->program_id);
-    if (!slot.ok()) return slot.status();
-    *key = {program->launch_id, key_, *slot};
+    TF_ASSIGN_OR_RETURN(const int slot, SlotOf(context, program->program_id));
+    *key = {program->launch_id, key_, slot};
     return absl::OkStatus();
   }
 
@@ -51,9 +51,9 @@ class HostTransferOp : public ChannelOp {
   // The input names a physical core; the attribute a core of the only replica.
   absl::StatusOr<int> SlotOf(OpKernelContext* context, int64_t program_id) const {
     if (!ordinal_is_input_) return static_cast<int>(ordinal_);
-    absl::StatusOr<std::shared_ptr<Program>> program = Process::Get().programs->Find(program_id);
-    if (!program.ok()) return program.status();
-    return (*program)->SlotOfCore(context->input(context->num_inputs() - 1).scalar<int64_t>()());
+    TF_ASSIGN_OR_RETURN(const std::shared_ptr<Program> program,
+                        Process::Get().programs->Find(program_id));
+    return program->SlotOfCore(context->input(context->num_inputs() - 1).scalar<int64_t>()());
   }
 
   std::string key_;

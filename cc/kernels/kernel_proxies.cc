@@ -19,6 +19,7 @@
 #include "tensorflow/core/framework/kernel_def.pb.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/platform/errors.h"
 
 namespace tf_tpu_ext {
 namespace {
@@ -153,7 +154,7 @@ std::shared_ptr<const NodeProperties> Locking(const NodeProperties& properties) 
   return locking;
 }
 
-// Makes the kernel that the CPU has for the same node, or for the op that it is a twin of.
+// Makes the kernel that the CPU has for the same node, or for the op that it overrides.
 class CpuKernelFactory : public tensorflow::kernel_factory::OpKernelFactory {
  public:
   OpKernel* Create(OpKernelConstruction* construction) override {
@@ -162,28 +163,33 @@ class CpuKernelFactory : public tensorflow::kernel_factory::OpKernelFactory {
     if (library != nullptr && library->GetFunctionLibraryDefinition() != nullptr) {
       registry = library->GetFunctionLibraryDefinition();
     }
+    absl::StatusOr<std::unique_ptr<OpKernel>> kernel =
+        CreateCpuKernel(*registry, library, construction);
+    if (!kernel.ok()) {
+      construction->SetStatus(kernel.status());
+      return nullptr;
+    }
+    if (HasHostMemory(*construction)) return new HostMemoryProxy(construction, *std::move(kernel));
+    return kernel->release();
+  }
+
+ private:
+  static absl::StatusOr<std::unique_ptr<OpKernel>> CreateCpuKernel(
+      const tensorflow::OpRegistryInterface& registry, tensorflow::FunctionLibraryRuntime* library,
+      OpKernelConstruction* construction) {
     tensorflow::NodeDef definition = construction->def();
     const std::string original = OriginalOfHostUpdate(definition.op());
     if (!original.empty()) definition.set_op(original);
     std::shared_ptr<const NodeProperties> properties;
-    absl::Status status = NodeProperties::CreateFromNodeDef(definition, registry, &properties);
-    if (status.ok() && !original.empty()) properties = Locking(*properties);
+    TF_RETURN_IF_ERROR(NodeProperties::CreateFromNodeDef(definition, &registry, &properties));
+    if (!original.empty()) properties = Locking(*properties);
+    tensorflow::DeviceBase* device = construction->device();
     OpKernel* kernel = nullptr;
-    if (status.ok()) {
-      tensorflow::DeviceBase* device = construction->device();
-      status = tensorflow::CreateOpKernel(tensorflow::DeviceType(tensorflow::DEVICE_CPU), device,
-                                          device->GetAllocator(tensorflow::AllocatorAttributes()),
-                                          library, construction->resource_manager(), properties,
-                                          construction->graph_def_version(), &kernel);
-    }
-    if (!status.ok()) {
-      construction->SetStatus(status);
-      return kernel;
-    }
-    if (HasHostMemory(*construction)) {
-      return new HostMemoryProxy(construction, std::unique_ptr<OpKernel>(kernel));
-    }
-    return kernel;
+    TF_RETURN_IF_ERROR(tensorflow::CreateOpKernel(
+        tensorflow::DeviceType(tensorflow::DEVICE_CPU), device,
+        device->GetAllocator(tensorflow::AllocatorAttributes()), library,
+        construction->resource_manager(), properties, construction->graph_def_version(), &kernel));
+    return std::unique_ptr<OpKernel>(kernel);
   }
 };
 
@@ -233,44 +239,64 @@ void RegisterFunctionBoundary(const char* op, const char* host_argument) {
   }
 }
 
+using OpNames = absl::flat_hash_set<std::string>;
+
+// For each op of input pipelines what stays in host memory.
+using HostArgumentsByOp = absl::flat_hash_map<std::string, const HostArguments*>;
+
+OpNames InfrastructureOps() {
+  return OpNames(std::begin(kInfrastructureOps), std::end(kInfrastructureOps));
+}
+
+// Ops that have a kernel on the TPU where the CPU has one: what XLA can compile, so that eager code
+// on a core runs what a TPU would.
+OpNames OpsOfTpu(const HostArgumentsByOp& input_pipeline) {
+  OpNames ops = InfrastructureOps();
+  for (const std::string& op : tensorflow::XlaOpRegistry::GetAllRegisteredOps()) ops.insert(op);
+  for (const auto& [op, arguments] : input_pipeline) ops.insert(op);
+  // TensorFlow registers the transfers for every device; _Arg and _Retval get kernels of their own.
+  for (const char* op : {"_Arg", "_Retval", "_HostRecv", "_HostSend", "_Recv", "_Send"}) {
+    ops.erase(op);
+  }
+  return ops;
+}
+
+OpNames OpsWithKernels(const tensorflow::KernelList& kernels, const char* device_type) {
+  OpNames ops;
+  for (const KernelDef& kernel : kernels.kernel()) {
+    if (kernel.device_type() == device_type) ops.insert(kernel.op());
+  }
+  return ops;
+}
+
+void RegisterHostUpdateKernel(const KernelDef& cpu_kernel) {
+  auto override = std::make_unique<KernelDef>(cpu_kernel);
+  override->set_op(HostUpdateOverride(cpu_kernel.op()));
+  Register(std::move(override));
+}
+
 }  // namespace
 
 void RegisterKernelProxies() {
-  const absl::flat_hash_set<std::string> infrastructure(std::begin(kInfrastructureOps),
-                                                        std::end(kInfrastructureOps));
-  absl::flat_hash_set<std::string> tpu_ops = infrastructure;
-  for (const std::string& op : tensorflow::XlaOpRegistry::GetAllRegisteredOps()) tpu_ops.insert(op);
-  absl::flat_hash_map<std::string, const HostArguments*> input_pipeline;
-  for (const HostArguments& op : InputPipelineOps()) {
-    tpu_ops.insert(op.op);
-    input_pipeline[op.op] = &op;
-  }
-  for (const char* op : {"_Arg", "_Retval", "_HostRecv", "_HostSend", "_Recv", "_Send"}) {
-    tpu_ops.erase(op);
-  }
-
+  HostArgumentsByOp input_pipeline;
+  for (const HostArguments& op : InputPipelineOps()) input_pipeline[op.op] = &op;
+  const OpNames of_tpu = OpsOfTpu(input_pipeline);
+  const OpNames of_tpu_system = InfrastructureOps();
   const tensorflow::KernelList kernels = tensorflow::GetAllRegisteredKernels();
   // A second kernel for the same op and constraints ends the process: leave out what exists.
-  absl::flat_hash_set<std::string> on_tpu, on_tpu_system;
-  for (const KernelDef& kernel : kernels.kernel()) {
-    if (kernel.device_type() == kTpuDeviceType) on_tpu.insert(kernel.op());
-    if (kernel.device_type() == kTpuSystemDeviceType) on_tpu_system.insert(kernel.op());
-  }
+  const OpNames on_tpu = OpsWithKernels(kernels, kTpuDeviceType);
+  const OpNames on_tpu_system = OpsWithKernels(kernels, kTpuSystemDeviceType);
   for (const KernelDef& kernel : kernels.kernel()) {
     if (kernel.device_type() != tensorflow::DEVICE_CPU) continue;
-    if (tpu_ops.contains(kernel.op()) && !on_tpu.contains(kernel.op())) {
-      auto host_arguments = input_pipeline.find(kernel.op());
+    if (of_tpu.contains(kernel.op()) && !on_tpu.contains(kernel.op())) {
+      const auto host_arguments = input_pipeline.find(kernel.op());
       RegisterProxy(kernel, kTpuDeviceType,
                     host_arguments == input_pipeline.end() ? nullptr : host_arguments->second);
     }
-    if (infrastructure.contains(kernel.op()) && !on_tpu_system.contains(kernel.op())) {
+    if (of_tpu_system.contains(kernel.op()) && !on_tpu_system.contains(kernel.op())) {
       RegisterProxy(kernel, kTpuSystemDeviceType, nullptr);
     }
-    if (IsHostUpdate(kernel.op())) {
-      auto twin = std::make_unique<KernelDef>(kernel);
-      twin->set_op(HostUpdateTwin(kernel.op()));
-      Register(std::move(twin));
-    }
+    if (IsHostUpdate(kernel.op())) RegisterHostUpdateKernel(kernel);
   }
   if (!on_tpu.contains("_Arg")) RegisterFunctionBoundary("_Arg", "output");
   if (!on_tpu.contains("_Retval")) RegisterFunctionBoundary("_Retval", "input");

@@ -30,12 +30,12 @@ void RegisterHostUpdates() {
   for (const char* update : kUpdates) {
     const tensorflow::OpRegistrationData* original = registry->LookUp(update);
     if (original == nullptr) continue;
-    tensorflow::OpRegistrationData twin = *original;
-    twin.op_def.set_name(HostUpdateTwin(update));
+    tensorflow::OpRegistrationData copy = *original;
+    copy.op_def.set_name(HostUpdateOverride(update));
     // Without outputs, what it does is all that it is for.
-    twin.op_def.set_is_stateful(true);
-    registry->Register([twin](tensorflow::OpRegistrationData* data) {
-      *data = twin;
+    copy.op_def.set_is_stateful(true);
+    registry->Register([copy](tensorflow::OpRegistrationData* data) {
+      *data = copy;
       return absl::OkStatus();
     });
   }
@@ -45,10 +45,10 @@ bool IsHostUpdate(const std::string& op) {
   return std::find(std::begin(kUpdates), std::end(kUpdates), op) != std::end(kUpdates);
 }
 
-std::string HostUpdateTwin(const std::string& op) { return absl::StrCat(kPrefix, op); }
+std::string HostUpdateOverride(const std::string& op) { return absl::StrCat(kPrefix, op); }
 
-std::string OriginalOfHostUpdate(const std::string& twin) {
-  absl::string_view original = twin;
+std::string OriginalOfHostUpdate(const std::string& op) {
+  absl::string_view original = op;
   if (!absl::ConsumePrefix(&original, kPrefix)) return "";
   const std::string name(original);
   return IsHostUpdate(name) ? name : "";

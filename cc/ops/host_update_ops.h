@@ -5,17 +5,17 @@
 
 namespace tf_tpu_ext {
 
-// Registers a twin under a name of our own for each of TensorFlow's updates of variables: the
+// Registers an override under a name of our own for each of TensorFlow's updates of variables: the
 // bridge takes the originals apart into a read, a sum and a write, between which another replica's
 // update would be lost.
 void RegisterHostUpdates();
 
-// Whether the op of TensorFlow changes a variable in one step, and has a twin of ours.
+// Whether the op of TensorFlow changes a variable in one step, and has an override of ours.
 bool IsHostUpdate(const std::string& op);
 
-// The twin's name, and back: empty if it is none.
-std::string HostUpdateTwin(const std::string& op);
-std::string OriginalOfHostUpdate(const std::string& twin);
+// The override's name, and back: empty if the op overrides none.
+std::string HostUpdateOverride(const std::string& op);
+std::string OriginalOfHostUpdate(const std::string& op);
 
 }  // namespace tf_tpu_ext
 

@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "tensorflow/core/platform/errors.h"
 
 namespace tf_tpu_ext {
 namespace {
@@ -68,8 +69,7 @@ absl::StatusOr<ReplicaGroups> ParseGroupAssignment(const CollectiveContext& cont
   }
   std::vector<bool> seen(context.num_replicas, false);
   for (int64_t replica : values) {
-    absl::Status status = CheckReplica(context, kOperand, "in its groups", replica, seen);
-    if (!status.ok()) return status;
+    TF_RETURN_IF_ERROR(CheckReplica(context, kOperand, "in its groups", replica, seen));
   }
   std::vector<int64_t> missing;
   for (int64_t replica = 0; replica < context.num_replicas; ++replica) {
@@ -105,9 +105,8 @@ absl::StatusOr<SourceTargetPairs> ParseSourceTargetPairs(const CollectiveContext
   for (int64_t pair = 0; pair < shape[0]; ++pair) {
     const int64_t source = values[2 * pair];
     const int64_t target = values[2 * pair + 1];
-    absl::Status status = CheckReplica(context, kOperand, "as a source", source, sources);
-    if (status.ok()) status = CheckReplica(context, kOperand, "as a target", target, targets);
-    if (!status.ok()) return status;
+    TF_RETURN_IF_ERROR(CheckReplica(context, kOperand, "as a source", source, sources));
+    TF_RETURN_IF_ERROR(CheckReplica(context, kOperand, "as a target", target, targets));
     pairs.emplace_back(source, target);
   }
   return pairs;

@@ -1,18 +1,17 @@
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
+#include "tensorflow/core/platform/errors.h"
 
 namespace tf_tpu_ext {
 namespace {
 
 absl::Status ShapesFromAttribute(tensorflow::shape_inference::InferenceContext* context) {
   std::vector<tensorflow::PartialTensorShape> shapes;
-  absl::Status status = context->GetAttr("shapes", &shapes);
-  if (!status.ok()) return status;
+  TF_RETURN_IF_ERROR(context->GetAttr("shapes", &shapes));
   for (int i = 0; i < context->num_outputs(); ++i) {
     tensorflow::shape_inference::ShapeHandle shape = context->UnknownShape();
     if (i < static_cast<int>(shapes.size())) {
-      status = context->MakeShapeFromPartialTensorShape(shapes[i], &shape);
-      if (!status.ok()) return status;
+      TF_RETURN_IF_ERROR(context->MakeShapeFromPartialTensorShape(shapes[i], &shape));
     }
     context->set_output(i, shape);
   }

@@ -19,6 +19,7 @@
 #include "tensorflow/compiler/tf2xla/mlir_bridge_pass.h"
 #include "tensorflow/core/graph/graph.h"
 #include "tensorflow/core/graph/graph_debug_info_builder.h"
+#include "tensorflow/core/platform/errors.h"
 #include "tensorflow/core/public/session_options.h"
 
 namespace tf_tpu_ext {
@@ -100,13 +101,11 @@ class FunctionBridgePass : public tensorflow::MlirOptimizationPass {
     if (tensorflow::HasTPUPartitionedCallOpInModule(module)) return absl::OkStatus();
     // Another pass may have run the bridge.
     if (!tensorflow::IsSupportedByReplicatedBridge(module)) return absl::OkStatus();
-    absl::Status status = tensorflow::tf2xla::v2::RunFunctionTf2xlaClusteringBridge(
+    TF_RETURN_IF_ERROR(tensorflow::tf2xla::v2::RunFunctionTf2xlaClusteringBridge(
         module, /*is_supported_by_replicated_brige=*/true, /*is_in_fallback_enabled_mode=*/false,
-        function_name);
-    if (!status.ok()) return status;
-    status = tensorflow::tfrt_compiler::RunLowerClusterToRuntimeOpsPassPipeline(
-        module, tsl::DeviceType(kCompiler), function_name);
-    if (!status.ok()) return status;
+        function_name));
+    TF_RETURN_IF_ERROR(tensorflow::tfrt_compiler::RunLowerClusterToRuntimeOpsPassPipeline(
+        module, tsl::DeviceType(kCompiler), function_name));
     return ExportFromTensorflowDialectToExecutor(module, function_name);
   }
 };

@@ -5,6 +5,7 @@
 #include "cc/ops/op_names.h"
 #include "tensorflow/core/framework/attr_value.pb.h"
 #include "tensorflow/core/framework/function.pb.h"
+#include "tensorflow/core/platform/errors.h"
 
 namespace tf_tpu_ext {
 namespace {
@@ -49,8 +50,7 @@ absl::Status DropCompileMarks(tensorflow::Graph* graph,
     for (NodeDef& node : *function.mutable_node_def()) {
       if (Contradicts(node)) node.mutable_attr()->erase(kMustCompile);
     }
-    absl::Status status = library->ReplaceFunction(name, function, record->stack_traces());
-    if (!status.ok()) return status;
+    TF_RETURN_IF_ERROR(library->ReplaceFunction(name, function, record->stack_traces()));
   }
   return absl::OkStatus();
 }

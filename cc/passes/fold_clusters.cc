@@ -11,12 +11,15 @@
 #include "cc/ops/op_names.h"
 #include "cc/ops/reachable_nodes.h"
 #include "cc/passes/host_cluster.h"
+#include "cc/passes/host_function.h"
 #include "cc/passes/host_updates.h"
 #include "tensorflow/core/common_runtime/function_body.h"
 #include "tensorflow/core/common_runtime/function_def_utils.h"
 #include "tensorflow/core/framework/attr_value.pb.h"
 #include "tensorflow/core/framework/graph_to_functiondef.h"
 #include "tensorflow/core/graph/algorithm.h"
+#include "tensorflow/core/platform/errors.h"
+#include "tensorflow/core/platform/statusor.h"
 #include "tsl/platform/fingerprint.h"
 
 namespace tf_tpu_ext {
@@ -60,7 +63,8 @@ struct Body {
   std::string barrier;
 };
 
-std::string StringAttribute(const Node& node, const char* name) {
+// Empty if the node has no such attribute.
+std::string TextAttribute(const Node& node, const char* name) {
   const AttrValue* value = node.attrs().Find(name);
   return value == nullptr ? "" : value->s();
 }
@@ -74,10 +78,10 @@ class Folder {
     FindSplitReplicas(*body->graph);
     std::map<std::pair<std::string, std::string>, HostCluster> clusters;
     for (Node* node : body->graph->op_nodes()) {
-      const std::string owner = StringAttribute(*node, kTpuReplicate);
+      const std::string owner = TextAttribute(*node, kTpuReplicate);
       const std::string computation = owner.empty() ? body->computation : owner;
       if (!computation.empty() && node->attrs().Find(kOutsideCompilation) != nullptr) {
-        const std::string name = StringAttribute(*node, kOutsideCompilation);
+        const std::string name = TextAttribute(*node, kOutsideCompilation);
         HostCluster& cluster = clusters[{computation, name}];
         cluster.name = name;
         if (body->computation.empty()) cluster.computation = computation;
@@ -88,12 +92,10 @@ class Folder {
         }
         continue;
       }
-      absl::Status status = ReadCallees(node, computation, body);
-      if (!status.ok()) return status;
+      TF_RETURN_IF_ERROR(ReadCallees(node, computation, body));
     }
     if (clusters.empty()) return absl::OkStatus();
-    absl::Status status = InferShapes(body);
-    if (!status.ok()) return status;
+    TF_RETURN_IF_ERROR(InferShapes(body));
     for (auto& [key, cluster] : clusters) {
       std::sort(cluster.nodes.begin(), cluster.nodes.end(),
                 [](const Node* a, const Node* b) { return a->id() < b->id(); });
@@ -113,33 +115,28 @@ class Folder {
   absl::StatusOr<bool> Fold(Body* body, std::vector<ClusterReport>* reports) {
     bool changed = false;
     for (Callee& callee : body->callees) {
-      absl::StatusOr<bool> folded = Fold(callee.body.get(), reports);
-      if (!folded.ok()) return folded;
+      TF_ASSIGN_OR_RETURN(const bool folded, Fold(callee.body.get(), reports));
       body->stays = body->stays || callee.body->stays;
-      if (!*folded) continue;
-      absl::Status status = Redefine(callee);
-      if (!status.ok()) return status;
+      if (!folded) continue;
+      TF_RETURN_IF_ERROR(Redefine(callee));
       changed = true;
     }
     for (HostCluster& cluster : body->clusters) {
       ClusterReport report;
       report.cluster = cluster.name;
       report.source = SourceOf(cluster);
-      absl::StatusOr<bool> folded = FoldCluster(body, &cluster, &report);
-      if (!folded.ok()) return folded;
-      changed = changed || *folded;
-      if (!*folded) {
+      TF_ASSIGN_OR_RETURN(const bool folded, FoldCluster(body, &cluster, &report));
+      if (!folded) {
         body->stays = true;
-        absl::Status status = KeepUpdatesWhole(&cluster, body->graph, library_);
-        if (!status.ok()) return status;
+        TF_RETURN_IF_ERROR(KeepUpdatesWhole(&cluster, body->graph, library_));
         report.counted_as = Mark(cluster, report);
-        changed = true;
       }
+      // Folded or marked.
+      changed = true;
       reports->push_back(std::move(report));
     }
     if (body->stays && body->function != nullptr && !body->computation.empty()) {
-      absl::Status status = AddBarrier(body);
-      if (!status.ok()) return status;
+      TF_RETURN_IF_ERROR(AddBarrier(body));
       changed = true;
     }
     if (changed) tensorflow::FixupSourceAndSinkEdges(body->graph);
@@ -154,7 +151,7 @@ class Folder {
       int cores = 1;
       if (tensorflow::GetNodeAttr(node->attrs(), "num_cores_per_replica", &cores).ok() &&
           cores > 1) {
-        split_.insert(StringAttribute(*node, kTpuReplicate));
+        split_.insert(TextAttribute(*node, kTpuReplicate));
       }
     }
   }
@@ -162,8 +159,7 @@ class Folder {
   absl::Status ReadCallees(Node* node, const std::string& computation, Body* body) {
     for (const auto& [attribute, value] : node->attrs()) {
       if (value.has_func()) {
-        absl::Status status = ReadCallee(node, attribute, -1, value.func(), computation, body);
-        if (!status.ok()) return status;
+        TF_RETURN_IF_ERROR(ReadCallee(node, attribute, -1, value.func(), computation, body));
       }
       for (int i = 0; i < value.list().func_size(); ++i) {
         absl::Status status =
@@ -230,17 +226,14 @@ class Folder {
     Examine(body->shapes, *library_, cluster);
     report->reason = cluster->reason;
     if (!report->reason.empty()) return false;
-    absl::StatusOr<bool> changed = TakeOutConstantOutputs(*cluster, body->graph);
-    if (!changed.ok()) return changed;
-    if (*changed) Examine(body->shapes, *library_, cluster);
-    absl::StatusOr<HostFunction> function = MakeHostFunction(*cluster, *library_);
-    if (!function.ok()) return function.status();
+    TF_ASSIGN_OR_RETURN(const bool changed, TakeOutConstantOutputs(*cluster, body->graph));
+    if (changed) Examine(body->shapes, *library_, cluster);
+    TF_ASSIGN_OR_RETURN(const HostFunction function, MakeHostFunction(*cluster, *library_));
     std::vector<std::string> nodes;
     for (const Node* node : cluster->nodes) nodes.push_back(node->name());
-    absl::StatusOr<Node*> call = ReplaceByCall(*cluster, *function, body->graph);
-    if (!call.ok()) return call.status();
-    for (const std::string& name : nodes) body->replaced[name] = (*call)->name();
-    report->counted_as = function->name;
+    TF_ASSIGN_OR_RETURN(const Node* const call, ReplaceByCall(*cluster, function, body->graph));
+    for (const std::string& name : nodes) body->replaced[name] = call->name();
+    report->counted_as = function.name;
     return true;
   }
 
@@ -285,9 +278,7 @@ class Folder {
       }
     }
     for (const Callee& callee : body->callees) before.push_back(callee.node);
-    absl::Status status;
-    Node* barrier = body->graph->AddNode(definition, &status);
-    if (!status.ok()) return status;
+    TF_ASSIGN_OR_RETURN(Node* const barrier, body->graph->AddNode(std::move(definition)));
     for (Node* node : before) body->graph->AddControlEdge(node, barrier);
     body->barrier = barrier->name();
     return absl::OkStatus();
@@ -351,10 +342,8 @@ absl::StatusOr<FoldedGraph> FoldClusters(Graph* graph, FunctionLibraryDefinition
   Body body;
   body.graph = graph;
   Folder folder(library, enabled);
-  absl::Status status = folder.Read(&body);
-  if (!status.ok()) return status;
-  absl::StatusOr<bool> changed = folder.Fold(&body, &folded.clusters);
-  if (!changed.ok()) return changed.status();
+  TF_RETURN_IF_ERROR(folder.Read(&body));
+  TF_RETURN_IF_ERROR(folder.Fold(&body, &folded.clusters).status());
   folded.replaced = std::move(body.replaced);
   return folded;
 }

@@ -1,7 +1,6 @@
 #include "cc/passes/host_cluster.h"
 
 #include <algorithm>
-#include <memory>
 #include <optional>
 #include <utility>
 
@@ -11,11 +10,10 @@
 #include "tensorflow/core/common_runtime/eval_const_tensor.h"
 #include "tensorflow/core/common_runtime/shape_refiner.h"
 #include "tensorflow/core/framework/attr_value.pb.h"
-#include "tensorflow/core/framework/graph_to_functiondef.h"
 #include "tensorflow/core/framework/node_def_util.h"
 #include "tensorflow/core/framework/types.h"
-#include "tensorflow/core/lib/strings/proto_serialization.h"
-#include "tensorflow/core/platform/fingerprint.h"
+#include "tensorflow/core/platform/errors.h"
+#include "tensorflow/core/platform/statusor.h"
 
 namespace tf_tpu_ext {
 namespace {
@@ -170,84 +168,127 @@ bool IsConvex(const HostCluster& cluster) {
   return true;
 }
 
-void RemoveMarks(Node* node) {
-  node->set_requested_device("");
-  for (const char* name : {kOutsideCompilation, kTpuReplicate, "_class"}) node->ClearAttr(name);
+// Fills in what enters and leaves a cluster. The first obstacle that it meets becomes the cluster's
+// reason, unless there is one already.
+class Examination {
+ public:
+  Examination(const tensorflow::GraphShapeInfo& shapes, const FunctionLibraryDefinition& library,
+              HostCluster* cluster)
+      : shapes_(shapes), library_(library), cluster_(*cluster) {}
+
+  void Run() {
+    // The graph may have changed since the cluster was last examined.
+    cluster_.inputs.clear();
+    cluster_.outputs.clear();
+    cluster_.output_shapes.clear();
+    cluster_.constants.clear();
+    cluster_.shared_constants.clear();
+    size_t bytes = 0;
+    for (Node* node : cluster_.nodes) {
+      bytes += node->def().ByteSizeLong();
+      Refuse(WhyNotAlone(node->def(), library_, &callees_, &cluster_.has_effects));
+      FindInputs(*node);
+    }
+    for (Node* node : cluster_.nodes) FindOutputs(node);
+    if (bytes > kMaxFunctionBytes) {
+      Refuse(absl::StrCat("it is large: ", bytes, " bytes, of ", kMaxFunctionBytes));
+    }
+    // Last: it walks the graph, and asks for the constants that stay.
+    if (cluster_.reason.empty() && !IsConvex(cluster_)) {
+      Refuse("the rest of the computation works between its ops");
+    }
+  }
+
+ private:
+  void Refuse(std::string reason) {
+    if (cluster_.reason.empty()) cluster_.reason = std::move(reason);
+  }
+
+  // In the order of the node's inputs, so that the same graph always gives the same function.
+  void FindInputs(const Node& node) {
+    std::vector<const Edge*> inputs(node.num_inputs());
+    for (const Edge* edge : node.in_edges()) {
+      if (!edge->IsControlEdge()) inputs[edge->dst_input()] = edge;
+    }
+    for (const Edge* edge : inputs) {
+      if (edge != nullptr && !cluster_.members.contains(edge->src())) AddInput(*edge);
+    }
+  }
+
+  void AddInput(const Edge& edge) {
+    Node* const source = edge.src();
+    if (IsSmallConstant(*source)) {
+      if (copied_.insert(source).second) cluster_.constants.push_back(source);
+      return;
+    }
+    if (!known_.insert({source, edge.src_output()}).second) return;
+    if (!IsOfComputation(*source, cluster_)) {
+      Refuse(absl::StrCat("it takes a tensor of the host: ", NodeText(*source)));
+    }
+    const DataType type = source->output_type(edge.src_output());
+    if (!CanCross(type)) {
+      Refuse(absl::StrCat("it takes a ", tensorflow::DataTypeString(type), " from ",
+                          NodeText(*source)));
+    }
+    cluster_.inputs.emplace_back(source, edge.src_output());
+  }
+
+  void FindOutputs(Node* node) {
+    std::vector<bool> used(node->num_outputs(), false);
+    for (const Edge* edge : node->out_edges()) {
+      if (IsUsedOutside(cluster_, *edge)) used[edge->src_output()] = true;
+    }
+    // The computation keeps such a constant, and the function gets a copy.
+    if (IsSmallConstant(*node) && CanCross(node->output_type(0))) {
+      if (used[0]) cluster_.shared_constants.insert(node);
+      return;
+    }
+    for (int output = 0; output < node->num_outputs(); ++output) {
+      if (used[output]) AddOutput(node, output);
+    }
+  }
+
+  void AddOutput(Node* node, int output) {
+    const DataType type = node->output_type(output);
+    if (!CanCross(type)) {
+      Refuse(absl::StrCat("it gives a ", tensorflow::DataTypeString(type), ": ", NodeText(*node)));
+    }
+    // The compiled program has memory for the result before the host computes it.
+    tensorflow::TensorShape shape;
+    const auto inferred = shapes_.find(node->name());
+    if (inferred == shapes_.end() || output >= static_cast<int>(inferred->second.size()) ||
+        !inferred->second[output].shape.AsTensorShape(&shape)) {
+      Refuse(absl::StrCat("the shape of its result is not known: ", NodeText(*node)));
+    }
+    cluster_.outputs.emplace_back(node, output);
+    cluster_.output_shapes.push_back(std::move(shape));
+  }
+
+  const tensorflow::GraphShapeInfo& shapes_;
+  const FunctionLibraryDefinition& library_;
+  HostCluster& cluster_;
+  absl::flat_hash_set<std::string> callees_;  // what WhyNotAlone has looked at
+  absl::flat_hash_set<std::pair<const Node*, int>> known_;
+  absl::flat_hash_set<const Node*> copied_;
+};
+
+// What the output is whatever the graph is given; nothing if that can't be known.
+std::optional<tensorflow::Tensor> ConstantValue(const OutputTensor& output, const Graph& graph) {
+  const tensorflow::ShapeRefiner refiner(graph.versions(), graph.op_registry());
+  tensorflow::EvaluateConstantTensorRunner runner;
+  runner.op_registry = graph.op_registry();
+  runner.graph_def_version = graph.versions().producer();
+  return tensorflow::EvaluateConstantTensor(
+             *output.node, output.index, refiner,
+             [](const Node&, int) { return std::optional<tensorflow::Tensor>(); }, runner)
+      .value_or(std::nullopt);
 }
 
 }  // namespace
 
 void Examine(const tensorflow::GraphShapeInfo& shapes, const FunctionLibraryDefinition& library,
              HostCluster* cluster) {
-  cluster->inputs.clear();
-  cluster->outputs.clear();
-  cluster->output_shapes.clear();
-  cluster->constants.clear();
-  cluster->shared_constants.clear();
-  absl::flat_hash_set<std::string> seen;
-  absl::flat_hash_set<std::pair<const Node*, int>> known;
-  absl::flat_hash_set<const Node*> copied;
-  const auto refuse = [cluster](std::string reason) {
-    if (cluster->reason.empty()) cluster->reason = std::move(reason);
-  };
-  size_t bytes = 0;
-  for (Node* node : cluster->nodes) {
-    bytes += node->def().ByteSizeLong();
-    refuse(WhyNotAlone(node->def(), library, &seen, &cluster->has_effects));
-    std::vector<const Edge*> inputs(node->num_inputs());
-    for (const Edge* edge : node->in_edges()) {
-      if (!edge->IsControlEdge()) inputs[edge->dst_input()] = edge;
-    }
-    for (const Edge* edge : inputs) {
-      if (edge == nullptr || cluster->members.contains(edge->src())) continue;
-      if (IsSmallConstant(*edge->src())) {
-        if (copied.insert(edge->src()).second) cluster->constants.push_back(edge->src());
-        continue;
-      }
-      if (!known.insert({edge->src(), edge->src_output()}).second) continue;
-      if (!IsOfComputation(*edge->src(), *cluster)) {
-        refuse(absl::StrCat("it takes a tensor of the host: ", NodeText(*edge->src())));
-      }
-      const DataType type = edge->src()->output_type(edge->src_output());
-      if (!CanCross(type)) {
-        refuse(absl::StrCat("it takes a ", tensorflow::DataTypeString(type), " from ",
-                            NodeText(*edge->src())));
-      }
-      cluster->inputs.emplace_back(edge->src(), edge->src_output());
-    }
-  }
-  for (Node* node : cluster->nodes) {
-    std::vector<bool> used(node->num_outputs(), false);
-    for (const Edge* edge : node->out_edges()) {
-      if (IsUsedOutside(*cluster, *edge)) used[edge->src_output()] = true;
-    }
-    if (IsSmallConstant(*node) && CanCross(node->output_type(0))) {
-      if (used[0]) cluster->shared_constants.insert(node);
-      continue;
-    }
-    const auto inferred = shapes.find(node->name());
-    for (int output = 0; output < node->num_outputs(); ++output) {
-      if (!used[output]) continue;
-      const DataType type = node->output_type(output);
-      if (!CanCross(type)) {
-        refuse(
-            absl::StrCat("it gives a ", tensorflow::DataTypeString(type), ": ", NodeText(*node)));
-      }
-      tensorflow::TensorShape shape;
-      if (inferred == shapes.end() || output >= static_cast<int>(inferred->second.size()) ||
-          !inferred->second[output].shape.AsTensorShape(&shape)) {
-        refuse(absl::StrCat("the shape of its result is not known: ", NodeText(*node)));
-      }
-      cluster->outputs.emplace_back(node, output);
-      cluster->output_shapes.push_back(std::move(shape));
-    }
-  }
-  if (bytes > kMaxFunctionBytes) {
-    refuse(absl::StrCat("it is large: ", bytes, " bytes, of ", kMaxFunctionBytes));
-  }
-  if (cluster->reason.empty() && !IsConvex(*cluster)) {
-    cluster->reason = "the rest of the computation works between its ops";
-  }
+  Examination(shapes, library, cluster).Run();
 }
 
 std::string SourceOf(const HostCluster& cluster) {
@@ -261,180 +302,32 @@ std::string SourceOf(const HostCluster& cluster) {
   return "";
 }
 
-absl::StatusOr<HostFunction> MakeHostFunction(const HostCluster& cluster,
-                                              const FunctionLibraryDefinition& library) {
-  Graph body(&library);
-  absl::flat_hash_map<const Node*, Node*> copies;
-  for (const std::vector<Node*>* nodes : {&cluster.constants, &cluster.nodes}) {
-    for (Node* node : *nodes) {
-      Node* copy = body.CopyNode(node);
-      RemoveMarks(copy);
-      copies[node] = copy;
-    }
-  }
-  absl::flat_hash_map<std::pair<const Node*, int>, Node*> arguments;
-  absl::Status status;
-  const auto add = [&](const std::string& name, const char* op, DataType type, int index) {
-    NodeDef definition;
-    definition.set_name(body.NewName(name));
-    definition.set_op(op);
-    tensorflow::AddNodeAttr("T", type, &definition);
-    tensorflow::AddNodeAttr("index", index, &definition);
-    return body.AddNode(definition, &status);
-  };
-  for (size_t i = 0; i < cluster.inputs.size(); ++i) {
-    const OutputTensor& input = cluster.inputs[i];
-    Node* argument = add(absl::StrCat("argument_", i), "_Arg", input.node->output_type(input.index),
-                         static_cast<int>(i));
-    if (!status.ok()) return status;
-    arguments[{input.node, input.index}] = argument;
-  }
-  for (const Node* node : cluster.nodes) {
-    for (const Edge* edge : node->in_edges()) {
-      const auto source = copies.find(edge->src());
-      Node* target = copies[node];
-      if (edge->IsControlEdge()) {
-        if (cluster.members.contains(edge->src())) body.AddControlEdge(source->second, target);
-      } else if (source != copies.end()) {
-        body.AddEdge(source->second, edge->src_output(), target, edge->dst_input());
-      } else {
-        body.AddEdge(arguments.at({edge->src(), edge->src_output()}), 0, target, edge->dst_input());
-      }
-    }
-  }
-  for (size_t i = 0; i < cluster.outputs.size(); ++i) {
-    const OutputTensor& output = cluster.outputs[i];
-    Node* result = add(absl::StrCat("result_", i), "_Retval",
-                       output.node->output_type(output.index), static_cast<int>(i));
-    if (!status.ok()) return status;
-    body.AddEdge(copies.at(output.node), output.index, result, 0);
-  }
-  FunctionDef definition;
-  const auto is_kept = [](const Node* node) -> std::optional<std::string> {
-    if (node->IsArg() || node->IsRetval() || !node->op_def().is_stateful()) return std::nullopt;
-    return node->name();
-  };
-  status = tensorflow::GraphToFunctionDef(body, "host_call", is_kept, &definition);
-  if (!status.ok()) return status;
-  definition.mutable_signature()->set_is_stateful(cluster.has_effects);
-
-  tensorflow::FunctionDefLibrary functions = library.ReachableDefinitions(definition).ToProto();
-  std::string text;
-  tensorflow::SerializeToStringDeterministic(definition, &text);
-  HostFunction function;
-  function.source = SourceOf(cluster);
-  const auto fingerprint = tensorflow::Fingerprint128(absl::StrCat(text, function.source));
-  function.name = absl::StrCat("host_call_", absl::Hex(fingerprint.low64, absl::kZeroPad16),
-                               absl::Hex(fingerprint.high64, absl::kZeroPad16));
-  definition.mutable_signature()->set_name(function.name);
-  *functions.add_function() = std::move(definition);
-  tensorflow::SerializeToStringDeterministic(functions, &function.library);
-  return function;
-}
-
 absl::StatusOr<bool> TakeOutConstantOutputs(const HostCluster& cluster, Graph* graph) {
   bool any = false;
   for (size_t i = 0; i < cluster.outputs.size(); ++i) {
     const OutputTensor& output = cluster.outputs[i];
     if (cluster.output_shapes[i].num_elements() > kMaxCopiedConstantElements) continue;
-    const tensorflow::ShapeRefiner refiner(graph->versions(), graph->op_registry());
-    tensorflow::EvaluateConstantTensorRunner runner;
-    runner.op_registry = graph->op_registry();
-    runner.graph_def_version = graph->versions().producer();
-    const auto value = tensorflow::EvaluateConstantTensor(
-        *output.node, output.index, refiner,
-        [](const Node&, int) { return std::optional<tensorflow::Tensor>(); }, runner);
-    if (!value.ok() || !value->has_value()) continue;
+    const std::optional<tensorflow::Tensor> value = ConstantValue(output, *graph);
+    if (!value.has_value()) continue;
     NodeDef definition;
     definition.set_name(graph->NewName(absl::StrCat(output.node->name(), "/value")));
     definition.set_op("Const");
-    tensorflow::AddNodeAttr("dtype", (*value)->dtype(), &definition);
-    tensorflow::AddNodeAttr("value", **value, &definition);
+    tensorflow::AddNodeAttr("dtype", value->dtype(), &definition);
+    tensorflow::AddNodeAttr("value", *value, &definition);
     if (!cluster.computation.empty()) {
       tensorflow::AddNodeAttr(kTpuReplicate, cluster.computation, &definition);
     }
-    absl::Status status;
-    Node* constant = graph->AddNode(definition, &status);
-    if (!status.ok()) return status;
+    TF_ASSIGN_OR_RETURN(Node* const constant, graph->AddNode(std::move(definition)));
+    // A copy: the edges change on the way.
     const std::vector<const Edge*> edges(output.node->out_edges().begin(),
                                          output.node->out_edges().end());
     for (const Edge* edge : edges) {
       if (edge->src_output() != output.index || !IsUsedOutside(cluster, *edge)) continue;
-      status = graph->UpdateEdge(constant, 0, edge->dst(), edge->dst_input());
-      if (!status.ok()) return status;
+      TF_RETURN_IF_ERROR(graph->UpdateEdge(constant, 0, edge->dst(), edge->dst_input()));
     }
     any = true;
   }
   return any;
-}
-
-absl::StatusOr<Node*> ReplaceByCall(const HostCluster& cluster, const HostFunction& function,
-                                    Graph* graph) {
-  NodeDef definition;
-  definition.set_name(graph->NewName(absl::StrCat("outside_compilation_", cluster.name)));
-  definition.set_op(kBridgeHostComputeOp);
-  tensorflow::DataTypeVector input_types, output_types;
-  for (const OutputTensor& input : cluster.inputs) {
-    definition.add_input(absl::StrCat(input.node->name(), ":", input.index));
-    input_types.push_back(input.node->output_type(input.index));
-  }
-  for (const OutputTensor& output : cluster.outputs) {
-    output_types.push_back(output.node->output_type(output.index));
-  }
-  tensorflow::AddNodeAttr("Tinputs", input_types, &definition);
-  tensorflow::AddNodeAttr("Toutputs", output_types, &definition);
-  tensorflow::AddNodeAttr("shapes", cluster.output_shapes, &definition);
-  tensorflow::AddNodeAttr("ancestors", std::vector<std::string>(), &definition);
-  tensorflow::AddNodeAttr("key", "", &definition);
-  tensorflow::AddNodeAttr("shape_inference_graph", tensorflow::NameAttrList(), &definition);
-  tensorflow::AddNodeAttr(kHostFunctionName, function.name, &definition);
-  tensorflow::AddNodeAttr(kHostFunctionLibrary, function.library, &definition);
-  tensorflow::AddNodeAttr(kHostFunctionSource, function.source, &definition);
-  if (!cluster.computation.empty()) {
-    tensorflow::AddNodeAttr(kTpuReplicate, cluster.computation, &definition);
-  }
-  absl::Status status;
-  Node* call = graph->AddNode(definition, &status);
-  if (!status.ok()) return status;
-  for (Node* node : cluster.nodes) {
-    if (call->GetStackTrace() == nullptr) call->SetStackTrace(node->GetStackTrace());
-  }
-  absl::flat_hash_map<std::pair<const Node*, int>, int> outputs;
-  for (size_t i = 0; i < cluster.inputs.size(); ++i) {
-    graph->AddEdge(cluster.inputs[i].node, cluster.inputs[i].index, call, static_cast<int>(i));
-  }
-  for (size_t i = 0; i < cluster.outputs.size(); ++i) {
-    outputs[{cluster.outputs[i].node, cluster.outputs[i].index}] = static_cast<int>(i);
-  }
-  for (Node* node : cluster.nodes) {
-    if (cluster.shared_constants.contains(node)) continue;
-    for (const Edge* edge : node->in_edges()) {
-      if (edge->IsControlEdge() && !edge->src()->IsSource() &&
-          !cluster.members.contains(edge->src())) {
-        graph->AddControlEdge(edge->src(), call);
-      }
-    }
-    const std::vector<const Edge*> out_edges(node->out_edges().begin(), node->out_edges().end());
-    for (const Edge* edge : out_edges) {
-      if (edge->dst()->IsSink() || cluster.members.contains(edge->dst())) continue;
-      Node* target = edge->dst();
-      if (edge->IsControlEdge()) {
-        graph->AddControlEdge(call, target);
-        continue;
-      }
-      const int output = outputs.at({node, edge->src_output()});
-      status = graph->UpdateEdge(call, output, target, edge->dst_input());
-      if (!status.ok()) return status;
-    }
-  }
-  for (Node* node : cluster.nodes) {
-    if (cluster.shared_constants.contains(node)) {
-      node->ClearAttr(kOutsideCompilation);
-    } else {
-      graph->RemoveNode(node);
-    }
-  }
-  return call;
 }
 
 }  // namespace tf_tpu_ext

@@ -47,23 +47,6 @@ absl::StatusOr<bool> TakeOutConstantOutputs(const HostCluster& cluster, tensorfl
 // The Python line that made the cluster, "file:line"; empty if it is not known.
 std::string SourceOf(const HostCluster& cluster);
 
-// A function of the cluster's nodes.
-struct HostFunction {
-  std::string name;
-  // It and all that it calls, serialized.
-  std::string library;
-  // The Python line that made the cluster, if known.
-  std::string source;
-};
-
-absl::StatusOr<HostFunction> MakeHostFunction(const HostCluster& cluster,
-                                              const tensorflow::FunctionLibraryDefinition& library);
-
-// Puts a call of the function in the place of the cluster's nodes, which it removes from the graph.
-absl::StatusOr<tensorflow::Node*> ReplaceByCall(const HostCluster& cluster,
-                                                const HostFunction& function,
-                                                tensorflow::Graph* graph);
-
 }  // namespace tf_tpu_ext
 
 #endif  // TF_TPU_EXT_CC_PASSES_HOST_CLUSTER_H_

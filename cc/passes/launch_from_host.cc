@@ -14,6 +14,8 @@
 #include "tensorflow/core/common_runtime/composite_device.h"
 #include "tensorflow/core/common_runtime/optimization_registry.h"
 #include "tensorflow/core/framework/node_def_util.h"
+#include "tensorflow/core/platform/errors.h"
+#include "tensorflow/core/platform/statusor.h"
 #include "tensorflow/core/util/device_name_utils.h"
 
 namespace tf_tpu_ext {
@@ -56,7 +58,7 @@ class HostLaunch {
     }
     for (const auto& [core, nodes] : nodes_of) {
       if (!OnlyLaunches(nodes)) continue;
-      if (absl::Status status = Move(core, nodes); !status.ok()) return status;
+      TF_RETURN_IF_ERROR(Move(core, nodes));
     }
     RemoveUnused();
     return absl::OkStatus();
@@ -97,22 +99,20 @@ class HostLaunch {
 
   absl::Status Move(const std::string& core, const std::vector<Node*>& nodes) {
     std::string host;
-    absl::Status status = tensorflow::DeviceNameUtils::DeviceNameToCpuDeviceName(core, &host);
-    if (!status.ok()) return status;
+    TF_RETURN_IF_ERROR(tensorflow::DeviceNameUtils::DeviceNameToCpuDeviceName(core, &host));
     for (Node* node : nodes) {
       node->set_assigned_device_name(host);
       if (IsExecute(*node)) node->AddAttr(kCoreDevice, core);
       const std::vector<const Edge*> edges(node->in_edges().begin(), node->in_edges().end());
       for (const Edge* edge : edges) {
         if (edge->IsControlEdge() || DevicesBehind(*edge->src()) == nullptr) continue;
-        absl::StatusOr<Node*> argument = ArgumentOfCore(edge->src(), core, host);
-        if (!argument.ok()) return argument.status();
+        TF_ASSIGN_OR_RETURN(Node* const argument, ArgumentOfCore(edge->src(), core, host));
         const int output = edge->src_output(), input = edge->dst_input();
         graph_.RemoveEdge(edge);
-        graph_.AddEdge(*argument, output, node, input);
+        graph_.AddEdge(argument, output, node, input);
       }
       if (!ReadsResource(*node)) continue;
-      if (status = LetHostRead(node, host); !status.ok()) return status;
+      TF_RETURN_IF_ERROR(LetHostRead(node, host));
     }
     return absl::OkStatus();
   }
@@ -120,17 +120,15 @@ class HostLaunch {
   // A kernel takes no resource of another device, and the node's is one of the core.
   absl::Status LetHostRead(Node* node, const std::string& host) {
     const Edge* edge = nullptr;
-    absl::Status status = node->input_edge(0, &edge);
-    if (!status.ok()) return status;
+    TF_RETURN_IF_ERROR(node->input_edge(0, &edge));
     tensorflow::NodeDef definition;
     definition.set_name(graph_.NewName(absl::StrCat(node->name(), "/host_handle")));
     definition.set_op(kHostHandleOp);
-    absl::StatusOr<Node*> handle = graph_.AddNode(std::move(definition));
-    if (!handle.ok()) return handle.status();
-    (*handle)->set_assigned_device_name(host);
-    graph_.AddEdge(edge->src(), edge->src_output(), *handle, 0);
+    TF_ASSIGN_OR_RETURN(Node* const handle, graph_.AddNode(std::move(definition)));
+    handle->set_assigned_device_name(host);
+    graph_.AddEdge(edge->src(), edge->src_output(), handle, 0);
     graph_.RemoveEdge(edge);
-    graph_.AddEdge(*handle, 0, node, 0);
+    graph_.AddEdge(handle, 0, node, 0);
     return absl::OkStatus();
   }
 
@@ -151,16 +149,12 @@ class HostLaunch {
     tensorflow::NodeDef definition = packed->def();
     definition.set_name(graph_.NewName(absl::StrCat(packed->name(), "/core", number)));
     if (packed->IsArg()) tensorflow::AddNodeAttr("sub_index", number, &definition);
-    absl::StatusOr<Node*> added = graph_.AddNode(std::move(definition));
-    if (!added.ok()) return added;
-    Node* const of_core = *added;
+    TF_ASSIGN_OR_RETURN(Node* const of_core, graph_.AddNode(std::move(definition)));
     of_core->set_assigned_device_name(host);
     for (const Edge* edge : packed->in_edges()) {
       Node* input = edge->src();
       if (DevicesBehind(*input) != nullptr) {
-        absl::StatusOr<Node*> input_of_core = ArgumentOfCore(input, core, host);
-        if (!input_of_core.ok()) return input_of_core;
-        input = *input_of_core;
+        TF_ASSIGN_OR_RETURN(input, ArgumentOfCore(input, core, host));
       }
       graph_.AddEdge(input, edge->src_output(), of_core, edge->dst_input());
     }

@@ -10,6 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "cc/ops/op_names.h"
 #include "tensorflow/core/framework/node_def_util.h"
+#include "tensorflow/core/platform/errors.h"
+#include "tensorflow/core/platform/statusor.h"
 
 namespace tf_tpu_ext {
 namespace {
@@ -134,10 +136,9 @@ absl::Status OrderGraph(int fewest, Graph* graph) {
     NodeDef definition;
     definition.set_op("NoOp");
     definition.set_name(graph->NewName(NameOfGate(gate.computation)));
-    absl::StatusOr<Node*> added = graph->AddNode(std::move(definition));
-    if (!added.ok()) return added.status();
-    for (int node : gate.after) graph->AddControlEdge(ordered[node], *added);
-    for (int node : gate.before) graph->AddControlEdge(*added, ordered[node]);
+    TF_ASSIGN_OR_RETURN(Node* const added, graph->AddNode(std::move(definition)));
+    for (int node : gate.after) graph->AddControlEdge(ordered[node], added);
+    for (int node : gate.before) graph->AddControlEdge(added, ordered[node]);
   }
   return absl::OkStatus();
 }
@@ -305,8 +306,7 @@ std::vector<Gate> GatesOfComputations(absl::Span<const OrderedNode> nodes) {
 }
 
 absl::Status OrderComputations(bool of_session, Graph* graph, FunctionLibraryDefinition* library) {
-  absl::Status status = OrderGraph(/*fewest=*/of_session ? 1 : 2, graph);
-  if (!status.ok()) return status;
+  TF_RETURN_IF_ERROR(OrderGraph(/*fewest=*/of_session ? 1 : 2, graph));
   for (const std::string& name : library->ListFunctionNames()) {
     const auto record = library->FindRecord(name);
     if (record == nullptr) continue;
@@ -315,8 +315,7 @@ absl::Status OrderComputations(bool of_session, Graph* graph, FunctionLibraryDef
     if (CountComputations(nodes) < 2) continue;
     FunctionDef function = record->fdef();
     if (!OrderFunction(&function)) continue;
-    status = library->ReplaceFunction(name, function, record->stack_traces());
-    if (!status.ok()) return status;
+    TF_RETURN_IF_ERROR(library->ReplaceFunction(name, function, record->stack_traces()));
   }
   return absl::OkStatus();
 }

@@ -18,6 +18,8 @@
 #include "tensorflow/core/common_runtime/function_optimization_registry.h"
 #include "tensorflow/core/common_runtime/optimization_registry.h"
 #include "tensorflow/core/graph/graph.h"
+#include "tensorflow/core/platform/errors.h"
+#include "tensorflow/core/platform/statusor.h"
 
 namespace tf_tpu_ext {
 namespace {
@@ -31,11 +33,10 @@ constexpr int kPhaseBeforeBridge = -1;
 absl::StatusOr<FoldedGraph> PrepareForBridge(bool of_session, Graph* graph,
                                              FunctionLibraryDefinition* library) {
   if (!tensorflow::IsSupportedByReplicatedBridge(*graph, library)) return FoldedGraph();
-  if (absl::Status status = DropCompileMarks(graph, library); !status.ok()) return status;
-  absl::StatusOr<FoldedGraph> folded =
-      FoldClusters(graph, library, GetMachineOptions().fold_clusters);
-  if (!folded.ok()) return folded;
-  for (ClusterReport& report : folded->clusters) {
+  TF_RETURN_IF_ERROR(DropCompileMarks(graph, library));
+  TF_ASSIGN_OR_RETURN(FoldedGraph folded,
+                      FoldClusters(graph, library, GetMachineOptions().fold_clusters));
+  for (ClusterReport& report : folded.clusters) {
     ClusterRecord record;
     record.cluster = std::move(report.cluster);
     record.not_folded_because = std::move(report.reason);
@@ -43,9 +44,7 @@ absl::StatusOr<FoldedGraph> PrepareForBridge(bool of_session, Graph* graph,
     record.counted_as = std::move(report.counted_as);
     RecordCluster(std::move(record));
   }
-  if (absl::Status status = OrderComputations(of_session, graph, library); !status.ok()) {
-    return status;
-  }
+  TF_RETURN_IF_ERROR(OrderComputations(of_session, graph, library));
   return folded;
 }
 
@@ -69,10 +68,9 @@ class PrepareThenMlirPass : public tensorflow::FunctionOptimizationPass {
                    FunctionLibraryDefinition* library,
                    std::vector<std::string>* control_ret_node_names,
                    bool* control_rets_updated) override {
-    absl::StatusOr<FoldedGraph> folded =
-        PrepareForBridge(/*of_session=*/false, graph->get(), library);
-    if (!folded.ok()) return folded.status();
-    if (!folded->replaced.empty()) Rename(folded->replaced, control_ret_node_names);
+    TF_ASSIGN_OR_RETURN(const FoldedGraph folded,
+                        PrepareForBridge(/*of_session=*/false, graph->get(), library));
+    if (!folded.replaced.empty()) Rename(folded.replaced, control_ret_node_names);
     return mlir_.Run(function_name, device_set, config_proto, function_options, graph, library,
                      control_ret_node_names, control_rets_updated);
   }

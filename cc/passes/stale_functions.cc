@@ -1,8 +1,12 @@
 #include "cc/passes/stale_functions.h"
 
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "tensorflow/core/common_runtime/optimization_registry.h"
+#include "tensorflow/core/platform/errors.h"
+#include "tensorflow/core/platform/statusor.h"
 
 namespace tf_tpu_ext {
 namespace {
@@ -33,9 +37,8 @@ class DropStaleFunctionsPass : public tensorflow::GraphOptimizationPass {
  public:
   absl::Status Run(const GraphOptimizationPassOptions& options) override {
     if (!IsOfSession(options)) return absl::OkStatus();
-    absl::StatusOr<FunctionNames> given = DropStaleFunctions(**options.graph, options.flib_def);
-    if (!given.ok()) return given.status();
-    in_work = {options.flib_def, *std::move(given)};
+    TF_ASSIGN_OR_RETURN(FunctionNames given, DropStaleFunctions(**options.graph, options.flib_def));
+    in_work = {options.flib_def, std::move(given)};
     return absl::OkStatus();
   }
 };
@@ -58,15 +61,24 @@ REGISTER_OPTIMIZATION(tensorflow::OptimizationPassRegistry::PRE_PLACEMENT, kLast
 
 absl::StatusOr<FunctionNames> DropStaleFunctions(const tensorflow::Graph& graph,
                                                  FunctionLibraryDefinition* library) {
-  const FunctionLibraryDefinition called = library->ReachableDefinitions(graph);
   FunctionNames given;
-  for (const std::string& name : library->ListFunctionNames()) {
-    const bool stale =
-        !called.Contains(name) && library->Find(name)->attr().contains(kMadeByPasses);
-    if (!stale) {
-      given.insert(name);
-    } else if (absl::Status status = library->RemoveFunction(name); !status.ok()) {
-      return status;
+  std::vector<std::string> marked;
+  for (std::string& name : library->ListFunctionNames()) {
+    if (library->Find(name)->attr().contains(kMadeByPasses)) {
+      marked.push_back(std::move(name));
+    } else {
+      given.insert(std::move(name));
+    }
+  }
+  // Which functions a graph calls takes a copy of them all to find out: most sessions, which have
+  // no TPU computation, never pay for it.
+  if (marked.empty()) return given;
+  const FunctionLibraryDefinition called = library->ReachableDefinitions(graph);
+  for (std::string& name : marked) {
+    if (called.Contains(name)) {
+      given.insert(std::move(name));
+    } else {
+      TF_RETURN_IF_ERROR(library->RemoveFunction(name));
     }
   }
   return given;
@@ -78,8 +90,7 @@ absl::Status MarkNewFunctions(const FunctionNames& given, FunctionLibraryDefinit
     const auto record = library->FindRecord(name);
     FunctionDef function = record->fdef();
     (*function.mutable_attr())[kMadeByPasses].set_b(true);
-    absl::Status status = library->ReplaceFunction(name, function, record->stack_traces());
-    if (!status.ok()) return status;
+    TF_RETURN_IF_ERROR(library->ReplaceFunction(name, function, record->stack_traces()));
   }
   return absl::OkStatus();
 }
