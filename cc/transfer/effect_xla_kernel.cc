@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "tensorflow/compiler/tf2xla/side_effect_util.h"
 #include "tensorflow/compiler/tf2xla/xla_compiler.h"
 #include "xla/hlo/builder/sharding_builder.h"
 #include "xla/layout_util.h"
@@ -15,9 +16,6 @@ using tensorflow::OpKernelConstruction;
 using tensorflow::XlaOpKernel;
 using tensorflow::XlaOpKernelContext;
 
-constexpr char kTokenInputs[] = "_xla_token_input_nodes";
-constexpr char kTokenOwner[] = "_xla_original_oc_node_name";
-
 xla::Shape WithRowMajorLayout(xla::Shape shape) {
   if (shape.IsArray()) xla::LayoutUtil::SetToDefaultLayout(&shape);
   return shape;
@@ -26,8 +24,11 @@ xla::Shape WithRowMajorLayout(xla::Shape shape) {
 }  // namespace
 
 EffectXlaKernel::EffectXlaKernel(OpKernelConstruction* construction) : XlaOpKernel(construction) {
-  if (!construction->GetAttr(kTokenInputs, &token_inputs_).ok()) token_inputs_.clear();
-  if (!construction->GetAttr(kTokenOwner, &token_owner_).ok()) token_owner_ = name();
+  if (!construction->GetAttr(tensorflow::kXlaTokenInputNodesAttrName, &token_inputs_).ok()) {
+    token_inputs_.clear();
+  }
+  const char* owner = tensorflow::kXlaOriginalOutsideCompilationNodeName;
+  if (!construction->GetAttr(owner, &token_owner_).ok()) token_owner_ = name();
 }
 
 absl::Status EffectXlaKernel::Call(XlaOpKernelContext* context, const std::string& target,

@@ -1,26 +1,21 @@
 #include "cc/transfer/host_calls.h"
 
 #include <atomic>
+#include <cmath>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
+#include "cc/transfer/host_function_testing.h"
 #include "cc/transfer/host_functions.h"
 #include "gtest/gtest.h"
-#include "tensorflow/core/framework/attr_value.pb.h"
-#include "tensorflow/core/framework/function.pb.h"
-#include "tensorflow/core/framework/node_def_util.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
 namespace tf_tpu_ext {
 namespace {
 
-using tensorflow::FunctionDefLibrary;
-using tensorflow::NodeDef;
 using tensorflow::Tensor;
 
 // Lets a test hold up the op below. Never deleted: the op may still be on its way out of it.
@@ -52,28 +47,6 @@ class CountOp : public tensorflow::OpKernel {
 };
 REGISTER_KERNEL_BUILDER(Name("TpuExtTest>Count").Device(tensorflow::DEVICE_CPU), CountOp);
 
-// A function from float to float by one op.
-HostFunctionSource Source(const std::string& name, const std::string& op) {
-  FunctionDefLibrary library;
-  tensorflow::FunctionDef* function = library.add_function();
-  function->mutable_signature()->set_name(name);
-  auto* input = function->mutable_signature()->add_input_arg();
-  input->set_name("x");
-  input->set_type(tensorflow::DT_FLOAT);
-  auto* output = function->mutable_signature()->add_output_arg();
-  output->set_name("result");
-  output->set_type(tensorflow::DT_FLOAT);
-  NodeDef* node = function->add_node_def();
-  node->set_name("the_op");
-  node->set_op(op);
-  node->add_input("x");
-  if (op == "CheckNumerics") tensorflow::AddNodeAttr("message", "not a number", node);
-  if (!absl::StartsWith(op, "TpuExtTest>"))
-    tensorflow::AddNodeAttr("T", tensorflow::DT_FLOAT, node);
-  (*function->mutable_ret())["result"] = op == "CheckNumerics" ? "the_op:output:0" : "the_op:y:0";
-  return {name, library.SerializeAsString(), "train.py:7"};
-}
-
 enum { kSquare, kCheck, kWait, kCount };
 
 class HostCallsTest : public ::testing::Test {
@@ -81,8 +54,8 @@ class HostCallsTest : public ::testing::Test {
   HostCallsTest() {
     gate = new absl::Notification;
     auto functions = HostFunctions::Create(
-        {Source("square", "Square"), Source("check", "CheckNumerics"),
-         Source("wait", "TpuExtTest>Wait"), Source("count", "TpuExtTest>Count")},
+        {ChainOfOps("square", {"Square"}), ChainOfOps("check", {"CheckNumerics"}),
+         ChainOfOps("wait", {"TpuExtTest>Wait"}), ChainOfOps("count", {"TpuExtTest>Count"})},
         /*num_slots=*/1, &host_threads_);
     EXPECT_TRUE(functions.ok()) << functions.status();
     functions_ = *std::move(functions);

@@ -12,6 +12,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "cc/ops/op_names.h"
+#include "tensorflow/compiler/tf2xla/side_effect_util.h"
 #include "tensorflow/core/framework/attr_value.pb.h"
 #include "tensorflow/core/framework/node_def.pb.h"
 
@@ -22,11 +23,6 @@ using tensorflow::AttrValue;
 using tensorflow::FunctionDef;
 using tensorflow::FunctionLibraryDefinition;
 using tensorflow::NodeDef;
-
-// Names that tf2xla defines in side_effect_util.
-constexpr char kTokenInputs[] = "_xla_token_input_nodes";
-constexpr char kTokenArgument[] = "_xla_token_arg_node";
-constexpr char kTokenOwner[] = "_xla_original_oc_node_name";
 
 constexpr char kReceiveActivationsOp[] = "XlaRecvTPUEmbeddingActivations";
 constexpr char kSendGradientsOp[] = "XlaSendTPUEmbeddingGradients";
@@ -177,10 +173,10 @@ class Orderer {
       if (!ordered[i]) continue;
       NodeDef* node = function->mutable_node_def(i);
       auto& attributes = *node->mutable_attr();
-      attributes[kTokenOwner].set_s(node->name());
+      attributes[tensorflow::kXlaOriginalOutsideCompilationNodeName].set_s(node->name());
       AttrValue inputs;
-      inputs.mutable_list()->add_s(previous.empty() ? kTokenArgument : previous);
-      attributes[kTokenInputs] = std::move(inputs);
+      inputs.mutable_list()->add_s(previous.empty() ? tensorflow::kXlaTokenArgNodeName : previous);
+      attributes[tensorflow::kXlaTokenInputNodesAttrName] = std::move(inputs);
       // tf2xla visits nodes along edges: it must see the owner of a token before its users.
       if (!previous.empty()) node->add_input(absl::StrCat("^", previous));
       previous = node->name();
