@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "xla/tsl/platform/errors.h"
 
 namespace tf_tpu_ext {
 namespace {
@@ -151,7 +152,7 @@ absl::Status Add(const FeatureValues& feature, const Target& target,
                                 "none at all."));
   }
   std::vector<int64_t> rows;
-  if (absl::Status status = FindRows(feature, target, &rows); !status.ok()) return status;
+  TF_RETURN_IF_ERROR(FindRows(feature, target, &rows));
   for (size_t k = 0; k < rows.size(); ++k) {
     const int64_t id = feature.ids[k];
     if (id < 0 || id >= table.rows) {
@@ -201,15 +202,13 @@ absl::StatusOr<EmbeddingBatch> MakeBatch(const EmbeddingLayout& layout,
   batch.outputs.resize(layout.outputs.size());
   for (size_t i = 0; i < features.size(); ++i) {
     const int output = targets[i].output;
-    absl::Status status = Add(features[i], targets[i], layout.tables[layout.outputs[output].table],
-                              &batch.outputs[output]);
-    if (!status.ok()) return status;
+    TF_RETURN_IF_ERROR(Add(features[i], targets[i], layout.tables[layout.outputs[output].table],
+                           &batch.outputs[output]));
   }
   if (combiners.empty()) return batch;
   for (size_t output = 0; output < batch.outputs.size(); ++output) {
-    absl::Status status = Combine(combiners[layout.outputs[output].table],
-                                  layout.outputs[output].rows, &batch.outputs[output]);
-    if (!status.ok()) return status;
+    TF_RETURN_IF_ERROR(Combine(combiners[layout.outputs[output].table], layout.outputs[output].rows,
+                               &batch.outputs[output]));
   }
   return batch;
 }

@@ -8,6 +8,7 @@
 #include "absl/synchronization/mutex.h"
 #include "cc/base/compute_pool.h"
 #include "cc/base/process.h"
+#include "xla/tsl/platform/statusor.h"
 
 namespace tf_tpu_ext {
 namespace {
@@ -46,17 +47,17 @@ absl::Status ConfigureEmbedding(const std::string& config) {
     return absl::InvalidArgumentError(
         "The config of a TPU embedding is empty or no serialized TPUEmbeddingConfiguration.");
   }
-  auto engine = EmbeddingEngine::Create(parsed, [](std::function<void()> work) {
-    Process::Get().compute_pool->Schedule(std::move(work));
-  });
-  if (!engine.ok()) return engine.status();
+  TF_ASSIGN_OR_RETURN(std::shared_ptr<EmbeddingEngine> engine,
+                      EmbeddingEngine::Create(parsed, [](std::function<void()> work) {
+                        Process::Get().compute_pool->Schedule(std::move(work));
+                      }));
   absl::MutexLock lock(&mutex);
   if (Current().engine != nullptr) {
     return absl::FailedPreconditionError(
         "The TPU is already configured for embeddings. Initialize the TPU system again before "
         "another configuration; that drops the tables.");
   }
-  Current() = {config, *std::move(engine)};
+  Current() = {config, std::move(engine)};
   return absl::OkStatus();
 }
 
@@ -71,6 +72,7 @@ void DropEmbedding() {
     absl::MutexLock lock(&mutex);
     std::swap(dropped, Current());
   }
+  // Not under the lock: those whose waits end may ask for the embedding again.
   if (dropped.engine != nullptr) {
     dropped.engine->Reset(
         absl::AbortedError("The TPU system has been initialized anew or shut "

@@ -1,7 +1,6 @@
 #include "cc/embedding/engine.h"
 
 #include <algorithm>
-#include <cmath>
 #include <tuple>
 #include <utility>
 
@@ -9,49 +8,25 @@
 #include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "cc/embedding/quantization.h"
+#include "xla/tsl/platform/errors.h"
+#include "xla/tsl/platform/statusor.h"
 
 namespace tf_tpu_ext {
-namespace {
 
 using tensorflow::tpu::SimulatedQuantization;
 using tensorflow::tpu::TPUEmbeddingConfiguration;
 
-absl::Status CheckQuantization(const std::string& table, const SimulatedQuantization& options) {
-  if (!options.enabled()) return absl::OkStatus();
-  const auto& limits = options.clipping_limits();
-  if (options.num_buckets() < 2 || !limits.has_lower() || !limits.has_upper() ||
-      limits.lower().value() >= limits.upper().value()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("The simulated quantization of embedding table '", table,
-                     "' needs at least two buckets, and a lower and a higher limit; got ",
-                     options.ShortDebugString(), "."));
-  }
-  return absl::OkStatus();
-}
-
-float Quantize(const SimulatedQuantization& options, float value) {
-  const float lower = options.clipping_limits().lower().value();
-  const float upper = options.clipping_limits().upper().value();
-  const float quantum = (upper - lower) / (options.num_buckets() - 1);
-  const float clipped = std::min(std::max(value, lower), upper);
-  return std::floor((clipped - lower) / quantum + 0.5f) * quantum + lower;
-}
-
-}  // namespace
-
 absl::StatusOr<std::shared_ptr<EmbeddingEngine>> EmbeddingEngine::Create(
     const TPUEmbeddingConfiguration& config, Schedule schedule) {
-  absl::StatusOr<EmbeddingLayout> layout = EmbeddingLayout::Create(config);
-  if (!layout.ok()) return layout.status();
+  TF_ASSIGN_OR_RETURN(EmbeddingLayout layout, EmbeddingLayout::Create(config));
   std::shared_ptr<EmbeddingEngine> engine(
-      new EmbeddingEngine(*std::move(layout), std::move(schedule)));
+      new EmbeddingEngine(std::move(layout), std::move(schedule)));
   for (const auto& described : config.table_descriptor()) {
     const auto& parameters = described.optimization_parameters();
-    absl::StatusOr<RowOptimizer> optimizer = RowOptimizer::Create(parameters);
-    if (!optimizer.ok()) return optimizer.status();
-    absl::Status status = CheckQuantization(described.name(), parameters.simulated_quantization());
-    if (!status.ok()) return status;
-    Table table{*std::move(optimizer), {}, parameters.simulated_quantization()};
+    TF_ASSIGN_OR_RETURN(RowOptimizer optimizer, RowOptimizer::Create(parameters));
+    TF_RETURN_IF_ERROR(CheckQuantization(described.name(), parameters.simulated_quantization()));
+    Table table{std::move(optimizer), {}, parameters.simulated_quantization()};
     const size_t size = described.vocabulary_size() * described.dimension();
     table.states.resize(1 + table.optimizer.slots().size());
     for (std::vector<float>& state : table.states) state.assign(size, 0.0f);
@@ -91,6 +66,7 @@ void EmbeddingEngine::Retrieve(int table, absl::Span<const int64_t> rows,
   std::vector<Waiter> freed;
   {
     absl::MutexLock lock(&mutex_);
+    // What is read has the updates too that pipelining still holds back.
     MakeUpdates(/*flush=*/true, &freed);
   }
   ScheduleAll(std::move(freed));
@@ -123,6 +99,7 @@ EmbeddingEngine::WaitId EmbeddingEngine::Receive(int core, int64_t owner,
           "training batch before. Enqueue with training=False (mode_override 'inference') for a "
           "program that applies no gradients."));
     } else {
+      // With pipelining the lookup of a step overlaps the step before it, whose update it misses.
       const bool overlaps = layout_.pipelined && batch->training;
       const int64_t needed = state.training_steps - (overlaps && state.training_steps > 0 ? 1 : 0);
       if (batch->training) {
@@ -131,6 +108,7 @@ EmbeddingEngine::WaitId EmbeddingEngine::Receive(int core, int64_t owner,
       }
       if (!overlaps) MakeUpdates(/*flush=*/true, &freed);
       now = updates_ >= needed;
+      // The lookup itself happens outside the lock, as other cores look up at the same time.
       if (!now) {
         auto run = [self = shared_from_this(), batch = std::move(batch),
                     outputs = std::move(outputs), step, done] {
@@ -181,6 +159,8 @@ void EmbeddingEngine::LookUp(const EmbeddingBatch& batch,
   }
 }
 
+// With pipelining the update of a step must wait until all cores have looked up the next step, or
+// some would see it and others not.
 void EmbeddingEngine::FinishLookup(int64_t training_step) {
   if (!layout_.pipelined || training_step < 2) return;
   std::vector<Waiter> freed;
@@ -219,6 +199,7 @@ absl::Status EmbeddingEngine::Send(int core, absl::Span<const float* const> grad
         "with training=True (mode_override 'train') for a program that applies gradients, and take "
         "the activations in the same program."));
   }
+  // Summing the gradients of a core by row needs no lock: the batch is this core's alone.
   CoreGradients given;
   given.dynamic_inputs = std::move(dynamic_inputs);
   for (size_t table = 0; table < tables_.size(); ++table) {
@@ -260,6 +241,8 @@ EmbeddingEngine::TableGradients EmbeddingEngine::GradientsOf(
   return sums;
 }
 
+// Updates are made in the order of their steps, each when the gradients of all cores are there.
+// `flush` makes one that lookups of the next step could still miss.
 void EmbeddingEngine::MakeUpdates(bool flush, std::vector<Waiter>* freed) {
   while (true) {
     auto next = steps_.find(updates_ + 1);
@@ -354,6 +337,7 @@ void EmbeddingEngine::UpdateTable(int number, const TrainingStep& step) {
   }
 }
 
+// On other threads, without locks: a lookup takes long, and its callback may come back here.
 void EmbeddingEngine::ScheduleAll(std::vector<Waiter> freed) const {
   for (Waiter& waiter : freed) schedule_(std::move(waiter.run));
 }

@@ -14,6 +14,8 @@
 #include "cc/transfer/channel_op.h"
 #include "cc/transfer/channels.h"
 #include "tensorflow/core/framework/op_kernel.h"
+#include "xla/tsl/platform/errors.h"
+#include "xla/tsl/platform/statusor.h"
 
 namespace tf_tpu_ext {
 namespace {
@@ -74,23 +76,18 @@ class EnqueueOp : public FeedOp {
 
  private:
   absl::StatusOr<BatchMessage> MakeMessage(OpKernelContext* context, ChannelKey* key) const {
-    absl::Status status = KeyOf(context, kEmbeddingName, key);
-    if (!status.ok()) return status;
-    auto engine = RequireEmbedding(name());
-    if (!engine.ok()) return engine.status();
-    auto training = IsTraining(context, (*engine)->layout().mode);
-    if (!training.ok()) return training.status();
-    auto made = MakeBatch(context, (*engine)->layout());
-    if (!made.ok()) return made.status();
-    auto batch = std::make_shared<EmbeddingBatch>(*std::move(made));
-    batch->training = *training;
-    return BatchMessage{*std::move(engine), std::move(batch)};
+    TF_RETURN_IF_ERROR(KeyOf(context, kEmbeddingName, key));
+    TF_ASSIGN_OR_RETURN(std::shared_ptr<EmbeddingEngine> engine, RequireEmbedding(name()));
+    TF_ASSIGN_OR_RETURN(const bool training, IsTraining(context, engine->layout().mode));
+    TF_ASSIGN_OR_RETURN(EmbeddingBatch made, MakeBatch(context, engine->layout()));
+    auto batch = std::make_shared<EmbeddingBatch>(std::move(made));
+    batch->training = training;
+    return BatchMessage{std::move(engine), std::move(batch)};
   }
 
   absl::StatusOr<bool> IsTraining(OpKernelContext* context, Mode mode) const {
     const Tensor* input;
-    absl::Status status = context->input("mode_override", &input);
-    if (!status.ok()) return status;
+    TF_RETURN_IF_ERROR(context->input("mode_override", &input));
     if (input->NumElements() != 1) {
       return absl::InvalidArgumentError(
           absl::StrCat("The mode_override of op ", name(), " has the shape ",
@@ -119,10 +116,9 @@ class EnqueueFeaturesOp : public EnqueueOp {
   absl::StatusOr<std::vector<FeatureValues>> Features(OpKernelContext* context,
                                                       const char* indices_name) const {
     OpInputList indices, ids, weights;
-    absl::Status status = context->input_list(indices_name, &indices);
-    if (status.ok()) status = context->input_list("embedding_indices", &ids);
-    if (status.ok()) status = context->input_list("aggregation_weights", &weights);
-    if (!status.ok()) return status;
+    TF_RETURN_IF_ERROR(context->input_list(indices_name, &indices));
+    TF_RETURN_IF_ERROR(context->input_list("embedding_indices", &ids));
+    TF_RETURN_IF_ERROR(context->input_list("aggregation_weights", &weights));
     std::vector<FeatureValues> features(ids.size());
     for (int i = 0; i < ids.size(); ++i) {
       FeatureValues& feature = features[i];
@@ -156,9 +152,9 @@ class EnqueueArbitraryOp : public EnqueueFeaturesOp {
   }
   absl::StatusOr<EmbeddingBatch> MakeBatch(OpKernelContext* context,
                                            const EmbeddingLayout& layout) const override {
-    auto features = Features(context, "sample_indices_or_row_splits");
-    if (!features.ok()) return features.status();
-    return BatchOfOutputs(layout, *features, combiners());
+    TF_ASSIGN_OR_RETURN(const std::vector<FeatureValues> features,
+                        Features(context, "sample_indices_or_row_splits"));
+    return BatchOfOutputs(layout, features, combiners());
   }
 };
 
@@ -171,9 +167,9 @@ class EnqueueSparseOp : public EnqueueFeaturesOp {
   Kind KindOf(const Tensor&) const override { return Kind::kSparse; }
   absl::StatusOr<EmbeddingBatch> MakeBatch(OpKernelContext* context,
                                            const EmbeddingLayout& layout) const override {
-    auto features = Features(context, "sample_indices");
-    if (!features.ok()) return features.status();
-    return BatchOfOutputs(layout, *features, combiners());
+    TF_ASSIGN_OR_RETURN(const std::vector<FeatureValues> features,
+                        Features(context, "sample_indices"));
+    return BatchOfOutputs(layout, features, combiners());
   }
 };
 
@@ -197,9 +193,8 @@ class EnqueueTableFeaturesOp : public EnqueueFeaturesOp {
  protected:
   absl::StatusOr<EmbeddingBatch> MakeTableBatch(OpKernelContext* context, const char* indices,
                                                 const EmbeddingLayout& layout) const {
-    auto features = Features(context, indices);
-    if (!features.ok()) return features.status();
-    return BatchOfTableFeatures(layout, *features, table_ids_, lengths_, combiners());
+    TF_ASSIGN_OR_RETURN(const std::vector<FeatureValues> features, Features(context, indices));
+    return BatchOfTableFeatures(layout, features, table_ids_, lengths_, combiners());
   }
 
  private:
@@ -240,7 +235,7 @@ class EnqueueIntegerOp : public EnqueueOp {
   absl::StatusOr<EmbeddingBatch> MakeBatch(OpKernelContext* context,
                                            const EmbeddingLayout& layout) const override {
     OpInputList ids;
-    if (absl::Status status = context->input_list("batch", &ids); !status.ok()) return status;
+    TF_RETURN_IF_ERROR(context->input_list("batch", &ids));
     std::vector<FeatureValues> features(ids.size());
     for (int i = 0; i < ids.size(); ++i) features[i].ids = Integers(ids[i]);
     return BatchOfOutputs(layout, features, combiners());

@@ -1,7 +1,11 @@
 #include "cc/embedding/layout.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "xla/tsl/platform/errors.h"
 
 namespace tf_tpu_ext {
 namespace {
@@ -94,10 +98,12 @@ absl::Status AddFeatures(const TPUEmbeddingConfiguration& config, EmbeddingLayou
 
 absl::StatusOr<EmbeddingLayout> EmbeddingLayout::Create(const TPUEmbeddingConfiguration& config) {
   EmbeddingLayout layout;
-  if (absl::Status status = AddTables(config, &layout); !status.ok()) return status;
+  TF_RETURN_IF_ERROR(AddTables(config, &layout));
   layout.by_feature = !config.feature_descriptor().empty();
+  // A configuration describes its features, each with a shape of its own; or only tells of each
+  // table how many it has, which then share one tensor.
   if (layout.by_feature) {
-    if (absl::Status status = AddFeatures(config, &layout); !status.ok()) return status;
+    TF_RETURN_IF_ERROR(AddFeatures(config, &layout));
   } else {
     for (size_t i = 0; i < layout.tables.size(); ++i) {
       const Table& table = layout.tables[i];
@@ -150,6 +156,7 @@ absl::StatusOr<std::vector<int64_t>> EmbeddingLayout::RowsOfShard(int table, int
     return absl::InvalidArgumentError(absl::StrCat("Shard ", shard, " of ", num_shards,
                                                    " of an embedding table does not exist."));
   }
+  // Rows that don't divide evenly make the first shards one row longer.
   const int64_t total = tables[table].rows;
   const int64_t count = total / num_shards + (shard < total % num_shards ? 1 : 0);
   std::vector<int64_t> rows(count);

@@ -15,6 +15,8 @@
 #include "tensorflow/core/public/version.h"
 #include "tsl/profiler/lib/traceme.h"
 #include "tsl/profiler/lib/traceme_encode.h"
+#include "xla/tsl/platform/errors.h"
+#include "xla/tsl/platform/statusor.h"
 
 namespace tf_tpu_ext {
 namespace {
@@ -110,7 +112,7 @@ constexpr char kFastExecutor[] = "SINGLE_THREADED_EXECUTOR";
 // A call needs no number that others know.
 constexpr int64_t kStepId = -1;
 
-void RunInPlace(const std::function<void()>& work) { work(); }
+void RunOnCaller(const std::function<void()>& work) { work(); }
 
 }  // namespace
 
@@ -128,8 +130,7 @@ HostFunctions::~HostFunctions() = default;
 
 absl::StatusOr<std::shared_ptr<HostFunctions>> HostFunctions::Create(
     const std::vector<HostFunctionSource>& sources, int num_slots, CoreThreads* host_threads) {
-  absl::StatusOr<tensorflow::DeviceMgr*> device = HostDevice();
-  if (!device.ok()) return device.status();
+  TF_ASSIGN_OR_RETURN(tensorflow::DeviceMgr * device, HostDevice());
   std::shared_ptr<HostFunctions> made(new HostFunctions(host_threads));
   made->definitions_ = std::make_unique<FunctionLibraryDefinition>(
       tensorflow::OpRegistry::Global(), tensorflow::FunctionDefLibrary());
@@ -139,11 +140,10 @@ absl::StatusOr<std::shared_ptr<HostFunctions>> HostFunctions::Create(
       return absl::InternalError(absl::StrCat("The library of host function ", source.name,
                                               " is not a FunctionDefLibrary."));
     }
-    absl::Status status = made->definitions_->AddLibrary(library);
-    if (!status.ok()) return status;
+    TF_RETURN_IF_ERROR(made->definitions_->AddLibrary(library));
   }
   made->runtime_ = std::make_unique<tensorflow::ProcessFunctionLibraryRuntime>(
-      *device, tensorflow::Env::Default(), /*config=*/nullptr, TF_GRAPH_DEF_VERSION,
+      device, tensorflow::Env::Default(), /*config=*/nullptr, TF_GRAPH_DEF_VERSION,
       made->definitions_.get(), tensorflow::OptimizerOptions());
   made->library_ = made->runtime_->GetFLR(absl::StrCat(kTask, "/device:CPU:0"));
   for (const HostFunctionSource& source : sources) {
@@ -158,10 +158,10 @@ absl::StatusOr<std::shared_ptr<HostFunctions>> HostFunctions::Create(
     function.counters = CountersOf(source.name);
     const bool pure = function.kind == HostFunctionKind::kPure;
     for (int slot = 0; slot < num_slots; ++slot) {
-      auto handle = made->Instantiate(source.name, pure ? "" : absl::StrCat("slot_", slot),
-                                      pure ? kFastExecutor : "");
-      if (!handle.ok()) return handle.status();
-      function.handles.push_back(*handle);
+      TF_ASSIGN_OR_RETURN(const FunctionLibraryRuntime::Handle handle,
+                          made->Instantiate(source.name, pure ? "" : absl::StrCat("slot_", slot),
+                                            pure ? kFastExecutor : ""));
+      function.handles.push_back(handle);
     }
     made->functions_.push_back(std::move(function));
   }
@@ -174,15 +174,14 @@ absl::StatusOr<FunctionLibraryRuntime::Handle> HostFunctions::Instantiate(
   options.state_handle = state;
   options.executor_type = executor;
   FunctionLibraryRuntime::Handle handle;
-  absl::Status status = library_->Instantiate(name, tensorflow::AttrSlice(), options, &handle);
-  if (!status.ok()) return status;
+  TF_RETURN_IF_ERROR(library_->Instantiate(name, tensorflow::AttrSlice(), options, &handle));
   return handle;
 }
 
 absl::Status HostFunctions::Run(int number, int slot, CancellationManager* cancellation,
                                 absl::Span<const Tensor> inputs,
                                 std::vector<Tensor>* outputs) const {
-  static auto* const runner = new Runner(RunInPlace);
+  static auto* const runner = new Runner(RunOnCaller);
   FunctionLibraryRuntime::Options options(kStepId);
   options.cancellation_manager = cancellation;
   options.runner = runner;
@@ -196,7 +195,7 @@ absl::Status HostFunctions::Run(int number, int slot, CancellationManager* cance
   });
   absl::Status status = library_->RunSync(options, function.handles[slot], inputs, outputs);
   if (status.ok() || function.kind != HostFunctionKind::kPure) return status;
-  // Once more on the executor that tells which op failed.
+  // Once more on the usual executor: the fast one doesn't say which op failed.
   auto handle = Instantiate(function.name, "to_explain_an_error", "");
   if (!handle.ok()) return status;
   const absl::Status explained = library_->RunSync(options, *handle, inputs, outputs);
