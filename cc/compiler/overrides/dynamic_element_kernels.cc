@@ -20,15 +20,7 @@ using tensorflow::OpKernelConstruction;
 using tensorflow::XlaHelpers;
 using tensorflow::XlaOpKernelContext;
 
-xla::XlaOp Number(xla::XlaBuilder* builder, int64_t value) {
-  return xla::ConstantR0<int32_t>(builder, static_cast<int32_t>(value));
-}
-
-xla::XlaOp SizeOf(const Unpadded& x, int64_t dimension) {
-  return x.is_dynamic(dimension) ? x.size(dimension)
-                                 : Number(x.value.builder(), x.shape.dimensions(dimension));
-}
-
+// Gives a static value the dynamic sizes of another one.
 xla::XlaOp Resize(xla::XlaOp value, const Unpadded& like) {
   for (size_t d = 0; d < like.sizes.size(); ++d) {
     if (like.is_dynamic(d)) value = xla::SetDimensionSize(value, like.size(d), d);
@@ -41,9 +33,8 @@ class OnesLikeOp : public DynamicKernel {
   using DynamicKernel::DynamicKernel;
   void CompileDynamic(XlaOpKernelContext* context) override {
     const xla::XlaOp one = XlaHelpers::One(context->builder(), context->input_type(0));
-    absl::StatusOr<Unpadded> x = FillPadding(context->Input(0), one);
-    OP_REQUIRES_OK(context, x.status());
-    context->SetOutput(0, Resize(xla::Broadcast(one, x->shape.dimensions()), *x));
+    OP_REQUIRES_VALUE(const Unpadded x, context, FillPadding(context->Input(0), one));
+    context->SetOutput(0, Resize(xla::Broadcast(one, x.shape.dimensions()), x));
   }
 };
 
@@ -59,28 +50,27 @@ class RollOp : public DynamicKernel {
         context, shifts == static_cast<int64_t>(axes.size()),
         absl::InvalidArgumentError(absl::StrCat("Roll ", name(), ": expected a shift for each of ",
                                                 axes.size(), " axes; got ", shifts, ".")));
-    absl::StatusOr<Unpadded> x =
-        FillPadding(context->Input(0), XlaHelpers::Zero(builder, context->input_type(0)));
-    OP_REQUIRES_OK(context, x.status());
-    const int64_t rank = x->sizes.size();
+    const xla::XlaOp filler = XlaHelpers::Zero(builder, context->input_type(0));
+    OP_REQUIRES_VALUE(const Unpadded x, context, FillPadding(context->Input(0), filler));
+    const int64_t rank = x.sizes.size();
     const xla::XlaOp shift =
         xla::Reshape(xla::ConvertElementType(context->Input(1), xla::S32), {shifts});
-    xla::XlaOp rolled = x->value;
+    xla::XlaOp rolled = x.value;
     for (size_t i = 0; i < axes.size(); ++i) {
       const int64_t axis = axes[i] < 0 ? axes[i] + rank : axes[i];
       OP_REQUIRES(
           context, axis >= 0 && axis < rank,
           absl::InvalidArgumentError(absl::StrCat("Roll ", name(), ": axis ", axes[i],
                                                   " is not from ", -rank, " to ", rank - 1, ".")));
-      const int64_t bound = x->shape.dimensions(axis);
+      const int64_t bound = x.shape.dimensions(axis);
       if (bound == 0) continue;
-      const xla::XlaOp size = xla::Max(SizeOf(*x, axis), Number(builder, 1));
+      const xla::XlaOp size = xla::Max(x.real_size(axis), SizeConstant(builder, 1));
       const xla::XlaOp by = xla::Reshape(xla::SliceInDim(shift, i, i + 1, 1, 0), {});
       const xla::XlaOp source =
           xla::Rem(xla::Sub(xla::Iota(builder, xla::S32, bound), xla::Rem(by, size)) + size, size);
       rolled = xla::TorchIndexSelect(rolled, source, axis);
     }
-    context->SetOutput(0, Resize(rolled, *x));
+    context->SetOutput(0, Resize(rolled, x));
   }
 };
 
@@ -97,39 +87,38 @@ class MirrorPadOp : public DynamicKernel {
     xla::XlaBuilder* builder = context->builder();
     xla::Literal paddings;
     OP_REQUIRES_OK(context, context->ConstantInputAsInt64Literal(1, &paddings));
-    absl::StatusOr<Unpadded> x =
-        FillPadding(context->Input(0), XlaHelpers::Zero(builder, context->input_type(0)));
-    OP_REQUIRES_OK(context, x.status());
-    xla::XlaOp padded = x->value;
-    for (int64_t d = 0; d < static_cast<int64_t>(x->sizes.size()); ++d) {
+    const xla::XlaOp filler = XlaHelpers::Zero(builder, context->input_type(0));
+    OP_REQUIRES_VALUE(const Unpadded x, context, FillPadding(context->Input(0), filler));
+    xla::XlaOp padded = x.value;
+    for (int64_t d = 0; d < static_cast<int64_t>(x.sizes.size()); ++d) {
       const int64_t before = paddings.Get<int64_t>({d, 0});
       const int64_t after = paddings.Get<int64_t>({d, 1});
-      const int64_t bound = x->shape.dimensions(d);
+      const int64_t bound = x.shape.dimensions(d);
       OP_REQUIRES(context, before >= 0 && after >= 0 && std::max(before, after) <= bound - skipped_,
                   absl::InvalidArgumentError(absl::StrCat(
                       "MirrorPad ", name(), ": paddings ", before, " and ", after, " of dimension ",
                       d, " must be from 0 to ", bound - skipped_, ".")));
       if (before + after == 0) continue;
-      const xla::XlaOp size = SizeOf(*x, d);
-      const xla::XlaOp zero = Number(builder, 0);
-      const xla::XlaOp one = Number(builder, 1);
-      const xla::XlaOp position =
-          xla::Sub(xla::Iota(builder, xla::S32, bound + before + after), Number(builder, before));
+      const xla::XlaOp size = x.real_size(d);
+      const xla::XlaOp zero = SizeConstant(builder, 0);
+      const xla::XlaOp one = SizeConstant(builder, 1);
+      const xla::XlaOp position = xla::Sub(xla::Iota(builder, xla::S32, bound + before + after),
+                                           SizeConstant(builder, before));
       const xla::XlaOp mirrored_before =
-          xla::Sub(Number(builder, skipped_ - 1), position, /*broadcast_dimensions=*/{});
+          xla::Sub(SizeConstant(builder, skipped_ - 1), position, /*broadcast_dimensions=*/{});
       const xla::XlaOp mirrored_after =
-          xla::Sub(size + size - Number(builder, 1 + skipped_), position);
+          xla::Sub(size + size - SizeConstant(builder, 1 + skipped_), position);
       xla::XlaOp source = xla::Select(xla::Lt(position, zero), mirrored_before, position);
       source = xla::Select(xla::Lt(position, size), source, mirrored_after);
       source = xla::Clamp(zero, source, xla::Max(size - one, zero));
       padded = xla::TorchIndexSelect(padded, source, d);
     }
-    for (size_t d = 0; d < x->sizes.size(); ++d) {
-      if (!x->is_dynamic(d)) continue;
+    for (size_t d = 0; d < x.sizes.size(); ++d) {
+      if (!x.is_dynamic(d)) continue;
       const int64_t dimension = d;
       const int64_t border =
           paddings.Get<int64_t>({dimension, 0}) + paddings.Get<int64_t>({dimension, 1});
-      padded = xla::SetDimensionSize(padded, x->size(d) + Number(builder, border), d);
+      padded = xla::SetDimensionSize(padded, x.size(d) + SizeConstant(builder, border), d);
     }
     context->SetOutput(0, padded);
   }
@@ -143,14 +132,13 @@ class WhereOp : public DynamicKernel {
   using DynamicKernel::DynamicKernel;
   void CompileDynamic(XlaOpKernelContext* context) override {
     xla::XlaBuilder* builder = context->builder();
-    absl::StatusOr<Unpadded> x =
-        FillPadding(context->Input(0), XlaHelpers::Zero(builder, context->input_type(0)));
-    OP_REQUIRES_OK(context, x.status());
-    const int64_t elements = xla::ShapeUtil::ElementsIn(x->shape);
-    const int64_t rank = x->sizes.size();
-    const xla::XlaOp flat = xla::Reshape(x->value, {elements});
+    const xla::XlaOp filler = XlaHelpers::Zero(builder, context->input_type(0));
+    OP_REQUIRES_VALUE(const Unpadded x, context, FillPadding(context->Input(0), filler));
+    const int64_t elements = xla::ShapeUtil::ElementsIn(x.shape);
+    const int64_t rank = x.sizes.size();
+    const xla::XlaOp flat = xla::Reshape(x.value, {elements});
     const xla::XlaOp chosen = xla::Ne(flat, xla::ZerosLike(flat));
-    const xla::XlaOp behind = xla::Broadcast(Number(builder, elements), {elements});
+    const xla::XlaOp behind = xla::Broadcast(SizeConstant(builder, elements), {elements});
     // The numbers of the chosen elements come first, in their order.
     const xla::XlaOp numbers =
         xla::Sort({xla::Select(chosen, xla::Iota(builder, xla::S32, elements), behind)},
@@ -158,18 +146,19 @@ class WhereOp : public DynamicKernel {
     std::vector<xla::XlaOp> columns;
     int64_t stride = elements;
     for (int64_t d = 0; d < rank; ++d) {
-      const int64_t size = std::max<int64_t>(1, x->shape.dimensions(d));
+      const int64_t size = std::max<int64_t>(1, x.shape.dimensions(d));
       stride /= size;
-      const xla::XlaOp position = xla::Rem(
-          xla::Div(numbers, Number(builder, std::max<int64_t>(1, stride))), Number(builder, size));
+      const xla::XlaOp position =
+          xla::Rem(xla::Div(numbers, SizeConstant(builder, std::max<int64_t>(1, stride))),
+                   SizeConstant(builder, size));
       columns.push_back(xla::Reshape(position, {elements, 1}));
     }
     OP_REQUIRES(context, elements > 0 && rank > 0,
                 absl::InvalidArgumentError(
                     absl::StrCat("Where ", name(), ": expected a condition with elements; got ",
-                                 x->shape.ToString(), ".")));
+                                 x.shape.ToString(), ".")));
     const xla::XlaOp count =
-        xla::ReduceAll(xla::ConvertElementType(chosen, xla::S32), Number(builder, 0),
+        xla::ReduceAll(xla::ConvertElementType(chosen, xla::S32), SizeConstant(builder, 0),
                        xla::CreateScalarAddComputation(xla::S32, builder));
     const xla::XlaOp positions =
         xla::ConvertElementType(xla::ConcatInDim(builder, columns, 1), xla::S64);

@@ -8,16 +8,24 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "cc/compiler/overrides/override_kernel.h"
+#include "tensorflow/core/framework/op_requires.h"
+#include "tensorflow/core/framework/tensor_shape.h"
 #include "xla/hlo/builder/lib/constants.h"
 #include "xla/hlo/builder/xla_builder.h"
 #include "xla/shape.h"
+#include "xla/tsl/platform/errors.h"
+#include "xla/tsl/platform/statusor.h"
 
 namespace tf_tpu_ext {
 
 // The name of our op is this and the stock op's.
 inline constexpr char kDynamicPrefix[] = "TpuExt>Dynamic";
+
+// A scalar, in the type of dimension sizes.
+xla::XlaOp SizeConstant(xla::XlaBuilder* builder, int64_t value);
 
 // A tensor freed of its dynamic dimensions. Elements beyond the real sizes hold the fill value.
 struct Unpadded {
@@ -27,33 +35,23 @@ struct Unpadded {
   std::vector<std::pair<bool, xla::XlaOp>> sizes;
 
   bool is_dynamic(int64_t dimension) const { return sizes[dimension].first; }
+  // Of a dynamic dimension.
   xla::XlaOp size(int64_t dimension) const { return sizes[dimension].second; }
+  // Of any dimension.
+  xla::XlaOp real_size(int64_t dimension) const;
 };
 
-inline absl::StatusOr<Unpadded> FillPadding(xla::XlaOp x, xla::XlaOp fill) {
-  xla::XlaBuilder* builder = x.builder();
-  absl::StatusOr<xla::Shape> shape = builder->GetShape(x);
-  if (!shape.ok()) return shape.status();
-  Unpadded result;
-  result.shape = *shape;
-  result.value = x;
-  const int64_t rank = shape->dimensions().size();
-  for (int64_t d = 0; d < rank; ++d) {
-    const bool dynamic = shape->is_dynamic_dimension(d);
-    result.sizes.emplace_back(dynamic, dynamic ? xla::GetDimensionSize(x, d) : xla::XlaOp());
-    if (dynamic) result.value = xla::RemoveDynamicDimension(result.value, d);
-    result.shape.set_dynamic_dimension(d, false);
-  }
-  xla::Shape positions = result.shape;
-  positions.set_element_type(xla::S32);
-  for (int64_t d = 0; d < rank; ++d) {
-    if (!result.is_dynamic(d)) continue;
-    const xla::XlaOp real =
-        xla::Lt(xla::Iota(builder, positions, d), result.size(d), /*broadcast_dimensions=*/{});
-    result.value = xla::Select(real, result.value, xla::Broadcast(fill, result.shape.dimensions()));
-  }
-  return result;
-}
+absl::StatusOr<Unpadded> FillPadding(xla::XlaOp x, xla::XlaOp fill);
+
+// An input that holds a shape, which may be one of dynamic sizes.
+struct ShapeValue {
+  tensorflow::TensorShape bounds;
+  // By dimension.
+  std::vector<bool> dynamic;
+  std::vector<xla::XlaOp> sizes;
+};
+
+absl::StatusOr<ShapeValue> ReadShape(tensorflow::XlaOpKernelContext* context, int input);
 
 class DynamicKernel : public OverrideKernel {
  public:
@@ -61,9 +59,8 @@ class DynamicKernel : public OverrideKernel {
       : OverrideKernel(construction, kDynamicPrefix) {}
 
   void Compile(tensorflow::XlaOpKernelContext* context) final {
-    absl::StatusOr<bool> dynamic = HasDynamicInput(context);
-    OP_REQUIRES_OK(context, dynamic.status());
-    if (*dynamic) {
+    OP_REQUIRES_VALUE(const bool dynamic, context, HasDynamicInput(context));
+    if (dynamic) {
       CompileDynamic(context);
     } else {
       CompileStock(context);
@@ -84,12 +81,10 @@ class DynamicKernel : public OverrideKernel {
 
  private:
   absl::StatusOr<bool> HasDynamicInput(tensorflow::XlaOpKernelContext* context) const {
-    absl::StatusOr<bool> padded = HasPaddedInput(context);
-    if (!padded.ok() || *padded) return padded;
-    if (ShapeInput() < 0) return false;
+    TF_ASSIGN_OR_RETURN(const bool padded, HasPaddedInput(context));
+    if (padded || ShapeInput() < 0) return padded;
     std::vector<bool> dynamic;
-    absl::Status status = context->ResolveInputDynamismIntoPredVector(ShapeInput(), &dynamic);
-    if (!status.ok()) return status;
+    TF_RETURN_IF_ERROR(context->ResolveInputDynamismIntoPredVector(ShapeInput(), &dynamic));
     return std::find(dynamic.begin(), dynamic.end(), true) != dynamic.end();
   }
 };

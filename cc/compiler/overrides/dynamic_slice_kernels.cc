@@ -12,7 +12,6 @@
 #include "tensorflow/core/util/strided_slice_op.h"
 #include "xla/hlo/builder/lib/arithmetic.h"
 #include "xla/hlo/builder/lib/slicing.h"
-#include "xla/hlo/builder/value_inference.h"
 #include "xla/shape_util.h"
 
 namespace tf_tpu_ext {
@@ -68,10 +67,7 @@ Positions PositionsOf(const Range& range, xla::XlaOp size, int64_t bound) {
   Positions positions;
   xla::XlaBuilder* builder = size.builder();
   Resolve(
-      range, size,
-      [builder](int64_t value) {
-        return xla::ConstantR0<int32_t>(builder, static_cast<int32_t>(value));
-      },
+      range, size, [builder](int64_t value) { return SizeConstant(builder, value); },
       [](xla::XlaOp a, xla::XlaOp b) { return xla::Min(a, b); },
       [](xla::XlaOp a, xla::XlaOp b) { return xla::Max(a, b); }, &positions.start,
       &positions.count);
@@ -112,22 +108,19 @@ class SliceBase : public DynamicKernel {
     for (int i = 0; i < 3; ++i) {
       xla::Literal literal;
       std::vector<bool> dynamic;
-      absl::Status status = context->ResolveInputDynamismIntoPredVector(first_input + i, &dynamic);
-      if (!status.ok()) return status;
+      TF_RETURN_IF_ERROR(context->ResolveInputDynamismIntoPredVector(first_input + i, &dynamic));
       if (std::find(dynamic.begin(), dynamic.end(), true) != dynamic.end()) return false;
       if (!context->ConstantInput(first_input + i, &literal).ok()) return false;
-      status = tensorflow::LiteralToHostTensor(literal, index_type_, &tensors[i]);
-      if (!status.ok()) return status;
+      TF_RETURN_IF_ERROR(tensorflow::LiteralToHostTensor(literal, index_type_, &tensors[i]));
     }
     tensorflow::PartialTensorShape processing, final_shape;
     bool ignored = false;
     absl::InlinedVector<int64_t, 4> begin, end, strides;
     tensorflow::StridedSliceShapeSpec dense;
-    absl::Status status = tensorflow::ValidateStridedSliceOp(
+    TF_RETURN_IF_ERROR(tensorflow::ValidateStridedSliceOp(
         &tensors[0], &tensors[1], tensors[2], bounds, begin_mask_, end_mask_, ellipsis_mask_,
         new_axis_mask_, shrink_axis_mask_, &processing, &final_shape, &ignored, &ignored, &ignored,
-        &begin, &end, &strides, &dense);
-    if (!status.ok()) return status;
+        &begin, &end, &strides, &dense));
     for (int d = 0; d < bounds.dims(); ++d) {
       Range range;
       range.stride = strides[d];
@@ -163,8 +156,7 @@ class SliceBase : public DynamicKernel {
 // Elements start, start + stride, ... as a vector of `count`.
 xla::XlaOp Indices(xla::XlaOp start, int64_t stride, int64_t count) {
   xla::XlaBuilder* builder = start.builder();
-  const xla::XlaOp step = xla::ConstantR0<int32_t>(builder, static_cast<int32_t>(stride));
-  return xla::Add(xla::Iota(builder, xla::S32, count) * step, start);
+  return xla::Add(xla::Iota(builder, xla::S32, count) * SizeConstant(builder, stride), start);
 }
 
 class StridedSliceOp : public SliceBase {
@@ -173,28 +165,24 @@ class StridedSliceOp : public SliceBase {
 
   void CompileDynamic(XlaOpKernelContext* context) override {
     Spec spec;
-    absl::StatusOr<bool> known =
-        Parse(context, 1, tensorflow::TensorShape(ShapeOf(context, 0).dimensions()), &spec);
-    OP_REQUIRES_OK(context, known.status());
-    if (!*known) {
+    OP_REQUIRES_VALUE(
+        const bool known, context,
+        Parse(context, 1, tensorflow::TensorShape(ShapeOf(context, 0).dimensions()), &spec));
+    if (!known) {
       CompileStock(context);
       return;
     }
     const xla::XlaOp zero =
         tensorflow::XlaHelpers::Zero(context->builder(), context->input_type(0));
-    absl::StatusOr<Unpadded> x = FillPadding(context->Input(0), zero);
-    OP_REQUIRES_OK(context, x.status());
-    xla::XlaOp slice = x->value;
+    OP_REQUIRES_VALUE(const Unpadded x, context, FillPadding(context->Input(0), zero));
+    xla::XlaOp slice = x.value;
     std::vector<int64_t> sizes;
     std::vector<xla::XlaOp> counts(spec.ranges.size());
     for (size_t d = 0; d < spec.ranges.size(); ++d) {
-      const int64_t bound = x->shape.dimensions(d);
-      const xla::XlaOp size =
-          x->is_dynamic(d) ? x->size(d)
-                           : xla::ConstantR0<int32_t>(context->builder(), static_cast<int>(bound));
+      const int64_t bound = x.shape.dimensions(d);
       const Range& range = spec.ranges[d];
-      const Positions positions = PositionsOf(range, size, bound);
-      if (x->is_dynamic(d) && !range.single) counts[d] = positions.count;
+      const Positions positions = PositionsOf(range, x.real_size(d), bound);
+      if (x.is_dynamic(d) && !range.single) counts[d] = positions.count;
       sizes.push_back(positions.max_count);
       const bool whole = range.from_start && range.to_end && range.stride == 1;
       if (whole) continue;
@@ -202,9 +190,8 @@ class StridedSliceOp : public SliceBase {
         slice = xla::SliceInDim(slice, 0, 0, 1, d);
         continue;
       }
-      const xla::XlaOp last =
-          xla::ConstantR0<int32_t>(context->builder(), static_cast<int32_t>(bound - 1));
-      const xla::XlaOp first = xla::ConstantR0<int32_t>(context->builder(), 0);
+      const xla::XlaOp first = SizeConstant(context->builder(), 0);
+      const xla::XlaOp last = SizeConstant(context->builder(), bound - 1);
       const xla::XlaOp indices =
           xla::Clamp(first, Indices(positions.start, range.stride, positions.max_count), last);
       slice = xla::TorchIndexSelect(slice, indices, d);
@@ -229,45 +216,37 @@ class StridedSliceGradOp : public SliceBase {
   int ShapeInput() const override { return 0; }
 
   void CompileDynamic(XlaOpKernelContext* context) override {
-    tensorflow::TensorShape bounds;
-    OP_REQUIRES_OK(context,
-                   context->ConstantInputAsShape(0, &bounds, xla::ValueInferenceMode::kUpperBound));
-    std::vector<bool> dynamic;
-    OP_REQUIRES_OK(context, context->ResolveInputDynamismIntoPredVector(0, &dynamic));
+    OP_REQUIRES_VALUE(const ShapeValue shape, context, ReadShape(context, 0));
+    const tensorflow::TensorShape& bounds = shape.bounds;
     Spec spec;
-    absl::StatusOr<bool> known = Parse(context, 1, bounds, &spec);
-    OP_REQUIRES_OK(context, known.status());
-    if (!*known) {
+    OP_REQUIRES_VALUE(const bool known, context, Parse(context, 1, bounds, &spec));
+    if (!known) {
       CompileStock(context);
       return;
     }
     const xla::XlaOp zero =
         tensorflow::XlaHelpers::Zero(context->builder(), context->input_type(4));
-    absl::StatusOr<Unpadded> given = FillPadding(context->Input(4), zero);
-    OP_REQUIRES_OK(context, given.status());
-    const xla::XlaOp shape = xla::ConvertElementType(context->Input(0), xla::S32);
-    std::vector<xla::XlaOp> reals;
+    OP_REQUIRES_VALUE(const Unpadded given, context, FillPadding(context->Input(4), zero));
     std::vector<Positions> positions;
     std::vector<int64_t> sizes;
     for (int d = 0; d < bounds.dims(); ++d) {
-      reals.push_back(xla::Reshape(xla::SliceInDim(shape, d, d + 1, 1, 0), {}));
-      positions.push_back(PositionsOf(spec.ranges[d], reals[d], bounds.dim_size(d)));
+      positions.push_back(PositionsOf(spec.ranges[d], shape.sizes[d], bounds.dim_size(d)));
       sizes.push_back(positions[d].max_count);
     }
     int64_t elements = 1;
     for (int64_t size : sizes) elements *= size;
-    OP_REQUIRES(context, elements == xla::ShapeUtil::ElementsIn(given->shape),
+    OP_REQUIRES(context, elements == xla::ShapeUtil::ElementsIn(given.shape),
                 absl::InvalidArgumentError(absl::StrCat(
-                    StockOp(), " ", name(), ": the gradient ", given->shape.ToString(),
+                    StockOp(), " ", name(), ": the gradient ", given.shape.ToString(),
                     " does not fit the slice of a tensor of at most ", bounds.DebugString(), ".")));
-    xla::XlaOp gradient = xla::Reshape(given->value, sizes);
+    xla::XlaOp gradient = xla::Reshape(given.value, sizes);
     for (int d = 0; d < bounds.dims(); ++d) {
       const Range& range = spec.ranges[d];
       if (range.from_start && range.to_end && range.stride == 1) continue;
       gradient = Spread(context, gradient, positions[d], range.stride, d, bounds.dim_size(d));
     }
     for (int d = 0; d < bounds.dims(); ++d) {
-      if (dynamic[d]) gradient = xla::SetDimensionSize(gradient, reals[d], d);
+      if (shape.dynamic[d]) gradient = xla::SetDimensionSize(gradient, shape.sizes[d], d);
     }
     context->SetOutput(0, gradient);
   }
@@ -286,8 +265,7 @@ class StridedSliceGradOp : public SliceBase {
     if (positions.max_count == 0) return zeros;
     // Updates out of bounds are left out: those behind the real ones go there.
     const xla::XlaOp number = xla::Iota(builder, xla::S32, positions.max_count);
-    const xla::XlaOp nowhere = xla::Broadcast(
-        xla::ConstantR0<int32_t>(builder, static_cast<int32_t>(bound)), {positions.max_count});
+    const xla::XlaOp nowhere = xla::Broadcast(SizeConstant(builder, bound), {positions.max_count});
     const xla::XlaOp indices =
         xla::Select(xla::Lt(number, positions.count),
                     Indices(positions.start, stride, positions.max_count), nowhere);

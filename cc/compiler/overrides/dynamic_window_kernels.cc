@@ -11,7 +11,6 @@
 #include "tensorflow/core/util/padding.h"
 #include "xla/hlo/builder/lib/arithmetic.h"
 #include "xla/hlo/builder/lib/slicing.h"
-#include "xla/hlo/builder/value_inference.h"
 #include "xla/shape_util.h"
 
 namespace tf_tpu_ext {
@@ -54,10 +53,10 @@ class ScanOp : public DynamicKernel {
                                          -std::numeric_limits<double>::infinity());
       reducer = context->GetOrCreateLogAddExp(type);
     }
-    absl::StatusOr<Unpadded> x =
-        FillPadding(XlaHelpers::ConvertElementType(context->Input(0), type), neutral);
-    OP_REQUIRES_OK(context, x.status());
-    const int64_t size = x->shape.dimensions(axis);
+    OP_REQUIRES_VALUE(
+        const Unpadded x, context,
+        FillPadding(XlaHelpers::ConvertElementType(context->Input(0), type), neutral));
+    const int64_t size = x.shape.dimensions(axis);
     if (xla::ShapeUtil::ElementsIn(shape) == 0) {
       context->SetOutput(0, context->Input(0));
       return;
@@ -68,7 +67,7 @@ class ScanOp : public DynamicKernel {
     // An exclusive scan starts one element earlier; its last element is cut off.
     (reverse_ ? padding[axis].second : padding[axis].first) = size - 1 + exclusive_;
     xla::XlaOp scan = xla::ReduceWindowWithGeneralPadding(
-        x->value, neutral, *reducer, window, std::vector<int64_t>(rank, 1),
+        x.value, neutral, *reducer, window, std::vector<int64_t>(rank, 1),
         /*base_dilations=*/{}, /*window_dilations=*/{}, padding);
     if (exclusive_) {
       const int64_t start = reverse_ ? 1 : 0;
@@ -76,7 +75,7 @@ class ScanOp : public DynamicKernel {
     }
     scan = XlaHelpers::ConvertElementType(scan, context->input_type(0));
     for (int64_t d = 0; d < rank; ++d) {
-      if (x->is_dynamic(d)) scan = xla::SetDimensionSize(scan, x->size(d), d);
+      if (x.is_dynamic(d)) scan = xla::SetDimensionSize(scan, x.size(d), d);
     }
     context->SetOutput(0, scan);
   }
@@ -121,9 +120,7 @@ class AvgPoolBase : public DynamicKernel {
                        " elements; a window has ", slide.window, " and moves by ", slide.stride,
                        ". Use padding=\"SAME\" or smaller windows."));
     }
-    const auto number = [real](int64_t value) {
-      return xla::ConstantR0<int32_t>(real.builder(), static_cast<int32_t>(value));
-    };
+    const auto number = [real](int64_t value) { return SizeConstant(real.builder(), value); };
     const xla::XlaOp zero = number(0);
     if (same_) {
       slide.count = (size + slide.stride - 1) / slide.stride;
@@ -148,8 +145,8 @@ class AvgPoolBase : public DynamicKernel {
       const Slide& slide = slides[d];
       if (slide.trivial()) continue;
       x = xla::PadInDim(x, zero, d, slide.window - 1, slide.window - 1);
-      const xla::XlaOp start = slide.low * xla::ConstantR0<int32_t>(x.builder(), -1) +
-                               xla::ConstantR0<int32_t>(x.builder(), slide.window - 1);
+      const xla::XlaOp start =
+          slide.low * SizeConstant(x.builder(), -1) + SizeConstant(x.builder(), slide.window - 1);
       x = SliceAt(x, start, slide.span(), d);
     }
     return x;
@@ -158,7 +155,7 @@ class AvgPoolBase : public DynamicKernel {
   static xla::XlaOp SliceAt(xla::XlaOp x, xla::XlaOp start, int64_t size, int64_t dimension) {
     const xla::Shape shape = *x.builder()->GetShape(x);
     std::vector<int64_t> sizes(shape.dimensions().begin(), shape.dimensions().end());
-    std::vector<xla::XlaOp> starts(sizes.size(), xla::ConstantR0<int32_t>(x.builder(), 0));
+    std::vector<xla::XlaOp> starts(sizes.size(), SizeConstant(x.builder(), 0));
     sizes[dimension] = size;
     starts[dimension] = start;
     return xla::DynamicSlice(x, starts, sizes);
@@ -209,28 +206,23 @@ class AvgPoolOp : public AvgPoolBase {
     const tensorflow::DataType type = XlaHelpers::SumAccumulationType(context->input_type(0));
     const xla::XlaOp zero = XlaHelpers::Zero(context->builder(), type);
     const xla::XlaComputation& add = *context->GetOrCreateAdd(type);
-    absl::StatusOr<Unpadded> x =
-        FillPadding(XlaHelpers::ConvertElementType(context->Input(0), type), zero);
-    OP_REQUIRES_OK(context, x.status());
-    OP_REQUIRES(context, x->sizes.size() == windows_.size(),
+    OP_REQUIRES_VALUE(const Unpadded x, context,
+                      FillPadding(XlaHelpers::ConvertElementType(context->Input(0), type), zero));
+    OP_REQUIRES(context, x.sizes.size() == windows_.size(),
                 absl::InvalidArgumentError(absl::StrCat(
                     StockOp(), " ", name(), ": expected an input of rank ", windows_.size(),
-                    ", that of ksize; got ", x->shape.ToString(), ".")));
+                    ", that of ksize; got ", x.shape.ToString(), ".")));
     std::vector<Slide> slides;
     for (size_t d = 0; d < windows_.size(); ++d) {
-      const int64_t size = x->shape.dimensions(d);
-      const xla::XlaOp real =
-          x->is_dynamic(d) ? x->size(d)
-                           : xla::ConstantR0<int32_t>(context->builder(), static_cast<int>(size));
-      absl::StatusOr<Slide> slide = MakeSlide(d, size, real);
-      OP_REQUIRES_OK(context, slide.status());
-      slides.push_back(*slide);
+      OP_REQUIRES_VALUE(const Slide slide, context,
+                        MakeSlide(d, x.shape.dimensions(d), x.real_size(d)));
+      slides.push_back(slide);
     }
-    xla::XlaOp mean = SumOfWindows(UnderWindows(x->value, zero, slides), zero, add) /
+    xla::XlaOp mean = SumOfWindows(UnderWindows(x.value, zero, slides), zero, add) /
                       Counts(context, type, slides, add);
     mean = XlaHelpers::ConvertElementType(mean, context->input_type(0));
     for (size_t d = 0; d < slides.size(); ++d) {
-      if (x->is_dynamic(d)) mean = xla::SetDimensionSize(mean, slides[d].real_count, d);
+      if (x.is_dynamic(d)) mean = xla::SetDimensionSize(mean, slides[d].real_count, d);
     }
     context->SetOutput(0, mean);
   }
@@ -247,35 +239,28 @@ class AvgPoolGradOp : public AvgPoolBase {
     const tensorflow::DataType type = XlaHelpers::SumAccumulationType(context->input_type(1));
     const xla::XlaOp zero = XlaHelpers::Zero(builder, type);
     const xla::XlaComputation& add = *context->GetOrCreateAdd(type);
-    std::vector<int64_t> bounds;
-    OP_REQUIRES_OK(context, context->ConstantInputAsIntVector(
-                                0, &bounds, xla::ValueInferenceMode::kUpperBound));
-    std::vector<bool> dynamic;
-    OP_REQUIRES_OK(context, context->ResolveInputDynamismIntoPredVector(0, &dynamic));
-    absl::StatusOr<Unpadded> gradient =
-        FillPadding(XlaHelpers::ConvertElementType(context->Input(1), type), zero);
-    OP_REQUIRES_OK(context, gradient.status());
+    OP_REQUIRES_VALUE(const ShapeValue shape, context, ReadShape(context, 0));
+    OP_REQUIRES_VALUE(const Unpadded gradient, context,
+                      FillPadding(XlaHelpers::ConvertElementType(context->Input(1), type), zero));
     const size_t rank = windows_.size();
     OP_REQUIRES(
-        context, bounds.size() == rank && gradient->sizes.size() == rank,
+        context, shape.sizes.size() == rank && gradient.sizes.size() == rank,
         absl::InvalidArgumentError(absl::StrCat(
             StockOp(), " ", name(), ": expected a gradient and an original shape of rank ", rank,
-            "; got ", gradient->shape.ToString(), " and ", bounds.size(), " sizes.")));
-    const xla::XlaOp shape = xla::ConvertElementType(context->Input(0), xla::S32);
+            "; got ", gradient.shape.ToString(), " and ", shape.sizes.size(), " sizes.")));
     std::vector<Slide> slides;
     for (size_t d = 0; d < rank; ++d) {
-      const xla::XlaOp real = xla::Reshape(xla::SliceInDim(shape, d, d + 1, 1, 0), {});
-      absl::StatusOr<Slide> slide = MakeSlide(d, bounds[d], real);
-      OP_REQUIRES_OK(context, slide.status());
-      OP_REQUIRES(context, slide->count == gradient->shape.dimensions(d),
+      const int64_t bound = shape.bounds.dim_size(d);
+      OP_REQUIRES_VALUE(const Slide slide, context, MakeSlide(d, bound, shape.sizes[d]));
+      OP_REQUIRES(context, slide.count == gradient.shape.dimensions(d),
                   absl::InvalidArgumentError(absl::StrCat(
                       StockOp(), " ", name(), ": dimension ", d, " of the gradient has ",
-                      gradient->shape.dimensions(d), " elements; the pool of at most ", bounds[d],
-                      " elements has ", slide->count, ".")));
-      slides.push_back(*slide);
+                      gradient.shape.dimensions(d), " elements; the pool of at most ", bound,
+                      " elements has ", slide.count, ".")));
+      slides.push_back(slide);
     }
     // Every element of a window gets the window's share: a sum over windows, strides dilated.
-    xla::XlaOp share = gradient->value / Counts(context, type, slides, add);
+    xla::XlaOp share = gradient.value / Counts(context, type, slides, add);
     Paddings padding;
     for (int32_t window : windows_) padding.emplace_back(window - 1, window - 1);
     xla::XlaOp result = xla::ReduceWindowWithGeneralPadding(
@@ -290,7 +275,7 @@ class AvgPoolGradOp : public AvgPoolBase {
     }
     result = XlaHelpers::ConvertElementType(result, context->input_type(1));
     for (size_t d = 0; d < rank; ++d) {
-      if (dynamic[d] || gradient->is_dynamic(d)) {
+      if (shape.dynamic[d] || gradient.is_dynamic(d)) {
         result = xla::SetDimensionSize(result, slides[d].real, d);
       }
     }

@@ -15,6 +15,7 @@
 #include "tensorflow/core/framework/allocator.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "xla/shape.h"
+#include "xla/tsl/platform/statusor.h"
 
 namespace tf_tpu_ext {
 
@@ -42,9 +43,8 @@ class OverrideKernel : public tensorflow::XlaOpKernel {
   // Whether an input has a dimension of dynamic size.
   static absl::StatusOr<bool> HasPaddedInput(tensorflow::XlaOpKernelContext* context) {
     for (int i = 0; i < context->num_inputs(); ++i) {
-      absl::StatusOr<xla::Shape> shape = context->InputXlaShape(i);
-      if (!shape.ok()) return shape.status();
-      if (!shape->is_static()) return true;
+      TF_ASSIGN_OR_RETURN(const xla::Shape shape, context->InputXlaShape(i));
+      if (!shape.is_static()) return true;
     }
     return false;
   }

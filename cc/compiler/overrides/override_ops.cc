@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "tensorflow/core/framework/node_def.pb.h"
 #include "tensorflow/core/framework/op.h"
+#include "xla/tsl/platform/errors.h"
 
 namespace tf_tpu_ext {
 
@@ -42,8 +43,7 @@ absl::Status ReplaceByOverrides(absl::string_view prefix,
     for (NodeDef& node : *function.mutable_node_def()) {
       if (is_replaced(node)) node.set_op(absl::StrCat(prefix, node.op()));
     }
-    absl::Status status = library->ReplaceFunction(name, function, record->stack_traces());
-    if (!status.ok()) return status;
+    TF_RETURN_IF_ERROR(library->ReplaceFunction(name, function, record->stack_traces()));
   }
   return absl::OkStatus();
 }

@@ -14,6 +14,8 @@
 #include "xla/hlo/builder/xla_builder.h"
 #include "xla/layout_util.h"
 #include "xla/shape_util.h"
+#include "xla/tsl/platform/errors.h"
+#include "xla/tsl/platform/statusor.h"
 
 namespace tf_tpu_ext {
 namespace {
@@ -100,14 +102,12 @@ class TensorFlowKernelOverride : public OverrideKernel {
       } else {
         inputs.push_back(context->Input(i));
       }
-      absl::StatusOr<xla::Shape> shape = builder->GetShape(inputs.back());
-      if (!shape.ok()) return shape.status();
-      xla::LayoutUtil::SetToDefaultLayout(&*shape);
-      shapes.push_back(*std::move(shape));
+      TF_ASSIGN_OR_RETURN(xla::Shape shape, builder->GetShape(inputs.back()));
+      xla::LayoutUtil::SetToDefaultLayout(&shape);
+      shapes.push_back(std::move(shape));
     }
     xla::Shape result;
-    absl::Status status = tensorflow::TensorShapeToXLAShape(choice.type, choice.shape, &result);
-    if (!status.ok()) return status;
+    TF_RETURN_IF_ERROR(tensorflow::TensorShapeToXLAShape(choice.type, choice.shape, &result));
     xla::LayoutUtil::SetToDefaultLayout(&result);
     const KernelCall call{StockOp(), name(), choice.node, choice.before, choice.work};
     context->SetOutput(
