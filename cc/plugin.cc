@@ -14,6 +14,7 @@
 #include "cc/base/json.h"
 #include "cc/base/machine.h"
 #include "cc/base/process.h"
+#include "cc/base/program_options.h"
 #include "cc/compiler/build/compilation_cache.h"
 #include "cc/data/autotune_loop.h"
 #include "cc/data/cloud_storage.h"
@@ -76,11 +77,8 @@ JsonObject Describe(const MachineOptions& options) {
   json.Integer("cores", options.cores)
       .Integers("mesh_shape", MeshShape(options.cores))
       .Number("wait_limit_seconds", absl::ToDoubleSeconds(options.wait_limit))
-      .Bool("fold_host_calls", options.fold_clusters)
-      .Bool("share_updates", options.share_updates)
-      .Bool("stack_replicas", options.stack_replicas)
-      .Bool("launch_from_host", options.launch_from_host)
-      .Bool("tensorflow_kernels", options.tensorflow_kernels);
+      .Bool("local_devices", options.local_devices);
+  for (const auto& [name, value] : kProgramSwitches) json.Bool(name, options.programs.*value);
   if (const auto cache = CompilationCache::Current(); cache != nullptr) {
     json.String("compilation_cache", cache->folder());
   } else {
@@ -135,22 +133,18 @@ extern "C" {
 
 using tf_tpu_ext::OwnedText;
 
-// Changes the machine's settings; returns null, or why it could not be done. The compilation cache
-// stays as it is if null, and ends if empty.
+// Changes the machine's settings; returns null, or why it could not be done. Switches of programs
+// stay as they are unless `programs` names them. The compilation cache stays as it is if null, and
+// ends if empty.
 OwnedText TfTpuExt_Configure(int cores, int local_devices, double wait_limit_seconds,
-                             int fold_host_calls, int share_updates, int stack_replicas,
-                             int launch_from_host, int tensorflow_kernels,
-                             const char* compilation_cache) {
-  tf_tpu_ext::MachineOptions options;
+                             const char* programs, const char* compilation_cache) {
+  tf_tpu_ext::MachineOptions options = tf_tpu_ext::GetMachineOptions();
   options.cores = cores;
   options.local_devices = local_devices != 0;
   options.wait_limit = absl::Seconds(wait_limit_seconds);
-  options.fold_clusters = fold_host_calls != 0;
-  options.share_updates = share_updates != 0;
-  options.stack_replicas = stack_replicas != 0;
-  options.launch_from_host = launch_from_host != 0;
-  options.tensorflow_kernels = tensorflow_kernels != 0;
-  return tf_tpu_ext::GiveError(tf_tpu_ext::Configure(options, compilation_cache));
+  absl::Status status = tf_tpu_ext::ApplyProgramOptions(programs, &options.programs);
+  if (status.ok()) status = tf_tpu_ext::Configure(options, compilation_cache);
+  return tf_tpu_ext::GiveError(status);
 }
 
 // How many threads run compiled programs.

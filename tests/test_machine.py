@@ -97,6 +97,63 @@ class TestConfigure:
         )
         assert done.stdout.split() == ["3", "3"]
 
+    def test_what_is_left_out_stays_as_it_is(self, run_python, tmp_path):
+        run_python(
+            """
+            import sys
+            import tf_tpu_ext
+            import tensorflow as tf
+
+            settings = {
+                "cores": 4,
+                "wait_limit_seconds": 60.0,
+                "local_devices": False,
+                "compilation_cache": sys.argv[1],
+            }
+            switches = {"stack_replicas": False, "launch_from_host": False}
+            tf_tpu_ext.configure(**settings, **switches)
+            for name, value in {**settings, **switches}.items():
+                machine = tf_tpu_ext.configure(**{name: value})
+                for other in settings:
+                    assert getattr(machine, other) == settings[other], (name, other)
+                assert not machine.options.stack_replicas
+                assert not machine.options.launch_from_host
+                assert machine.options.share_updates
+            assert tf.config.list_logical_devices("TPU") == []
+            assert not tf_tpu_ext.is_virtual()
+            assert tf_tpu_ext.configure(wait_limit_seconds=70) == tf_tpu_ext.machine()
+            assert tf.config.list_logical_devices("TPU") == []
+            """,
+            str(tmp_path),
+        )
+
+    def test_local_devices_once_there_are_devices(self):
+        tf.config.list_logical_devices("TPU")
+        with pytest.raises(RuntimeError, match=r"local_devices=True; received.*=False"):
+            tf_tpu_ext.configure(local_devices=False)
+        assert tf_tpu_ext.is_virtual()
+
+    def test_no_compilation_cache(self, run_python, tmp_path):
+        run_python(
+            """
+            import pathlib, sys
+            import tf_tpu_ext
+
+            folder = pathlib.Path(sys.argv[1])
+            assert tf_tpu_ext.machine().compilation_cache == str(folder)
+            assert tf_tpu_ext.configure(cores=2).compilation_cache == str(folder)
+            tf_tpu_ext.tpu.rewrite(lambda x: x + 1.0, [1.0])
+            kept = sorted(folder.rglob("*"))
+            assert kept
+            assert tf_tpu_ext.configure(compilation_cache="").compilation_cache is None
+            tf_tpu_ext.tpu.rewrite(lambda x: x + 2.0, [1.0])
+            assert sorted(folder.rglob("*")) == kept
+            assert not tf_tpu_ext.compilation_stats().programs[-1].restored
+            """,
+            str(tmp_path),
+            env={"TF_TPU_EXT_COMPILATION_CACHE": str(tmp_path)},
+        )
+
     @pytest.mark.parametrize(
         ("variable", "value", "message"),
         [

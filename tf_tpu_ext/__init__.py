@@ -47,6 +47,7 @@ from tf_tpu_ext._machine import (
     machine,
     transfer_stats,
 )
+from tf_tpu_ext._options import Options
 from tf_tpu_ext.towers import TPUStrategy
 
 __version__ = "0.1.0"
@@ -56,6 +57,7 @@ __all__ = [
     "Compilation",
     "CompilationStats",
     "Machine",
+    "Options",
     "TPUStrategy",
     "TransferStats",
     "compilation_stats",

@@ -9,6 +9,7 @@ import os
 from typing import Any
 
 from tf_tpu_ext import _native
+from tf_tpu_ext._options import Options, to_text
 
 CORES_VARIABLE = "TF_TPU_EXT_CORES"
 WAIT_LIMIT_VARIABLE = "TF_TPU_EXT_WAIT_LIMIT_SECONDS"
@@ -25,33 +26,24 @@ class Machine:
         >>> import tf_tpu_ext
         >>> machine = tf_tpu_ext.machine()
         >>> print(machine.cores, machine.mesh_shape, machine.wait_limit_seconds)
-        8 (2, 2, 1, 2) 1800
+        8 (2, 2, 1, 2) 1800.0
 
     Attributes:
         cores: Number of virtual cores; `/device:TPU:0` to `/device:TPU:<cores - 1>`.
         mesh_shape: Extents `(x, y, z, cores per chip)` of the topology.
         wait_limit_seconds: How long a core, a collective or a host transfer may wait for its peers.
-        fold_host_calls: Whether compiled programs call closed clusters of `outside_compilation` by
-            themselves.
-        share_updates: Whether updates that all replicas compute alike run once for all of them.
-        stack_replicas: Whether groups of replicas run as one program where that saves work.
-        launch_from_host: Whether functions start their programs from the host, on the thread of the
-            caller.
-        tensorflow_kernels: Whether compiled programs compute convolutions and pools by TensorFlow's
-            own CPU kernels.
+        local_devices: Whether this process has cores of its own.
         compilation_cache: The folder that keeps compiled programs for later processes; None if
             there is none.
+        options: The options of programs that were traced without any of their own.
     """
 
     cores: int
     mesh_shape: tuple[int, int, int, int]
     wait_limit_seconds: float
-    fold_host_calls: bool
-    share_updates: bool
-    stack_replicas: bool
-    launch_from_host: bool
-    tensorflow_kernels: bool
+    local_devices: bool
     compilation_cache: str | None
+    options: Options
 
 
 @dataclasses.dataclass(frozen=True)
@@ -212,76 +204,56 @@ def configure(
     cores: int | None = None,
     *,
     wait_limit_seconds: float | None = None,
-    local_devices: bool = True,
-    fold_host_calls: bool | None = None,
-    share_updates: bool | None = None,
-    stack_replicas: bool | None = None,
-    launch_from_host: bool | None = None,
-    tensorflow_kernels: bool | None = None,
+    local_devices: bool | None = None,
     compilation_cache: str | os.PathLike[str] | None = None,
+    options: Options | None = None,
+    **switches: bool | None,
 ) -> Machine:
-    """Sets up the virtual TPU machine of this process.
+    """Sets up the virtual TPU machine of this process; what is left out stays as it is.
 
     The number of cores can change only before TensorFlow has made its devices, which the first
     operation does. Scripts that cannot be changed take the environment variables
     `TF_TPU_EXT_CORES`, `TF_TPU_EXT_WAIT_LIMIT_SECONDS` and `TF_TPU_EXT_COMPILATION_CACHE` instead.
 
     Args:
-        cores: Number of cores, from 1 to 1024; stays as it is if None. The default is 8, as one
-            Cloud TPU host has. Two cores make a chip, unless the number is odd.
+        cores: Number of cores, from 1 to 1024. The default is 8, as one Cloud TPU host has. Two
+            cores make a chip, unless the number is odd.
         wait_limit_seconds: After how many seconds a core that waits for other cores or for the host
-            gives up, with an error that says who waits for what. Stays as it is if None; the
-            default is 1800.
+            gives up, with an error that says who waits for what. The default is 1800.
         local_devices: False for a client of another process's cores (`grpc://` addresses), which
-            has none of its own.
-        fold_host_calls: Whether programs that are traced from now on call clusters of
-            `outside_compilation` by themselves, about a microsecond a call, where a cluster needs
-            nothing of the host but its arguments. The others always run in a host graph beside the
-            program, with the same results. Stays as it is if None; the default is True.
-        share_updates: Whether, of programs that are compiled from now on, what every replica would
-            compute alike from combined gradients runs once for all replicas, and overwrites
-            mirrored variables in the one buffer that they share; and whether programs of one core
-            overwrite their variables. The results are the same. Stays as it is if None; the default
-            is True.
-        stack_replicas: Whether groups of replicas of programs that are compiled from now on run as
-            one program where that saves work. The results differ by rounding only. Stays as it is
-            if None; the default is True.
-        launch_from_host: Whether functions that are traced from now on start the programs of their
-            cores from the host, if all they have on a core is the program and its arguments, and on
-            the thread of the caller, if they do nothing else on the host. Otherwise TensorFlow
-            starts an executor for each core. The results are the same. Stays as it is if None; the
-            default is True.
-        tensorflow_kernels: Whether programs that are compiled from now on compute convolutions and
-            pools by TensorFlow's own CPU kernels, where those are faster than XLA's code. Stays as
-            it is if None; the default is True.
+            has no cores of its own. The default is True; like `cores` it can't change later.
         compilation_cache: A folder that keeps the machine code of programs that are compiled from
             now on, for this and later processes; it is made if it is new. Any number of processes
             may share it. Files in it may be deleted at any time, and are no longer used under
             another version of TensorFlow or of this package, or on another kind of processor.
-            An empty string: none is kept. Stays as it is if None; by default none is kept.
+            An empty string: none is kept, which is the default.
+        options: The options of programs. They hold for those that are traced from now on
+            (`fold_host_calls`, `launch_from_host`) or compiled from now on (the others), unless
+            `with Options(...)` says otherwise where they are traced. All are True by default.
+        **switches: The same one by one, by the names that `Options` has for them, such as
+            `stack_replicas=False`; they prevail over `options`.
 
     Returns:
         The machine as it is now.
 
     Raises:
         ValueError: A setting is out of its range, or the folder can't be written to.
+        TypeError: A setting is of another type, or there is none of that name.
         RuntimeError: TensorFlow has made its devices, with another number of cores.
 
     Example:
         >>> import tf_tpu_ext
         >>> tf_tpu_ext.configure(cores=2).mesh_shape
         (1, 1, 1, 2)
+        >>> tf_tpu_ext.configure(stack_replicas=False).cores
+        2
 
     The topology is that of https://www.tensorflow.org/api_docs/python/tf/tpu/experimental/Topology.
     """
     current = machine()
     cores = current.cores if cores is None else cores
     limit = current.wait_limit_seconds if wait_limit_seconds is None else wait_limit_seconds
-    fold = current.fold_host_calls if fold_host_calls is None else fold_host_calls
-    share = current.share_updates if share_updates is None else share_updates
-    stack = current.stack_replicas if stack_replicas is None else stack_replicas
-    launch = current.launch_from_host if launch_from_host is None else launch_from_host
-    kernels = current.tensorflow_kernels if tensorflow_kernels is None else tensorflow_kernels
+    local = current.local_devices if local_devices is None else local_devices
     if isinstance(cores, bool) or not isinstance(cores, int):
         raise ValueError(f"`cores` must be an int. Received: cores={cores!r} ({type(cores)})")
     if not 0 < limit < float("inf"):
@@ -292,19 +264,27 @@ def configure(
     message = _native.text_of(
         "TfTpuExt_Configure",
         ctypes.c_int(cores),
-        ctypes.c_int(local_devices),
+        ctypes.c_int(local),
         ctypes.c_double(limit),
-        ctypes.c_int(fold),
-        ctypes.c_int(share),
-        ctypes.c_int(stack),
-        ctypes.c_int(launch),
-        ctypes.c_int(kernels),
+        ctypes.c_char_p(to_text(_joined(options, switches)).encode()),
         ctypes.c_char_p(None if compilation_cache is None else os.fsencode(compilation_cache)),
     )
     if message is not None:
         raise (RuntimeError if "already created" in message else ValueError)(message)
     _native.refresh_physical_devices()
     return machine()
+
+
+def _joined(options: Options | None, switches: dict[str, bool | None]) -> Options:
+    names = [field.name for field in dataclasses.fields(Options)]
+    unknown = sorted(set(switches) - set(names))
+    if unknown:
+        raise TypeError(
+            f"configure got {', '.join(unknown)}, expected cores, wait_limit_seconds, "
+            f"local_devices, compilation_cache, options, or a switch of Options: "
+            f"{', '.join(names)}."
+        )
+    return Options(**switches).over(options or Options())
 
 
 def machine() -> Machine:
@@ -316,20 +296,25 @@ def machine() -> Machine:
         8
     """
     settings = _take_json("TfTpuExt_Machine")
-    return Machine(**{**settings, "mesh_shape": tuple(settings["mesh_shape"])})
+    settings["mesh_shape"] = tuple(settings["mesh_shape"])
+    settings["wait_limit_seconds"] = float(settings["wait_limit_seconds"])
+    switches = [field.name for field in dataclasses.fields(Options)]
+    options = Options(**{name: settings.pop(name) for name in switches})
+    return Machine(**settings, options=options)
 
 
 def is_virtual() -> bool:
     """Whether the TPU devices of this process are virtual cores made by this package.
 
-    False where the package stepped aside for a real TPU.
+    False where the package stepped aside for a real TPU, and in a client of another process's cores
+    (`configure(local_devices=False)`), which has none.
 
     Example:
         >>> import tf_tpu_ext
         >>> tf_tpu_ext.is_virtual()
         True
     """
-    return _native.is_loaded()
+    return _native.is_loaded() and machine().local_devices
 
 
 def compilation_stats() -> CompilationStats:

@@ -34,10 +34,12 @@ absl::Status SetMachineOptions(const MachineOptions& options) {
   MachineOptions& current = Options();
   if (devices_created &&
       (options.cores != current.cores || options.local_devices != current.local_devices)) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("TensorFlow has already created its devices, with ", current.cores,
-                     " virtual TPU cores; received: cores=", options.cores,
-                     ". Call tf_tpu_ext.configure() before the first TensorFlow operation."));
+    const auto flag = [](bool value) { return value ? "True" : "False"; };
+    return absl::FailedPreconditionError(absl::StrCat(
+        "TensorFlow has already created its devices, with ", current.cores,
+        " virtual TPU cores and local_devices=", flag(current.local_devices),
+        "; received: cores=", options.cores, ", local_devices=", flag(options.local_devices),
+        ". Call tf_tpu_ext.configure() before the first TensorFlow operation."));
   }
   current = options;
   return absl::OkStatus();

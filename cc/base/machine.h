@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "cc/base/program_options.h"
 
 namespace tf_tpu_ext {
 
@@ -20,17 +21,8 @@ struct MachineOptions {
   // Whether this process has cores of its own; a client of a remote machine has none.
   bool local_devices = true;
   absl::Duration wait_limit = absl::Minutes(30);
-  // Whether programs call closed clusters of outside compilation by themselves.
-  bool fold_clusters = true;
-  // Whether what all replicas compute alike runs once for all of them.
-  bool share_updates = true;
-  // Whether several replicas run as one program where there are more than processors.
-  bool stack_replicas = true;
-  // Whether functions start their programs from the host, on the thread of the caller, without an
-  // executor for each core.
-  bool launch_from_host = true;
-  // Whether programs compute convolutions and pools by TensorFlow's own kernels.
-  bool tensorflow_kernels = true;
+  // Of programs that were traced without options of their own.
+  ProgramOptions programs;
 };
 
 // Returns InvalidArgument unless `cores` is in [1, kMaxCores].

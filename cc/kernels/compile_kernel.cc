@@ -14,6 +14,7 @@
 #include "cc/kernels/compilation_status.h"
 #include "cc/kernels/make_program.h"
 #include "cc/program/program_key.h"
+#include "cc/program/traced_options.h"
 #include "cc/runtime/launch_ids.h"
 #include "cc/runtime/launch_table.h"
 #include "cc/runtime/program_cache.h"
@@ -73,11 +74,14 @@ class CompileMlirOp : public OpKernel {
         absl::StrJoin(shapes, ";", [](std::string* out, const TensorShape& shape) {
           absl::StrAppend(out, shape.DebugString());
         });
+    ProgramOptions options = GetMachineOptions().programs;
+    OP_REQUIRES_OK(context, ApplyTracedOptions(metadata_.compile_options(), &options));
     absl::StatusOr<std::shared_ptr<Program>> program = Process::Get().programs->GetOrCompile(
-        absl::StrCat(key_prefix_, "|", ForOneReplica(), "|", shape_text),
+        absl::StrCat(key_prefix_, "|", ForOneReplica(), "|", ProgramOptionsText(options), "|",
+                     shape_text),
         [&](int64_t id, CompilationRecord* record) {
           record->argument_shapes = shape_text;
-          return Compile(id, shapes, record);
+          return Compile(id, shapes, options, record);
         });
 
     Tensor* status = nullptr;
@@ -157,6 +161,7 @@ class CompileMlirOp : public OpKernel {
 
   absl::StatusOr<std::shared_ptr<Program>> Compile(int64_t id,
                                                    const std::vector<TensorShape>& shapes,
+                                                   const ProgramOptions& options,
                                                    CompilationRecord* record) const {
     record->name = metadata_.module_name().empty() ? name() : metadata_.module_name();
     tsl::profiler::TraceMe trace(
@@ -173,6 +178,7 @@ class CompileMlirOp : public OpKernel {
     }
     const absl::Time start = absl::Now();
     LoweredModule lowered;
+    lowered.options = options;
     lowered.for_one_replica = ForOneReplica();
     absl::Status status = LowerModule(module_, metadata_, shapes, &lowered);
     record->lowering = absl::Now() - start;

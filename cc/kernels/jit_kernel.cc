@@ -10,13 +10,16 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "cc/base/machine.h"
 #include "cc/base/process.h"
+#include "cc/base/program_options.h"
 #include "cc/compiler/lower/lower_module.h"
 #include "cc/compiler/overrides/tensorflow_kernels.h"
 #include "cc/device/virtual_device.h"
 #include "cc/kernels/jit_with_host.h"
 #include "cc/kernels/make_program.h"
 #include "cc/ops/reachable_nodes.h"
+#include "cc/program/traced_options.h"
 #include "cc/runtime/join_launch.h"
 #include "cc/runtime/launch_ids.h"
 #include "cc/runtime/program_cache.h"
@@ -49,16 +52,21 @@ using tensorflow::XlaArgument;
 // Runs one function as a program of one core.
 class JitLaunchOp : public AsyncOpKernel {
  public:
+  // `compile_options` are those that the function was traced with.
   JitLaunchOp(OpKernelConstruction* construction, NameAttrList function,
-              const std::vector<int>& constants)
+              const std::vector<int>& constants, std::string compile_options)
       : AsyncOpKernel(construction),
         function_(std::move(function)),
         constants_(constants.begin(), constants.end()),
+        compile_options_(std::move(compile_options)),
         key_prefix_(absl::StrCat("jit:", NextKernelId(), ":", function_.name())) {}
 
   void ComputeAsync(OpKernelContext* context, DoneCallback done) override {
     auto call = std::make_shared<Call>();
+    call->options = GetMachineOptions().programs;
+    OP_REQUIRES_OK_ASYNC(context, ApplyTracedOptions(compile_options_, &call->options), done);
     OP_REQUIRES_OK_ASYNC(context, DescribeArguments(context, call.get()), done);
+    call->key = absl::StrCat(key_prefix_, "|", ProgramOptionsText(call->options), call->shapes);
     absl::StatusOr<std::shared_ptr<Program>> program = Process::Get().programs->GetOrCompile(
         call->key,
         [&](int64_t id, CompilationRecord* record) { return Compile(context, id, *call, record); });
@@ -81,6 +89,9 @@ class JitLaunchOp : public AsyncOpKernel {
   };
 
   struct Call {
+    ProgramOptions options;
+    // Types and shapes of the arguments, and the values of those that are compiled in.
+    std::string shapes;
     std::string key;
     std::vector<XlaArgument> arguments;
     std::vector<Tensor> values;
@@ -99,7 +110,6 @@ class JitLaunchOp : public AsyncOpKernel {
     call->arguments.resize(size);
     call->values.resize(size);
     call->variables.resize(size);
-    call->key = key_prefix_;
     for (int i = 0; i < size; ++i) {
       XlaArgument& argument = call->arguments[i];
       if (context->input_dtype(i) == tensorflow::DT_RESOURCE) {
@@ -111,13 +121,13 @@ class JitLaunchOp : public AsyncOpKernel {
         argument.shape = context->input(i).shape();
         argument.kind = XlaArgument::kParameter;
       }
-      absl::StrAppend(&call->key, "|", tensorflow::DataTypeString(argument.type),
+      absl::StrAppend(&call->shapes, "|", tensorflow::DataTypeString(argument.type),
                       absl::get<tensorflow::TensorShape>(argument.shape).DebugString());
       if (argument.kind == XlaArgument::kParameter && constants_.count(i) > 0) {
         argument.kind = XlaArgument::kConstant;
         argument.constant_value = call->values[i];
         const auto value = tensorflow::Fingerprint128(call->values[i].tensor_data());
-        absl::StrAppend(&call->key, "=", value.low64, ":", value.high64);
+        absl::StrAppend(&call->shapes, "=", value.low64, ":", value.high64);
       }
     }
     return absl::OkStatus();
@@ -140,7 +150,7 @@ class JitLaunchOp : public AsyncOpKernel {
     argument.initialized = call->variables[i]->is_initialized;
     argument.type = value.dtype();
     argument.shape = value.shape();
-    if (!argument.initialized) call->key += "|uninitialized";
+    if (!argument.initialized) call->shapes += "|uninitialized";
     call->values[i] = value;
     return absl::OkStatus();
   }
@@ -148,13 +158,14 @@ class JitLaunchOp : public AsyncOpKernel {
   absl::StatusOr<std::shared_ptr<Program>> Compile(OpKernelContext* context, int64_t id,
                                                    const Call& call, CompilationRecord* record) {
     record->name = function_.name();
-    record->argument_shapes = call.key.substr(key_prefix_.size());
+    record->argument_shapes = call.shapes;
     const absl::Time start = absl::Now();
     tensorflow::XlaCompiler::Options options;
     options.device_type = tensorflow::DeviceType(kCompilationDevice);
     tensorflow::FunctionLibraryDefinition library(
         *context->function_library()->GetFunctionLibraryDefinition());
-    absl::Status status = UseTensorFlowKernels(&library);
+    absl::Status status;
+    if (call.options.tensorflow_kernels) status = UseTensorFlowKernels(&library);
     if (!status.ok()) return status;
     options.flib_def = &library;
     options.graph_def_version = context->function_library()->graph_def_version();
@@ -164,6 +175,7 @@ class JitLaunchOp : public AsyncOpKernel {
     tensorflow::XlaCompiler::CompileOptions compile_options;
     compile_options.is_entry_computation = true;
     LoweredModule lowered;
+    lowered.options = call.options;
     status = compiler.CompileFunction(compile_options, function_, call.arguments, &lowered.result);
     record->lowering = absl::Now() - start;
     if (!status.ok()) return status;
@@ -207,6 +219,7 @@ class JitLaunchOp : public AsyncOpKernel {
 
   const NameAttrList function_;
   const std::set<int> constants_;
+  const std::string compile_options_;
   const std::string key_prefix_;
   absl::Mutex mutex_;
   absl::flat_hash_map<std::string, std::shared_ptr<const ProgramInterface>> interfaces_
@@ -243,7 +256,8 @@ class JitKernelCreator : public tensorflow::XlaKernelCreator {
     if (with_host) {
       *kernel = MakeJitWithHostKernel(&construction, function);
     } else {
-      *kernel = std::make_unique<JitLaunchOp>(&construction, std::move(function), constants);
+      *kernel = std::make_unique<JitLaunchOp>(&construction, std::move(function), constants,
+                                              CompileOptionsOf(body->record->fdef()));
     }
     return status;
   }

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "cc/kernels/core_function.h"
 #include "cc/ops/op_names.h"
+#include "cc/program/traced_options.h"
 #include "tensorflow/core/framework/attr_value.pb.h"
 #include "tensorflow/core/framework/node_def_util.h"
 
@@ -97,6 +98,7 @@ absl::Status AddAsTpuComputation(const std::string& function, const std::string&
   NodeDef* metadata = AddNode(kMetadata, "TPUReplicateMetadata", &computation);
   MarkReplicated(metadata);
   tensorflow::AddNodeAttr("num_replicas", 1, metadata);
+  tensorflow::AddNodeAttr(kCompileOptions, CompileOptionsOf(*found), metadata);
   // Arguments enter and results leave the computation by the ops that say so.
   absl::flat_hash_map<std::string, std::string> inputs;
   for (const auto& argument : computation.signature().input_arg()) {

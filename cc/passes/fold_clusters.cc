@@ -13,6 +13,7 @@
 #include "cc/passes/host_cluster.h"
 #include "cc/passes/host_function.h"
 #include "cc/passes/host_updates.h"
+#include "cc/program/traced_options.h"
 #include "tensorflow/core/common_runtime/function_body.h"
 #include "tensorflow/core/common_runtime/function_def_utils.h"
 #include "tensorflow/core/framework/attr_value.pb.h"
@@ -75,7 +76,7 @@ class Folder {
 
   // Finds the clusters of the body and of what it calls.
   absl::Status Read(Body* body) {
-    FindSplitReplicas(*body->graph);
+    TF_RETURN_IF_ERROR(ReadMetadata(*body->graph));
     std::map<std::pair<std::string, std::string>, HostCluster> clusters;
     for (Node* node : body->graph->op_nodes()) {
       const std::string owner = TextAttribute(*node, kTpuReplicate);
@@ -100,7 +101,8 @@ class Folder {
       std::sort(cluster.nodes.begin(), cluster.nodes.end(),
                 [](const Node* a, const Node* b) { return a->id() < b->id(); });
       cluster.owner = key.first;
-      if (!enabled_) cluster.reason = "tf_tpu_ext.configure(fold_host_calls=False) keeps it out";
+      if (!IsEnabled(cluster.owner))
+        cluster.reason = "the option fold_host_calls=False keeps it out";
       if (split_.contains(cluster.owner)) cluster.reason = "its replica has several cores";
       Examine(body->shapes, *library_, &cluster);
       if (!cluster.reason.empty() && cluster.has_effects) {
@@ -144,16 +146,27 @@ class Folder {
   }
 
  private:
-  // Replicas of several cores keep their clusters in the host graph.
-  void FindSplitReplicas(const Graph& graph) {
+  // Learns what the computations that begin in the graph were traced with.
+  absl::Status ReadMetadata(const Graph& graph) {
     for (const Node* node : graph.op_nodes()) {
       if (node->type_string() != "TPUReplicateMetadata") continue;
+      const std::string computation = TextAttribute(*node, kTpuReplicate);
       int cores = 1;
       if (tensorflow::GetNodeAttr(node->attrs(), "num_cores_per_replica", &cores).ok() &&
           cores > 1) {
-        split_.insert(TextAttribute(*node, kTpuReplicate));
+        split_.insert(computation);
       }
+      ProgramOptions options;
+      options.fold_host_calls = enabled_;
+      TF_RETURN_IF_ERROR(ApplyTracedOptions(TextAttribute(*node, kCompileOptions), &options));
+      enabled_in_[computation] = options.fold_host_calls;
     }
+    return absl::OkStatus();
+  }
+
+  bool IsEnabled(const std::string& computation) const {
+    const auto found = enabled_in_.find(computation);
+    return found == enabled_in_.end() ? enabled_ : found->second;
   }
 
   absl::Status ReadCallees(Node* node, const std::string& computation, Body* body) {
@@ -326,6 +339,8 @@ class Folder {
 
   FunctionLibraryDefinition* const library_;
   const bool enabled_;
+  // For each computation whether its clusters are folded.
+  absl::flat_hash_map<std::string, bool> enabled_in_;
   // Computations whose replicas have several cores.
   absl::flat_hash_set<std::string> split_;
   // For each computation a cluster with effects that cannot be folded.

@@ -36,7 +36,8 @@ struct FoldedGraph {
 //
 // A cluster becomes one function if nothing but tensors of the computation goes into it and it
 // touches no state of the host that others see. Clusters with effects keep their order: they are
-// folded all or none. Without `enabled` they are only reported.
+// folded all or none. Without `enabled` they are only reported; a computation that was traced with
+// an option of its own goes by that.
 absl::StatusOr<FoldedGraph> FoldClusters(tensorflow::Graph* graph,
                                          tensorflow::FunctionLibraryDefinition* library,
                                          bool enabled);

@@ -11,11 +11,13 @@
 #include "cc/device/virtual_device.h"
 #include "cc/ops/execute_nodes.h"
 #include "cc/ops/op_names.h"
+#include "cc/program/traced_options.h"
 #include "tensorflow/core/common_runtime/composite_device.h"
 #include "tensorflow/core/common_runtime/optimization_registry.h"
 #include "tensorflow/core/framework/node_def_util.h"
 #include "tensorflow/core/platform/errors.h"
 #include "tensorflow/core/platform/statusor.h"
+#include "tensorflow/core/protobuf/tpu/compile_metadata.pb.h"
 #include "tensorflow/core/util/device_name_utils.h"
 
 namespace tf_tpu_ext {
@@ -184,13 +186,35 @@ class HostLaunch {
   std::vector<Node*> packed_;  // what was copied for a core, once for each
 };
 
+// Whether all programs of the graph may be started from the host. The bridge has put the options
+// that they were traced with into the metadata of their compile ops.
+absl::StatusOr<bool> IsEnabled(const Graph& graph) {
+  const ProgramOptions defaults = GetMachineOptions().programs;
+  bool compiles = false;
+  for (const Node* node : graph.op_nodes()) {
+    if (node->type_string() != "_TPUCompileMlir") continue;
+    compiles = true;
+    tensorflow::tpu::TPUCompileMetadataProto metadata;
+    const tensorflow::AttrValue* serialized = node->attrs().Find("metadata");
+    ProgramOptions options = defaults;
+    if (serialized != nullptr && metadata.ParseFromString(serialized->s())) {
+      absl::Status status = ApplyTracedOptions(metadata.compile_options(), &options);
+      if (!status.ok()) return status;
+    }
+    if (!options.launch_from_host) return false;
+  }
+  return compiles || defaults.launch_from_host;
+}
+
 class LaunchFromHostPass : public tensorflow::GraphOptimizationPass {
  public:
   absl::Status Run(const tensorflow::GraphOptimizationPassOptions& options) override {
-    if (!options.is_function_graph || options.graph == nullptr || *options.graph == nullptr ||
-        !GetMachineOptions().launch_from_host) {
+    if (!options.is_function_graph || options.graph == nullptr || *options.graph == nullptr) {
       return absl::OkStatus();
     }
+    const absl::StatusOr<bool> enabled = IsEnabled(**options.graph);
+    if (!enabled.ok()) return enabled.status();
+    if (!*enabled) return absl::OkStatus();
     CompositeDevices composite_devices;
     if (options.composite_devices != nullptr) {
       for (const tensorflow::CompositeDevice* device : *options.composite_devices) {

@@ -35,7 +35,7 @@ absl::StatusOr<FoldedGraph> PrepareForBridge(bool of_session, Graph* graph,
   if (!tensorflow::IsSupportedByReplicatedBridge(*graph, library)) return FoldedGraph();
   TF_RETURN_IF_ERROR(DropCompileMarks(graph, library));
   TF_ASSIGN_OR_RETURN(FoldedGraph folded,
-                      FoldClusters(graph, library, GetMachineOptions().fold_clusters));
+                      FoldClusters(graph, library, GetMachineOptions().programs.fold_host_calls));
   for (ClusterReport& report : folded.clusters) {
     ClusterRecord record;
     record.cluster = std::move(report.cluster);

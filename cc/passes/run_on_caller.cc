@@ -2,6 +2,7 @@
 // caller's thread.
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
@@ -9,6 +10,7 @@
 #include "cc/base/machine.h"
 #include "cc/ops/op_names.h"
 #include "cc/ops/reachable_nodes.h"
+#include "cc/program/traced_options.h"
 #include "cc/runtime/caller_executor.h"
 #include "tensorflow/core/common_runtime/eager/attr_builder.h"
 #include "tensorflow/core/common_runtime/eager/context.h"
@@ -27,29 +29,49 @@ constexpr char kExecutorType[] = "executor_type";
 // Which functions hold TPU computations. It is asked at every call.
 class TpuFunctions {
  public:
-  bool Contains(const std::string& name, const tensorflow::FunctionLibraryDefinition& library) {
-    const FunctionDef* definition = library.Find(name);
-    {
-      absl::ReaderMutexLock lock(&mutex_);
-      const auto known = known_.find(name);
-      // Another function may have the name after TensorFlow's context was made anew.
-      if (known != known_.end() && known->second.definition == definition) {
-        return known->second.holds;
-      }
+  // Whether the function holds computations, and their options let the caller start them.
+  absl::StatusOr<bool> StartOnCaller(const std::string& name,
+                                     const tensorflow::FunctionLibraryDefinition& library) {
+    const Known known = Find(name, library);
+    ProgramOptions options = GetMachineOptions().programs;
+    if (!known.holds) return false;
+    for (const std::string& traced : known.compile_options) {
+      absl::Status status = ApplyTracedOptions(traced, &options);
+      if (!status.ok()) return status;
     }
-    const bool holds = AnyReachableNode(name, library, [](const tensorflow::NodeDef& node) {
-      return node.attr().contains(kTpuReplicate);
-    });
-    absl::MutexLock lock(&mutex_);
-    known_[name] = {definition, holds};
-    return holds;
+    return options.launch_from_host;
   }
 
  private:
   struct Known {
     const FunctionDef* definition;  // only compared
     bool holds;
+    // What the computations were traced with, where they say something.
+    std::vector<std::string> compile_options;
   };
+
+  Known Find(const std::string& name, const tensorflow::FunctionLibraryDefinition& library) {
+    const FunctionDef* definition = library.Find(name);
+    {
+      absl::ReaderMutexLock lock(&mutex_);
+      const auto known = known_.find(name);
+      // Another function may have the name after TensorFlow's context was made anew.
+      if (known != known_.end() && known->second.definition == definition) return known->second;
+    }
+    Known read = {definition, false, {}};
+    AnyReachableNode(name, library, [&read](const tensorflow::NodeDef& node) {
+      read.holds = read.holds || node.attr().contains(kTpuReplicate);
+      const auto options = node.attr().find(kCompileOptions);
+      if (options != node.attr().end() && !options->second.s().empty()) {
+        read.compile_options.push_back(options->second.s());
+      }
+      return false;
+    });
+    absl::MutexLock lock(&mutex_);
+    known_[name] = read;
+    return read;
+  }
+
   absl::Mutex mutex_;
   absl::flat_hash_map<std::string, Known> known_ ABSL_GUARDED_BY(mutex_);
 };
@@ -59,10 +81,12 @@ class RunOnCaller : public tensorflow::EagerOpRewrite {
   using EagerOpRewrite::EagerOpRewrite;
 
   absl::Status Run(EagerOperation* call, std::unique_ptr<EagerOperation>* /*replaced*/) override {
-    if (!call->is_function() || !GetMachineOptions().launch_from_host) return absl::OkStatus();
+    if (!call->is_function()) return absl::OkStatus();
     // Another process may have no such executor.
     if (call->EagerContext().remote_device_mgr() != nullptr) return absl::OkStatus();
-    if (!functions_.Contains(call->Name(), *call->FuncLibDef())) return absl::OkStatus();
+    const absl::StatusOr<bool> start = functions_.StartOnCaller(call->Name(), *call->FuncLibDef());
+    if (!start.ok()) return start.status();
+    if (!*start) return absl::OkStatus();
     tensorflow::AttrValueMap given;
     call->Attrs().FillAttrValueMapWithoutDefaults(&given);
     const auto chosen = given.find(kExecutorType);

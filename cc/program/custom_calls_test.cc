@@ -86,8 +86,8 @@ TEST(TransferCallTest, IsReadAsWritten) {
   EXPECT_EQ(read->member, 5);
   call.member.reset();
   EXPECT_EQ(DecodeTransferCall(Encode(call))->member, std::nullopt);
-  for (const auto& rest :
-       WithoutEach(Encode(call), {"counted_as", "counts_call", "dynamic", "op", "receive", "send"})) {
+  for (const auto& rest : WithoutEach(
+           Encode(call), {"counted_as", "counts_call", "dynamic", "op", "receive", "send"})) {
     EXPECT_FALSE(DecodeTransferCall(rest).ok()) << rest.ToText();
   }
   EXPECT_FALSE(DecodeTransferCall("no configuration").ok());
@@ -159,8 +159,9 @@ TEST(KernelCallTest, RefusesWhatIsNoNode) {
 }
 
 TEST(EmbeddingCallsTest, AreReadAsWritten) {
-  EXPECT_EQ(DecodeReceiveActivationsCall(AttributesOf(Encode(ReceiveActivationsCall{"receive"})))->op,
-            "receive");
+  EXPECT_EQ(
+      DecodeReceiveActivationsCall(AttributesOf(Encode(ReceiveActivationsCall{"receive"})))->op,
+      "receive");
   EXPECT_FALSE(DecodeReceiveActivationsCall(CallAttributes()).ok());
   const SendGradientsCall call{"send", 4};
   const auto read = DecodeSendGradientsCall(AttributesOf(Encode(call)));

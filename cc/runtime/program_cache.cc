@@ -4,26 +4,15 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
-#include "cc/base/machine.h"
 
 namespace tf_tpu_ext {
-namespace {
-
-// Programs that are compiled under other settings are others.
-std::string WithSettings(const std::string& key) {
-  const MachineOptions options = GetMachineOptions();
-  return absl::StrCat(key, "|", options.share_updates, options.stack_replicas,
-                      options.tensorflow_kernels);
-}
-
-}  // namespace
 
 absl::StatusOr<std::shared_ptr<Program>> ProgramCache::GetOrCompile(const std::string& key,
                                                                     const Compile& compile) {
   std::shared_ptr<Entry> entry;
   {
     absl::MutexLock lock(&mutex_);
-    std::shared_ptr<Entry>& slot = by_key_[WithSettings(key)];
+    std::shared_ptr<Entry>& slot = by_key_[key];
     if (slot == nullptr) slot = std::make_shared<Entry>();
     entry = slot;
     if (entry->program != nullptr) {

@@ -24,9 +24,9 @@ class ProgramCache {
   using Compile = std::function<absl::StatusOr<std::shared_ptr<Program>>(
       int64_t id, CompilationRecord* record)>;
 
-  // Returns the program for `key` under the machine's settings, compiling it if it is new. Callers
-  // that ask for the same new key at once wait for one compilation; a failed one is tried again at
-  // the next call.
+  // Returns the program for `key`, which names all that it depends on, compiling it if it is new.
+  // Callers that ask for the same new key at once wait for one compilation; a failed one is tried
+  // again at the next call.
   absl::StatusOr<std::shared_ptr<Program>> GetOrCompile(const std::string& key,
                                                         const Compile& compile);
 

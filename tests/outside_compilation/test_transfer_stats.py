@@ -156,7 +156,7 @@ def test_effects_of_all_clusters_keep_one_order(before):
 def test_nothing_is_folded_on_request(before):
     tf_tpu_ext.configure(fold_host_calls=False)
     try:
-        assert not tf_tpu_ext.machine().fold_host_calls
+        assert not tf_tpu_ext.machine().options.fold_host_calls
         step = tf.function(lambda x: tf_tpu_ext.tpu.rewrite(lambda x: outside(tf.sin, x), [x]))
         np.testing.assert_allclose(step(tf.constant(1.0))[0], np.sin(1.0), rtol=1e-6)
     finally:

@@ -17,6 +17,7 @@ from tf_tpu_ext.patches import (
     _embedding,
     _libraries,
     _ops,
+    _options,
     _resolver,
 )
 from tf_tpu_ext.patches._attributes import UnavailableError, Undo
@@ -198,6 +199,16 @@ PATCHES = (
         reason="such programs deadlock, see old values, or fail with the compiler's words; "
         "TensorFlow's documentation forbids them and nothing checks.",
         install=_clusters.install_cluster_checks,
+    ),
+    Patch(
+        name="program_options",
+        target="tensorflow.python.tpu.ops.tpu_ops.tpu_replicate_metadata",
+        change="What is traced in `with tf_tpu_ext.Options(...)` carries those options in its "
+        "graph: a TPU computation in its metadata, a `tf.function` in an op that does nothing. All "
+        "else is as before.",
+        reason="programs are compiled later, perhaps by another thread, by the options of the "
+        "process: `Options` as a context would have no effect.",
+        install=_options.install_program_options,
     ),
     Patch(
         name="partitioned_infeed",

@@ -18,6 +18,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tf_tpu_ext import _options
 from tf_tpu_ext.tpu import _arguments
 
 # Builds the graph of a call: (computation, arguments) -> outputs.
@@ -66,6 +67,7 @@ class _TracedCalls:
             _fingerprint(computation, functools.partial(self._forget, dead), {}),
             options,
             tf.config.get_soft_device_placement(),
+            _options.current(),
         )
         dead.append(key)
         with self._lock:

@@ -11,7 +11,6 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/log/log.h"
 #include "absl/strings/str_cat.h"
-#include "cc/base/machine.h"
 #include "cc/base/process.h"
 #include "cc/compiler/build/program_source.h"
 #include "cc/compiler/build/xla_compiler.h"
@@ -217,16 +216,15 @@ absl::StatusOr<std::shared_ptr<const CompiledProgram>> BuildProgram(const Lowere
                               partitions == 1 && compiled.core_slices.empty() &&
                               dynamic_sizes.empty();
   if (replicas_alike) source.mirrored_parameters = MirroredParameters(lowered, metadata, compiled);
-  const MachineOptions machine = GetMachineOptions();
-  source.shares_update = replicas_alike && machine.share_updates;
+  source.shares_update = replicas_alike && lowered.options.share_updates;
   source.overwrites_variables = compiled.num_replicas == 1 && partitions == 1 &&
                                 compiled.core_slices.empty() && dynamic_sizes.empty() &&
-                                compiled.host_functions.empty() && machine.share_updates;
+                                compiled.host_functions.empty() && lowered.options.share_updates;
   if (lowered.for_one_replica) TF_RETURN_IF_ERROR(OrderCollectives(module.get()));
   source.module = std::move(module);
   source.compiled = std::move(compiled);
   record->tensorflow_kernels = CountKernelCalls(*lowered.result.computation);
-  if (replicas_alike && machine.stack_replicas && source.compiled.host_functions.empty() &&
+  if (replicas_alike && lowered.options.stack_replicas && source.compiled.host_functions.empty() &&
       source.compiled.padded_arguments.empty()) {
     auto stacked = BuildStacked(*compiler, source, metadata);
     if (stacked.ok()) {

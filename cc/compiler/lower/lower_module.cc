@@ -258,7 +258,7 @@ absl::Status LowerModule(const std::string& module, const Metadata& metadata,
   status = ReplaceOpsOfDynamicSize(metadata, &library);
   if (!status.ok()) return status;
   // Only XLA can split an op over cores.
-  if (partitioning != Partitioning::kSpmd) {
+  if (lowered->options.tensorflow_kernels && partitioning != Partitioning::kSpmd) {
     status = UseTensorFlowKernels(&library);
     if (!status.ok()) return status;
   }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "cc/base/program_options.h"
 #include "cc/program/host_function_source.h"
 #include "cc/program/taken_queues.h"
 #include "tensorflow/compiler/tf2xla/xla_helpers.h"
@@ -28,6 +29,7 @@ enum class Partitioning {
 Partitioning PartitioningOf(const tensorflow::tpu::TPUCompileMetadataProto& metadata);
 
 struct LoweredModule {
+  ProgramOptions options;
   tensorflow::XlaCompilationResult result;
   // Whether the program talks to the host while it runs.
   bool has_host_transfers = false;

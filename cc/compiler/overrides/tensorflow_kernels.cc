@@ -7,7 +7,6 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
-#include "cc/base/machine.h"
 #include "cc/compiler/overrides/override_ops.h"
 #include "tensorflow/core/framework/attr_value.pb.h"
 #include "tensorflow/core/framework/kernel_shape_util.h"
@@ -301,7 +300,6 @@ std::optional<std::vector<int32_t>> TilesOfMaxPoolGrad(const NodeDef& node,
 }
 
 absl::Status UseTensorFlowKernels(tensorflow::FunctionLibraryDefinition* library) {
-  if (!GetMachineOptions().tensorflow_kernels) return absl::OkStatus();
   return ReplaceByOverrides(kKernelPrefix, Ops(), library);
 }
 

@@ -3,7 +3,6 @@
 #include <string>
 #include <vector>
 
-#include "cc/base/machine.h"
 #include "gtest/gtest.h"
 #include "tensorflow/core/framework/attr_value.pb.h"
 #include "tensorflow/core/framework/node_def_util.h"
@@ -204,26 +203,21 @@ TEST(ChooseKernelTest, WrongOpsAreXlasToExplain) {
           .has_value());
 }
 
-TEST(UseTensorFlowKernelsTest, ReplacesOpsUnlessSwitchedOff) {
+TEST(UseTensorFlowKernelsTest, ReplacesOpsOfItsOwn) {
   tensorflow::FunctionDef function;
   function.mutable_signature()->set_name("f");
   *function.add_node_def() = Node("Conv2D");
   NodeDef* other = function.add_node_def();
   other->set_name("other");
   other->set_op("NoOp");
-  for (const bool enabled : {false, true}) {
-    tensorflow::FunctionLibraryDefinition library(tensorflow::OpRegistry::Global(),
-                                                  tensorflow::FunctionDefLibrary());
-    ASSERT_TRUE(library.AddFunctionDef(function).ok());
-    MachineOptions options = GetMachineOptions();
-    options.tensorflow_kernels = enabled;
-    ASSERT_TRUE(SetMachineOptions(options).ok());
-    ASSERT_TRUE(UseTensorFlowKernels(&library).ok());
-    EXPECT_EQ(library.Find("f")->node_def(0).op(), enabled ? "TpuExt>KernelConv2D" : "Conv2D");
-    EXPECT_EQ(library.Find("f")->node_def(1).op(), "NoOp");
-    const tensorflow::OpDef* definition = nullptr;
-    EXPECT_TRUE(library.LookUpOpDef(library.Find("f")->node_def(0).op(), &definition).ok());
-  }
+  tensorflow::FunctionLibraryDefinition library(tensorflow::OpRegistry::Global(),
+                                                tensorflow::FunctionDefLibrary());
+  ASSERT_TRUE(library.AddFunctionDef(function).ok());
+  ASSERT_TRUE(UseTensorFlowKernels(&library).ok());
+  EXPECT_EQ(library.Find("f")->node_def(0).op(), "TpuExt>KernelConv2D");
+  EXPECT_EQ(library.Find("f")->node_def(1).op(), "NoOp");
+  const tensorflow::OpDef* definition = nullptr;
+  EXPECT_TRUE(library.LookUpOpDef("TpuExt>KernelConv2D", &definition).ok());
 }
 
 }  // namespace
