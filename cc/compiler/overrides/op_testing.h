@@ -1,0 +1,168 @@
+// For tests: one op as tf2xla compiles it, run by XLA.
+#ifndef TF_TPU_EXT_CC_COMPILER_OVERRIDES_OP_TESTING_H_
+#define TF_TPU_EXT_CC_COMPILER_OVERRIDES_OP_TESTING_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "cc/base/tensor_testing.h"
+#include "tensorflow/compiler/tf2xla/literal_util.h"
+#include "tensorflow/compiler/tf2xla/xla_compiler.h"
+#include "tensorflow/core/common_runtime/function.h"
+#include "tensorflow/core/framework/function.h"
+#include "tensorflow/core/framework/node_def_builder.h"
+#include "tensorflow/core/framework/tensor.h"
+#include "tensorflow/core/framework/tensor_shape.h"
+#include "tensorflow/core/graph/graph.h"
+#include "tensorflow/core/public/version.h"
+#include "xla/client/client.h"
+#include "xla/client/client_library.h"
+#include "xla/client/local_client.h"
+#include "xla/literal.h"
+#include "xla/tsl/platform/errors.h"
+#include "xla/tsl/platform/statusor.h"
+
+namespace tf_tpu_ext {
+
+// Inputs are added in the order of the op's; then Compile or Run.
+class OpTester {
+ public:
+  explicit OpTester(const std::string& op)
+      : library_(tensorflow::OpRegistry::Global(), tensorflow::FunctionDefLibrary()),
+        graph_(std::make_unique<tensorflow::Graph>(tensorflow::OpRegistry::Global())),
+        builder_("the_op", op) {}
+
+  // An input whose values are known when the op is compiled.
+  OpTester& Constant(const tensorflow::Tensor& value) {
+    inputs_.push_back(AddConstant(value));
+    return *this;
+  }
+  OpTester& Input(const tensorflow::Tensor& value) {
+    inputs_.push_back(AddArgument(value));
+    return *this;
+  }
+  // An input of which only the first `size` elements of a dimension are real.
+  OpTester& DynamicInput(const tensorflow::Tensor& value, int dimension, int32_t size) {
+    inputs_.push_back(SetSize(AddArgument(value), dimension, size));
+    return *this;
+  }
+  // An input that is the shape of another one, whose dimension has a dynamic size.
+  OpTester& DynamicShape(const tensorflow::Tensor& like, int dimension, int32_t size) {
+    inputs_.push_back(Add("Shape", {SetSize(AddArgument(like), dimension, size)}));
+    return *this;
+  }
+  template <typename T>
+  OpTester& Attr(const std::string& name, T value) {
+    builder_.Attr(name, value);
+    return *this;
+  }
+
+  // What the op compiles to. Its results are the op's first output and that output's sizes.
+  absl::StatusOr<std::shared_ptr<tensorflow::XlaCompilationResult>> Compile() {
+    for (tensorflow::Node* input : inputs_) {
+      builder_.Input(input->name(), 0, input->output_type(0));
+    }
+    TF_ASSIGN_OR_RETURN(tensorflow::Node * op, Finish(&builder_, inputs_));
+    AddResult(op, 0);
+    AddResult(Add("Shape", {op}), 1);
+    tensorflow::XlaCompiler::Options options;
+    options.device_type = tensorflow::DeviceType("XLA_CPU_JIT");
+    options.flib_def = &library_;
+    options.graph_def_version = TF_GRAPH_DEF_VERSION;
+    tensorflow::XlaCompiler compiler(options);
+    auto result = std::make_shared<tensorflow::XlaCompilationResult>();
+    TF_RETURN_IF_ERROR(compiler.CompileGraph(tensorflow::XlaCompiler::CompileOptions(), "test",
+                                             std::move(graph_), arguments_, result.get()));
+    return result;
+  }
+
+  // The op's first output, cut to its real size.
+  absl::StatusOr<tensorflow::Tensor> Run() {
+    TF_ASSIGN_OR_RETURN(const auto compiled, Compile());
+    xla::Client* client = xla::ClientLibrary::LocalClientOrDie();
+    std::vector<std::unique_ptr<xla::GlobalData>> data;
+    std::vector<xla::GlobalData*> arguments;
+    for (int number : compiled->input_mapping) {
+      xla::BorrowingLiteral literal;
+      TF_RETURN_IF_ERROR(tensorflow::HostTensorToBorrowingLiteral(values_[number], &literal));
+      TF_ASSIGN_OR_RETURN(auto sent, client->TransferToServer(literal));
+      arguments.push_back(sent.get());
+      data.push_back(std::move(sent));
+    }
+    TF_ASSIGN_OR_RETURN(xla::Literal results,
+                        client->ExecuteAndTransfer(*compiled->computation, arguments));
+    tensorflow::Tensor output;
+    TF_RETURN_IF_ERROR(tensorflow::LiteralToHostTensor(results.DecomposeTuple()[0].ToStatic(),
+                                                       compiled->outputs[0].type, &output));
+    return output;
+  }
+
+ private:
+  using Nodes = std::vector<tensorflow::Node*>;
+
+  absl::StatusOr<tensorflow::Node*> Finish(tensorflow::NodeDefBuilder* builder,
+                                           const Nodes& inputs) {
+    tensorflow::NodeDef definition;
+    TF_RETURN_IF_ERROR(builder->Finalize(&definition));
+    TF_ASSIGN_OR_RETURN(tensorflow::Node * node, graph_->AddNode(definition));
+    if (inputs.empty()) graph_->AddControlEdge(graph_->source_node(), node);
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      graph_->AddEdge(inputs[i], 0, node, static_cast<int>(i));
+    }
+    return node;
+  }
+
+  // A node without attributes but its types.
+  tensorflow::Node* Add(const std::string& op, const Nodes& inputs) {
+    tensorflow::NodeDefBuilder builder(graph_->NewName(op), op);
+    for (tensorflow::Node* input : inputs) builder.Input(input->name(), 0, input->output_type(0));
+    return *Finish(&builder, inputs);
+  }
+
+  tensorflow::Node* AddConstant(const tensorflow::Tensor& value) {
+    tensorflow::NodeDefBuilder builder(graph_->NewName("constant"), "Const");
+    builder.Attr("dtype", value.dtype()).Attr("value", value);
+    return *Finish(&builder, {});
+  }
+
+  tensorflow::Node* AddArgument(const tensorflow::Tensor& value) {
+    tensorflow::XlaArgument& argument = arguments_.emplace_back();
+    argument.kind = tensorflow::XlaArgument::kParameter;
+    argument.type = value.dtype();
+    argument.shape = value.shape();
+    const int number = static_cast<int>(values_.size());
+    values_.push_back(value);
+    tensorflow::NodeDefBuilder builder(graph_->NewName("argument"), "_Arg");
+    builder.Attr("T", value.dtype()).Attr("index", number);
+    return *Finish(&builder, {});
+  }
+
+  tensorflow::Node* SetSize(tensorflow::Node* value, int dimension, int32_t size) {
+    return Add("XlaSetDynamicDimensionSize", {value, AddConstant(MakeScalar<int32_t>(dimension)),
+                                              AddArgument(MakeScalar<int32_t>(size))});
+  }
+
+  void AddResult(tensorflow::Node* value, int number) {
+    tensorflow::NodeDefBuilder builder(absl::StrCat("result", number), "_Retval");
+    builder.Input(value->name(), 0, value->output_type(0)).Attr("index", number);
+    tensorflow::Node* result = *Finish(&builder, {value});
+    graph_->AddControlEdge(result, graph_->sink_node());
+  }
+
+  tensorflow::FunctionLibraryDefinition library_;
+  std::unique_ptr<tensorflow::Graph> graph_;
+  tensorflow::NodeDefBuilder builder_;
+  Nodes inputs_;
+  std::vector<tensorflow::XlaArgument> arguments_;
+  std::vector<tensorflow::Tensor> values_;
+};
+
+}  // namespace tf_tpu_ext
+
+#endif  // TF_TPU_EXT_CC_COMPILER_OVERRIDES_OP_TESTING_H_
