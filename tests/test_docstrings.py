@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
 import pathlib
 from collections.abc import Iterator
 from typing import Any
@@ -20,35 +21,39 @@ WITH_EXAMPLES = [
 ]
 PUBLIC_MODULES = ["tf_tpu_ext", "tf_tpu_ext.contrib", "tf_tpu_ext.towers", "tf_tpu_ext.tpu"]
 
-# Each docstring has a process of its own with the names of its package, and eight cores, or two if
-# the docstring or that of the package says so.
+# Each function, and each class with its methods, has a process of its own with the names of its
+# package, and eight cores, or two if the docstring or that of the package says so.
 RUN_EXAMPLES = """
-    import doctest, importlib, os, sys
+    import doctest, importlib, itertools, os, sys
     import tensorflow as tf
     import tf_tpu_ext
 
     module = importlib.import_module(sys.argv[1])
     package = importlib.import_module(module.__package__)
+    names = {**vars(package), **vars(module), "tf": tf, "tf_tpu_ext": tf_tpu_ext}
+    names = {name: value for name, value in names.items() if not name.startswith("__")}
 
-    def run(test):
-        if "two cores" in test.docstring + package.__doc__:
+    def run(tests):
+        if "two cores" in package.__doc__ + tests[0].docstring:
             tf_tpu_ext.configure(cores=2)
-        names = {**vars(package), **vars(module), "tf": tf, "tf_tpu_ext": tf_tpu_ext}
-        test.globs = {name: names[name] for name in names if not name.startswith("__")}
-        test.globs["__name__"] = "__main__"
-        failed = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test).failed
+        runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
+        for test in tests:
+            test.globs = {**names, "__name__": "__main__"}
+            runner.run(test)
         sys.stdout.flush()
-        return failed
+        return runner.summarize(verbose=False).failed
 
+    def owner(test):
+        return test.name.removeprefix(module.__name__).split(".")[:2]
+
+    tests = [test for test in doctest.DocTestFinder().find(module) if test.examples]
     failed = []
-    for test in doctest.DocTestFinder(exclude_empty=True).find(module):
-        if not test.examples:
-            continue
+    for name, group in itertools.groupby(sorted(tests), owner):
         child = os.fork()
         if child == 0:
-            os._exit(min(run(test), 1))
+            os._exit(min(run(list(group)), 1))
         if os.waitpid(child, 0)[1] != 0:
-            failed.append(test.name)
+            failed.append(".".join(name))
     sys.exit(f"failed: {failed}" if failed else 0)
 """
 
@@ -72,6 +77,17 @@ def test_examples_run(run_python, module):
 
 def test_public_names_have_examples():
     without = [name for name, value in public_names() if ">>> " not in (value.__doc__ or "")]
+    assert not without
+
+
+def test_methods_of_the_strategy_have_examples():
+    methods = vars(tf_tpu_ext.TPUStrategy).items()
+    public = {name: value for name, value in methods if inspect.isfunction(value)}
+    without = [
+        name
+        for name, value in public.items()
+        if not name.startswith("_") and ">>> " not in (value.__doc__ or "")
+    ]
     assert not without
 
 

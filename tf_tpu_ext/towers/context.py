@@ -62,6 +62,16 @@ class TowerContext:
 
         Raises:
             RuntimeError: This is not the context of the tower that is being built.
+
+        Example:
+            >>> strategy = tf_tpu_ext.TPUStrategy(None, steps_per_run=1)
+            >>> def total(x):
+            ...     sum_up = lambda distribution, values: sum(distribution.unwrap(values))
+            ...     return get_tower_context().merge_call(sum_up, x)
+            >>> with strategy.scope():
+            ...     totals = strategy.call_for_each_tower(total, tf.constant(3))
+            >>> print([int(x) for x in strategy.unwrap(totals)])
+            [6, 6]
         """
         _require_tower_context(self, "merge_call")
         strategy = self._replica_context.strategy

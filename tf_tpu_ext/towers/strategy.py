@@ -124,6 +124,13 @@ class TPUStrategy(_members.Members, tf.distribute.TPUStrategy):
 
         Raises:
             RuntimeError: Not called in the cross-tower context of this strategy.
+
+        Example:
+            >>> strategy = TPUStrategy(None, steps_per_run=1)
+            >>> with strategy.scope():
+            ...     double = strategy.call_for_each_tower(lambda x: x * 2, tf.constant(21))
+            >>> print([int(x) for x in strategy.unwrap(double)])
+            [42, 42]
         """
         context.require_cross_tower_context(self, "call_for_each_tower")
         kwargs.pop("run_concurrently", None)
@@ -142,6 +149,13 @@ class TPUStrategy(_members.Members, tf.distribute.TPUStrategy):
 
         Returns:
             The results, for `unwrap` and `reduce`.
+
+        Example:
+            >>> strategy = TPUStrategy(None, steps_per_run=1)
+            >>> with strategy.scope():
+            ...     lengths = strategy.map(["a", "bc"], tf.strings.length)
+            >>> print([int(x) for x in strategy.unwrap(lengths)])
+            [1, 2]
         """
         context.require_cross_tower_context(self, "map")
         with tf.device(None if _state.in_computation() else self.extended._host_device):
@@ -178,6 +192,17 @@ class TPUStrategy(_members.Members, tf.distribute.TPUStrategy):
             RuntimeError: Not called in the cross-tower context of this strategy.
             ValueError: `initial_loop_values` do not fit the outputs.
             tf.errors.OutOfRangeError: The data ended; raised when the operation runs.
+
+        Example:
+            >>> strategy = TPUStrategy(None, steps_per_run=1)
+            >>> def step(context, x):
+            ...     total = strategy.call_for_each_tower(lambda x: x * 10, x)
+            ...     context.set_last_step_output("total", total, "SUM")
+            >>> with strategy.scope():
+            ...     iterator = iter(strategy.distribute_dataset(lambda: tf.data.Dataset.range(100)))
+            ...     context = strategy.run_steps_on_dataset(step, iterator, iterations=2)
+            >>> int(context.last_step_outputs["total"])  # Elements 2 and 3.
+            50
         """
         context.require_cross_tower_context(self, "run_steps_on_dataset")
         return steps.run_steps_on_dataset(self, fn, iterator, iterations, initial_loop_values)
@@ -197,6 +222,12 @@ class TPUStrategy(_members.Members, tf.distribute.TPUStrategy):
 
         Raises:
             ValueError: `dataset_fn` returns something else.
+
+        Example:
+            >>> strategy = TPUStrategy(None, steps_per_run=1)
+            >>> dataset = strategy.distribute_dataset(lambda: tf.data.Dataset.range(4))
+            >>> print([[int(x) for x in strategy.unwrap(step)] for step in dataset])
+            [[0, 1], [2, 3]]
         """
         return datasets.distribute_dataset(self, dataset_fn)
 
@@ -231,6 +262,15 @@ class TPUStrategy(_members.Members, tf.distribute.TPUStrategy):
             RuntimeError: Not called in the cross-tower context of this strategy.
             ValueError: An argument is none of the above.
             TypeError: The mean of integers is asked for.
+
+        Example:
+            >>> strategy = TPUStrategy(None, steps_per_run=1)
+            >>> with strategy.scope():
+            ...     index = strategy.worker_device_index
+            ...     numbers = strategy.call_for_each_tower(lambda i: i + 1, index)
+            ...     total = strategy.reduce("SUM", numbers, destinations="/device:CPU:0")
+            >>> int(total)
+            3
         """
         if aggregation is _LEFT_OUT:
             aggregation = reduce_op
@@ -273,6 +313,15 @@ class TPUStrategy(_members.Members, tf.distribute.TPUStrategy):
 
         Returns:
             For each pair what `reduce` returns.
+
+        Example:
+            >>> strategy = TPUStrategy(None, steps_per_run=1)
+            >>> with strategy.scope():
+            ...     index = strategy.worker_device_index
+            ...     numbers = strategy.call_for_each_tower(lambda i: i + 1, index)
+            ...     totals = strategy.batch_reduce("SUM", [(numbers, "/device:CPU:0")] * 2)
+            >>> print([int(total) for total in totals])
+            [3, 3]
         """
         context.require_cross_tower_context(self, "batch_reduce")
         aggregation = reduction.to_aggregation("batch_reduce", aggregation)
@@ -301,6 +350,13 @@ class TPUStrategy(_members.Members, tf.distribute.TPUStrategy):
         Raises:
             RuntimeError: Not called in the cross-tower context of this strategy.
             ValueError: `tensor` is a per-device value, or a destination is not of the strategy.
+
+        Example:
+            >>> strategy = TPUStrategy(None, steps_per_run=1)
+            >>> with strategy.scope():
+            ...     copies = strategy.unwrap(strategy.broadcast(tf.constant(7)))
+            >>> print([int(x) for x in copies])
+            [7, 7]
         """
         context.require_cross_tower_context(self, "broadcast")
         if _values.is_per_device(tensor):
@@ -329,6 +385,13 @@ class TPUStrategy(_members.Members, tf.distribute.TPUStrategy):
 
         Returns:
             The values in the order of the towers; `[value]` if there is one.
+
+        Example:
+            >>> strategy = TPUStrategy(None, steps_per_run=1)
+            >>> with strategy.scope():
+            ...     variable = tf.Variable(5)
+            >>> print([int(copy) for copy in strategy.unwrap(variable)])
+            [5, 5]
         """
         return _values.unwrap(value)
 
@@ -340,6 +403,13 @@ class TPUStrategy(_members.Members, tf.distribute.TPUStrategy):
 
         Returns:
             The container, or `value` itself if there is none any more.
+
+        Example:
+            >>> strategy = TPUStrategy(None, steps_per_run=1)
+            >>> with strategy.scope():
+            ...     variable = tf.Variable(5)
+            >>> strategy.value_container(strategy.unwrap(variable)[1]) is variable
+            True
         """
         return _values.container_of(value)
 
@@ -352,6 +422,13 @@ class TPUStrategy(_members.Members, tf.distribute.TPUStrategy):
 
         Returns:
             The operation; None eagerly, where everything has run.
+
+        Example:
+            >>> strategy = TPUStrategy(None, steps_per_run=1)
+            >>> with tf.Graph().as_default(), strategy.scope():
+            ...     variable = tf.Variable(5)
+            ...     print(strategy.group(variable.initializer, name="init").name)
+            init
         """
         leaves = [x for leaf in tf.nest.flatten(value) for x in _to_wait_for(leaf)]
         if tf.executing_eagerly():
@@ -378,6 +455,14 @@ class TPUStrategy(_members.Members, tf.distribute.TPUStrategy):
         Raises:
             RuntimeError: Not called in the cross-tower context of this strategy.
             ValueError: `var` is not a variable of this strategy, or an argument is per-device.
+
+        Example:
+            >>> strategy = TPUStrategy(None, steps_per_run=1)
+            >>> with strategy.scope():
+            ...     variable = tf.Variable(5)
+            ...     _ = strategy.update(variable, lambda copy, x: copy.assign_add(x), 2)
+            >>> print([int(copy) for copy in strategy.unwrap(variable)])
+            [7, 7]
         """
         context.require_cross_tower_context(self, "update")
         _placement.check_variable(self, "update", var)
@@ -403,6 +488,14 @@ class TPUStrategy(_members.Members, tf.distribute.TPUStrategy):
         Raises:
             RuntimeError: Not called in the cross-tower context of this strategy.
             ValueError: A device is not of the strategy, or an argument is per-device.
+
+        Example:
+            >>> strategy = TPUStrategy(None, steps_per_run=1)
+            >>> with strategy.scope():
+            ...     devices = strategy.non_slot_devices([])
+            ...     numbers = strategy.update_non_slot(devices, lambda x: x + 1, tf.constant(1))
+            >>> print([int(x) for x in strategy.unwrap(numbers)])
+            [2, 2]
         """
         context.require_cross_tower_context(self, "update_non_slot")
         _placement.check_mirrored("update_non_slot", (args, kwargs))
@@ -429,6 +522,18 @@ class TPUStrategy(_members.Members, tf.distribute.TPUStrategy):
 
         Returns:
             The value.
+
+        Example:
+            >>> strategy = TPUStrategy(None, steps_per_run=1)
+            >>> with strategy.scope():
+            ...     counted = tf.Variable(
+            ...         1.0,
+            ...         synchronization=tf.VariableSynchronization.ON_READ,
+            ...         aggregation=tf.VariableAggregation.SUM,
+            ...     )
+            ...     _ = strategy.call_for_each_tower(lambda: counted.assign(2.0))
+            >>> float(strategy.read_var(counted))
+            4.0
         """
         _placement.check_variable(self, "read_var", tower_local_var)
         return _placement.read(tower_local_var)
@@ -445,6 +550,15 @@ class TPUStrategy(_members.Members, tf.distribute.TPUStrategy):
         Raises:
             RuntimeError: Not called in the scope of this strategy.
             ValueError: There is no such device in the strategy.
+
+        Example:
+            >>> strategy = TPUStrategy(None, steps_per_run=1)
+            >>> with strategy.scope():
+            ...     variable = tf.Variable(5)
+            ...     with strategy.colocate_vars_with(variable):
+            ...         momentum = tf.Variable(0)
+            >>> print(len(strategy.unwrap(momentum)))
+            2
         """
         context.require_scope(self, "colocate_vars_with")
         devices = reduction.to_devices(self, "colocate_vars_with", colocate_with_variable)
@@ -460,6 +574,11 @@ class TPUStrategy(_members.Members, tf.distribute.TPUStrategy):
 
         Returns:
             The names of the devices, for `colocate_vars_with` and `update_non_slot`.
+
+        Example:
+            >>> strategy = TPUStrategy(None, steps_per_run=1)
+            >>> print([device[-5:] for device in strategy.non_slot_devices([])])
+            ['TPU:0', 'TPU:1']
         """
         del var_list
         return list(self.parameter_devices)

@@ -54,7 +54,7 @@ std::optional<KernelChoice> ChooseKernel(const tensorflow::NodeDef& node,
 std::optional<std::vector<int32_t>> TilesOfMaxPoolGrad(const tensorflow::NodeDef& node,
                                                        const std::vector<KernelOperand>& operands);
 
-// Replaces the ops that a kernel may take by ours, unless the option is off.
+// Replaces the ops that a kernel may take by ours.
 absl::Status UseTensorFlowKernels(tensorflow::FunctionLibraryDefinition* library);
 
 }  // namespace tf_tpu_ext
