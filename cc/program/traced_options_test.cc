@@ -10,7 +10,7 @@ namespace {
 
 std::string Serialized(const std::string& text) {
   tensorflow::tpu::TPUCompileOptions traced;
-  traced.mutable_unknown_fields()->AddLengthDelimited(kProgramOptionsField)->assign(text);
+  traced.mutable_unknown_fields()->AddLengthDelimited(kProgramOptionsField, text);
   return traced.SerializeAsString();
 }
 
