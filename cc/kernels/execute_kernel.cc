@@ -133,8 +133,14 @@ class ExecuteOp : public AsyncOpKernel {
     if (!is_on_core && handle.device() != core_device_) {
       return absl::InvalidArgumentError(absl::StrCat("It is a variable of ", handle.device()));
     }
-    // TensorFlow refuses handles of another device, unless they hold the variable themselves.
-    if (is_on_core || handle.IsRefCounting()) return LookupResource(context, handle, variable);
+    if (is_on_core) return LookupResource(context, handle, variable);
+    // LookupResource refuses handles of another device.
+    if (handle.IsRefCounting()) {
+      TF_ASSIGN_OR_RETURN(Var* const found, handle.GetResource<Var>());
+      found->Ref();
+      variable->reset(found);
+      return absl::OkStatus();
+    }
     TF_RETURN_IF_ERROR(handle.ValidateType<Var>());
     TF_ASSIGN_OR_RETURN(auto resource, FindResource(context, handle));
     variable->reset(static_cast<Var*>(resource.release()));
