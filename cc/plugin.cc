@@ -39,8 +39,10 @@ namespace {
 [[maybe_unused]] const bool kLoaded = [] {
   // First: what is registered below may be called at once. Never deleted, for threads use them
   // until the process ends.
-  Process::Install(&(new ProcessObjects)->process());
-  RegisterDeviceFactories();
+  auto* const objects = new ProcessObjects;
+  Process::Install(&objects->process());
+  RegisterDeviceFactories(objects->process().machine,
+                          [objects] { return objects->core_threads(); });
   RegisterHostUpdates();
   RegisterKernelProxies();
   RegisterBridgePasses();
@@ -67,7 +69,7 @@ absl::Status Configure(const MachineOptions& options, const char* folder) {
     TF_ASSIGN_OR_RETURN(cache, CompilationCache::Open(folder));
   }
   // The options may be refused, and then the cache stays as well.
-  TF_RETURN_IF_ERROR(SetMachineOptions(options));
+  TF_RETURN_IF_ERROR(Process::Get().machine->SetOptions(options));
   if (folder != nullptr) CompilationCache::SetCurrent(std::move(cache));
   return absl::OkStatus();
 }
@@ -106,7 +108,7 @@ JsonObject Describe(const CompilationRecord& record) {
 JsonObject Describe(const ClusterRecord& record) {
   // A cluster whose program has not run has no counters yet.
   static const auto* const none = new ClusterCounters;
-  const auto found = FindCounters(record);
+  const auto found = Process::Get().transfer_stats->FindCounters(record);
   const ClusterCounters& counters = found == nullptr ? *none : *found;
   return JsonObject()
       .String("cluster", record.cluster)
@@ -162,12 +164,12 @@ OwnedText TfTpuExt_CompilationRecords() {
 
 // All clusters of outside compilation so far, as a JSON array.
 OwnedText TfTpuExt_ClusterRecords() {
-  return tf_tpu_ext::GiveRecords(tf_tpu_ext::RecordedClusters());
+  return tf_tpu_ext::GiveRecords(tf_tpu_ext::Process::Get().transfer_stats->RecordedClusters());
 }
 
 // Elements of inputs that may be padded, and those of them that were padding.
 void TfTpuExt_Padding(int64_t* elements, int64_t* padding) {
-  const tf_tpu_ext::PaddingTotals totals = tf_tpu_ext::TotalPadding();
+  const tf_tpu_ext::PaddingTotals totals = tf_tpu_ext::Process::Get().padding->Totals();
   *elements = totals.elements;
   *padding = totals.padding;
 }

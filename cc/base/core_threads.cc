@@ -3,14 +3,9 @@
 #include <utility>
 
 #include "absl/time/clock.h"
-#include "cc/base/machine.h"
-#include "tensorflow/core/platform/cpu_info.h"
 
 namespace tf_tpu_ext {
 namespace {
-
-// As many iterators of one core may die at once while the core's other ops go on.
-constexpr int kMaxThreadsPerCore = 4;
 
 // After work that is not urgent the watching thread expects more for so long: while it looks often,
 // nobody has to wake it.
@@ -24,16 +19,6 @@ struct Place {
 thread_local Place place;
 
 }  // namespace
-
-CoreThreads* CoreThreads::Get() {
-  static auto* const threads = [] {
-    Options options;
-    options.usual_threads = tensorflow::port::MaxParallelism();
-    options.max_threads = options.usual_threads + kMaxThreadsPerCore * GetMachineOptions().cores;
-    return new CoreThreads(options);
-  }();
-  return threads;
-}
 
 CoreThreads::CoreThreads(const Options& options) : options_(options) {}
 

@@ -36,9 +36,6 @@ class CoreThreads : public tensorflow::thread::ThreadPoolInterface {
     absl::Duration delay = absl::Microseconds(500);
   };
 
-  // The threads of this process's cores, whose number must not change any more.
-  static CoreThreads* Get();
-
   explicit CoreThreads(const Options& options);
   // Finishes all work first.
   ~CoreThreads() override;

@@ -1,22 +1,9 @@
 #include "cc/base/machine.h"
 
-#include "absl/base/const_init.h"
-#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/mutex.h"
+#include "cc/base/process.h"
 
 namespace tf_tpu_ext {
-namespace {
-
-absl::Mutex mutex(absl::kConstInit);
-bool devices_created ABSL_GUARDED_BY(mutex) = false;
-
-MachineOptions& Options() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
-  static auto* options = new MachineOptions;
-  return *options;
-}
-
-}  // namespace
 
 absl::Status ValidateCores(int64_t cores) {
   if (cores >= 1 && cores <= kMaxCores) return absl::OkStatus();
@@ -24,36 +11,37 @@ absl::Status ValidateCores(int64_t cores) {
       absl::StrCat("A virtual TPU has from 1 to ", kMaxCores, " cores. Received: cores=", cores));
 }
 
-absl::Status SetMachineOptions(const MachineOptions& options) {
+absl::Status Machine::SetOptions(const MachineOptions& options) {
   if (absl::Status valid = ValidateCores(options.cores); !valid.ok()) return valid;
   if (options.wait_limit <= absl::ZeroDuration()) {
     return absl::InvalidArgumentError(absl::StrCat("The wait limit must be positive. Received: ",
                                                    absl::FormatDuration(options.wait_limit)));
   }
-  absl::MutexLock lock(&mutex);
-  MachineOptions& current = Options();
-  if (devices_created &&
-      (options.cores != current.cores || options.local_devices != current.local_devices)) {
+  absl::MutexLock lock(&mutex_);
+  if (devices_created_ &&
+      (options.cores != options_.cores || options.local_devices != options_.local_devices)) {
     const auto flag = [](bool value) { return value ? "True" : "False"; };
     return absl::FailedPreconditionError(absl::StrCat(
-        "TensorFlow has already created its devices, with ", current.cores,
-        " virtual TPU cores and local_devices=", flag(current.local_devices),
+        "TensorFlow has already created its devices, with ", options_.cores,
+        " virtual TPU cores and local_devices=", flag(options_.local_devices),
         "; received: cores=", options.cores, ", local_devices=", flag(options.local_devices),
         ". Call tf_tpu_ext.configure() before the first TensorFlow operation."));
   }
-  current = options;
+  options_ = options;
   return absl::OkStatus();
 }
 
-MachineOptions GetMachineOptions() {
-  absl::MutexLock lock(&mutex);
-  return Options();
+MachineOptions Machine::options() const {
+  absl::MutexLock lock(&mutex_);
+  return options_;
 }
 
-void MarkDevicesCreated() {
-  absl::MutexLock lock(&mutex);
-  devices_created = true;
+void Machine::MarkDevicesCreated() {
+  absl::MutexLock lock(&mutex_);
+  devices_created_ = true;
 }
+
+MachineOptions GetMachineOptions() { return Process::Get().machine->options(); }
 
 std::array<int, 4> MeshShape(int cores) {
   const int cores_per_chip = cores % 2 == 0 ? 2 : 1;

@@ -7,7 +7,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "cc/base/program_options.h"
 
@@ -28,12 +30,26 @@ struct MachineOptions {
 // Returns InvalidArgument unless `cores` is in [1, kMaxCores].
 absl::Status ValidateCores(int64_t cores);
 
-// The process's settings. Changing the number of cores fails once devices exist.
-absl::Status SetMachineOptions(const MachineOptions& options);
-MachineOptions GetMachineOptions();
+// The settings of a process. Thread-safe.
+class Machine {
+ public:
+  MachineOptions options() const;
 
-// Freezes the number of cores: called when TensorFlow creates the devices.
-void MarkDevicesCreated();
+  // Takes all of the options or, with an error, none. The number of cores can't change once devices
+  // exist.
+  absl::Status SetOptions(const MachineOptions& options);
+
+  // Freezes the number of cores: called when TensorFlow creates the devices.
+  void MarkDevicesCreated();
+
+ private:
+  mutable absl::Mutex mutex_;
+  bool devices_created_ ABSL_GUARDED_BY(mutex_) = false;
+  MachineOptions options_ ABSL_GUARDED_BY(mutex_);
+};
+
+// Those of Process::Get().
+MachineOptions GetMachineOptions();
 
 // Mesh shape [x, y, z, cores per chip]. A chip has two cores, as a Cloud TPU's has, unless `cores`
 // is odd; chips stand in the most square x * y rectangle.

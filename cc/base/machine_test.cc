@@ -77,44 +77,45 @@ TEST(ValidateCoresTest, Limits) {
 
 // One test, for the settings are the process's and freeze for good.
 TEST(MachineOptionsTest, ChangeUntilDevicesExist) {
-  EXPECT_EQ(GetMachineOptions().cores, kDefaultCores);
-  EXPECT_EQ(GetMachineOptions().wait_limit, absl::Minutes(30));
-  EXPECT_TRUE(GetMachineOptions().local_devices);
+  Machine machine;
+  EXPECT_EQ(machine.options().cores, kDefaultCores);
+  EXPECT_EQ(machine.options().wait_limit, absl::Minutes(30));
+  EXPECT_TRUE(machine.options().local_devices);
 
   MachineOptions options;
   options.cores = 5;
   options.wait_limit = absl::Seconds(3);
-  ASSERT_TRUE(SetMachineOptions(options).ok());
-  EXPECT_EQ(GetMachineOptions().cores, 5);
-  EXPECT_EQ(GetMachineOptions().wait_limit, absl::Seconds(3));
+  ASSERT_TRUE(machine.SetOptions(options).ok());
+  EXPECT_EQ(machine.options().cores, 5);
+  EXPECT_EQ(machine.options().wait_limit, absl::Seconds(3));
 
   MachineOptions wrong = options;
   wrong.cores = 0;
-  EXPECT_TRUE(absl::IsInvalidArgument(SetMachineOptions(wrong)));
+  EXPECT_TRUE(absl::IsInvalidArgument(machine.SetOptions(wrong)));
   wrong = options;
   for (absl::Duration limit : {absl::ZeroDuration(), absl::Seconds(-1)}) {
     wrong.wait_limit = limit;
-    EXPECT_TRUE(absl::IsInvalidArgument(SetMachineOptions(wrong))) << limit;
+    EXPECT_TRUE(absl::IsInvalidArgument(machine.SetOptions(wrong))) << limit;
   }
-  EXPECT_EQ(GetMachineOptions().cores, 5);
-  EXPECT_EQ(GetMachineOptions().wait_limit, absl::Seconds(3));
+  EXPECT_EQ(machine.options().cores, 5);
+  EXPECT_EQ(machine.options().wait_limit, absl::Seconds(3));
 
-  MarkDevicesCreated();
+  machine.MarkDevicesCreated();
   // Nothing that the devices depend on: allowed.
   options.wait_limit = absl::Seconds(4);
-  EXPECT_TRUE(SetMachineOptions(options).ok());
-  EXPECT_EQ(GetMachineOptions().wait_limit, absl::Seconds(4));
+  EXPECT_TRUE(machine.SetOptions(options).ok());
+  EXPECT_EQ(machine.options().wait_limit, absl::Seconds(4));
   wrong = options;
   wrong.cores = 6;
-  const absl::Status status = SetMachineOptions(wrong);
+  const absl::Status status = machine.SetOptions(wrong);
   EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
   // Python tells this error from others by these words.
   EXPECT_TRUE(absl::StrContains(status.message(), "already created")) << status;
   EXPECT_TRUE(absl::StrContains(status.message(), "cores=6")) << status;
   wrong = options;
   wrong.local_devices = false;
-  EXPECT_TRUE(absl::IsFailedPrecondition(SetMachineOptions(wrong)));
-  EXPECT_EQ(GetMachineOptions().cores, 5);
+  EXPECT_TRUE(absl::IsFailedPrecondition(machine.SetOptions(wrong)));
+  EXPECT_EQ(machine.options().cores, 5);
 }
 
 }  // namespace

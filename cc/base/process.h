@@ -12,10 +12,14 @@ class CollectiveTable;
 class ComputePool;
 class CoreThreads;
 class KernelThreadPools;
+class EmbeddingSlot;
 class LaunchTable;
+class Machine;
+class PaddingStats;
 class ProgramCache;
 class StepTransfers;
 class TensorChannels;
+class TransferStats;
 class WaitMonitor;
 
 // They hold all state that steps and programs of the process share (docs/architecture.md,
@@ -28,19 +32,24 @@ class WaitMonitor;
 // constructors. Of the classes above its floor this file knows the names only: a room can use what
 // stands below it.
 struct Process {
-  // base: threads and waits.
+  // base: settings, threads, waits.
+  Machine* machine = nullptr;
   ComputePool* compute_pool = nullptr;
   KernelThreadPools* kernel_threads = nullptr;
   CoreThreads* host_threads = nullptr;
   WaitMonitor* wait_monitor = nullptr;
   // transfer
   TensorChannels* channels = nullptr;
+  TransferStats* transfer_stats = nullptr;
+  // embedding
+  EmbeddingSlot* embedding = nullptr;
   // runtime
   CollectiveTable* collectives = nullptr;
   xla::cpu::CpuCollectives* xla_collectives = nullptr;
   StepTransfers* transfers = nullptr;
   LaunchTable* launches = nullptr;
   ProgramCache* programs = nullptr;
+  PaddingStats* padding = nullptr;
 
   static const Process& Get();
   // `process` must live on; it takes the place of the one before.

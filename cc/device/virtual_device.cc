@@ -46,12 +46,13 @@ void HostMemoryContext::CopyDeviceTensorToCPU(const Tensor* device_tensor,
 }
 
 VirtualDevice::VirtualDevice(const tensorflow::SessionOptions& options,
-                             const tensorflow::DeviceAttributes& attributes)
+                             const tensorflow::DeviceAttributes& attributes,
+                             CoreThreads* core_threads)
     : LocalDevice(options, attributes), context_(new HostMemoryContext) {
   info_.default_context = context_.get();
   set_tensorflow_accelerator_device_info(&info_);
   if (device_type() != kTpuDeviceType) return;
-  threads_ = std::make_unique<tensorflow::thread::ThreadPool>(CoreThreads::Get());
+  threads_ = std::make_unique<tensorflow::thread::ThreadPool>(core_threads);
   set_tensorflow_device_thread_pool(threads_.get());
 }
 

@@ -15,6 +15,8 @@
 
 namespace tf_tpu_ext {
 
+class CoreThreads;
+
 inline constexpr char kTpuDeviceType[] = "TPU";
 inline constexpr char kTpuSystemDeviceType[] = "TPU_SYSTEM";
 
@@ -37,8 +39,9 @@ class HostMemoryContext : public tensorflow::DeviceContext {
 
 class VirtualDevice : public tensorflow::LocalDevice {
  public:
+  // The ops of a core run on `core_threads`, which must live on.
   VirtualDevice(const tensorflow::SessionOptions& options,
-                const tensorflow::DeviceAttributes& attributes);
+                const tensorflow::DeviceAttributes& attributes, CoreThreads* core_threads);
   ~VirtualDevice() override;
 
   tensorflow::Allocator* GetAllocator(tensorflow::AllocatorAttributes attributes) override;

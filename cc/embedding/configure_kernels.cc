@@ -3,6 +3,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "cc/base/process.h"
 #include "cc/device/virtual_device.h"
 #include "cc/embedding/current_embedding.h"
 #include "tensorflow/core/framework/op_kernel.h"
@@ -36,7 +37,7 @@ class ConfigureEmbeddingOp : public ConfigOp {
  public:
   using ConfigOp::ConfigOp;
   void Compute(OpKernelContext* context) override {
-    OP_REQUIRES_OK(context, ConfigureEmbedding(config_));
+    OP_REQUIRES_OK(context, Process::Get().embedding->Configure(config_));
   }
 };
 
@@ -44,7 +45,7 @@ class ConfigureHostOp : public ConfigOp {
  public:
   using ConfigOp::ConfigOp;
   void Compute(OpKernelContext* context) override {
-    OP_REQUIRES_OK(context, ConfigureEmbedding(config_));
+    OP_REQUIRES_OK(context, Process::Get().embedding->Configure(config_));
     SetString(context, "");
   }
 };
@@ -74,7 +75,7 @@ class IsInitializedOp : public ConfigOp {
   void Compute(OpKernelContext* context) override {
     Tensor* output = nullptr;
     OP_REQUIRES_OK(context, context->allocate_output(0, {}, &output));
-    output->scalar<bool>()() = IsEmbeddingConfigured(config_);
+    output->scalar<bool>()() = Process::Get().embedding->IsConfigured(config_);
   }
 };
 

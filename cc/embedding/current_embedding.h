@@ -5,27 +5,45 @@
 #include <memory>
 #include <string>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
 #include "cc/embedding/engine.h"
 
 namespace tf_tpu_ext {
 
-// Null before ConfigureEmbedding.
-std::shared_ptr<EmbeddingEngine> CurrentEmbedding();
+class ComputePool;
 
-// FailedPrecondition if there is none; `op` names who asks.
-absl::StatusOr<std::shared_ptr<EmbeddingEngine>> RequireEmbedding(absl::string_view op);
+// Thread-safe. Who has asked for the engine keeps it, also if it is dropped meanwhile.
+class EmbeddingSlot {
+ public:
+  // `compute_pool`, which must live on, does the engines' work.
+  explicit EmbeddingSlot(ComputePool* compute_pool) : compute_pool_(*compute_pool) {}
 
-// `config` is a serialized TPUEmbeddingConfiguration. A second one needs a new TPU system.
-absl::Status ConfigureEmbedding(const std::string& config);
+  // Null before Configure.
+  std::shared_ptr<EmbeddingEngine> engine() const;
 
-// Whether ConfigureEmbedding was called with `config`, or with any if that is empty.
-bool IsEmbeddingConfigured(const std::string& config);
+  // FailedPrecondition if there is none; `op` names who asks.
+  absl::StatusOr<std::shared_ptr<EmbeddingEngine>> Require(absl::string_view op) const;
 
-// The TPU system starts anew or ends: its tables are gone.
-void DropEmbedding();
+  // `config` is a serialized TPUEmbeddingConfiguration. A second one needs a new TPU system.
+  absl::Status Configure(const std::string& config);
+
+  // Whether Configure was called with `config`, or with any if that is empty.
+  bool IsConfigured(const std::string& config) const;
+
+  // The TPU system starts anew or ends: its tables are gone.
+  void Drop();
+
+ private:
+  ComputePool& compute_pool_;
+  mutable absl::Mutex mutex_;
+  // Both empty, or both set.
+  std::string config_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<EmbeddingEngine> engine_ ABSL_GUARDED_BY(mutex_);
+};
 
 }  // namespace tf_tpu_ext
 

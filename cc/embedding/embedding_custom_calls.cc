@@ -42,7 +42,7 @@ absl::StatusOr<Place> PlaceOf(const XLA_FFI_CallFrame& frame, const std::string&
     return absl::FailedPreconditionError(
         absl::StrCat("Op ", op, " uses a TPU core's embedding and can run only in a TPU program."));
   }
-  TF_ASSIGN_OR_RETURN(place.engine, RequireEmbedding(op));
+  TF_ASSIGN_OR_RETURN(place.engine, Process::Get().embedding->Require(op));
   return place;
 }
 

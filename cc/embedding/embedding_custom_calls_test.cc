@@ -14,6 +14,7 @@
 #include "cc/embedding/current_embedding.h"
 #include "cc/program/embedding_call.h"
 #include "cc/transfer/channels.h"
+#include "cc/transfer/process_testing.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
 #include "tensorflow/core/framework/tensor.h"
@@ -36,9 +37,21 @@ constexpr char kConfig[] =
     " dimension: 2 optimization_parameters { stochastic_gradient_descent {}"
     " learning_rate { dynamic { tag: 0 } } } } feature_descriptor { table_id: 0 input_shape: 1 }";
 
+// The slot of this test program.
+EmbeddingSlot& Embedding() {
+  static auto* const slot = [] {
+    TestProcess& objects = TestProcess::Get();
+    auto* const made = new EmbeddingSlot(&objects.compute_pool);
+    objects.process.embedding = made;
+    return made;
+  }();
+  return *slot;
+}
+
 class EmbeddingCallsTest : public testing::Test {
  protected:
   EmbeddingCallsTest() {
+    Embedding();
     static int64_t launches = 5000;
     for (int core = 0; core < 2; ++core) {
       cores_[core].core = core;
@@ -47,13 +60,14 @@ class EmbeddingCallsTest : public testing::Test {
     ++launches;
   }
   ~EmbeddingCallsTest() override {
-    DropEmbedding();
-    for (int core = 0; core < 2; ++core) GetChannels().Drain({kNoLaunch, kEmbeddingName, core});
+    Embedding().Drop();
+    for (int core = 0; core < 2; ++core)
+      TestProcess::Get().channels.Drain({kNoLaunch, kEmbeddingName, core});
   }
 
   void Configure() {
-    ASSERT_TRUE(ConfigureEmbedding(Serialized(kConfig)).ok());
-    engine_ = CurrentEmbedding();
+    ASSERT_TRUE(Embedding().Configure(Serialized(kConfig)).ok());
+    engine_ = Embedding().engine();
     const std::vector<float> rows = {0, 1, 10, 11, 20, 21};
     ASSERT_TRUE(engine_->Load(0, {0, 1, 2}, {absl::MakeConstSpan(rows)}).ok());
   }
@@ -66,8 +80,9 @@ class EmbeddingCallsTest : public testing::Test {
   }
 
   static void Send(int core, std::vector<Tensor> message) {
-    GetChannels().Send({kNoLaunch, kEmbeddingName, core}, std::move(message), kFeedCapacity,
-                       [](const absl::Status& status) { EXPECT_TRUE(status.ok()) << status; });
+    TestProcess::Get().channels.Send(
+        {kNoLaunch, kEmbeddingName, core}, std::move(message), kFeedCapacity,
+        [](const absl::Status& status) { EXPECT_TRUE(status.ok()) << status; });
   }
 
   static std::unique_ptr<CustomCallTester> Receiver(const TensorShape& shape = {1, 2}) {
@@ -141,16 +156,16 @@ TEST_F(EmbeddingCallsTest, AnAbortedLaunchWaitsNoLonger) {
   const auto receive = Receiver();
   auto event = receive->Start(&cores_[0]);
   ASSERT_TRUE(event.ok()) << event.status();
-  GetChannels().Abort(cores_[0].launch_id, absl::AbortedError("another core failed"));
+  TestProcess::Get().channels.Abort(cores_[0].launch_id, absl::AbortedError("another core failed"));
   ASSERT_TRUE(event->IsError());
   EXPECT_EQ(event->GetError().code(), absl::StatusCode::kAborted);
-  GetChannels().Forget(cores_[0].launch_id, absl::AbortedError(""));
+  TestProcess::Get().channels.Forget(cores_[0].launch_id, absl::AbortedError(""));
 }
 
 TEST_F(EmbeddingCallsTest, BatchesOfAnotherConfigurationAreRefused) {
   Configure();
   std::shared_ptr<EmbeddingEngine> former = engine_;
-  DropEmbedding();
+  Embedding().Drop();
   Configure();
   Send(0, Wrap({former, std::make_shared<EmbeddingBatch>()}));
   EXPECT_EQ(Receiver()->Run(&cores_[0]).code(), absl::StatusCode::kInternal);
@@ -193,21 +208,21 @@ TEST_F(EmbeddingCallsTest, NeedAnEmbeddingAndATpuProgram) {
 }
 
 TEST(CurrentEmbeddingTest, IsConfiguredOnce) {
-  EXPECT_EQ(CurrentEmbedding(), nullptr);
-  EXPECT_FALSE(IsEmbeddingConfigured(""));
-  EXPECT_EQ(RequireEmbedding("op").status().code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ(ConfigureEmbedding("").code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(ConfigureEmbedding("no configuration").code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Embedding().engine(), nullptr);
+  EXPECT_FALSE(Embedding().IsConfigured(""));
+  EXPECT_EQ(Embedding().Require("op").status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(Embedding().Configure("").code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Embedding().Configure("no configuration").code(), absl::StatusCode::kInvalidArgument);
   const std::string config = Serialized(kConfig);
-  ASSERT_TRUE(ConfigureEmbedding(config).ok());
-  EXPECT_TRUE(IsEmbeddingConfigured(""));
-  EXPECT_TRUE(IsEmbeddingConfigured(config));
-  EXPECT_FALSE(IsEmbeddingConfigured("another"));
-  EXPECT_EQ(ConfigureEmbedding(config).code(), absl::StatusCode::kFailedPrecondition);
-  DropEmbedding();
-  EXPECT_EQ(CurrentEmbedding(), nullptr);
-  EXPECT_TRUE(ConfigureEmbedding(config).ok());
-  DropEmbedding();
+  ASSERT_TRUE(Embedding().Configure(config).ok());
+  EXPECT_TRUE(Embedding().IsConfigured(""));
+  EXPECT_TRUE(Embedding().IsConfigured(config));
+  EXPECT_FALSE(Embedding().IsConfigured("another"));
+  EXPECT_EQ(Embedding().Configure(config).code(), absl::StatusCode::kFailedPrecondition);
+  Embedding().Drop();
+  EXPECT_EQ(Embedding().engine(), nullptr);
+  EXPECT_TRUE(Embedding().Configure(config).ok());
+  Embedding().Drop();
 }
 
 }  // namespace

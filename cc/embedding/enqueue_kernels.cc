@@ -77,7 +77,8 @@ class EnqueueOp : public FeedOp {
  private:
   absl::StatusOr<BatchMessage> MakeMessage(OpKernelContext* context, ChannelKey* key) const {
     TF_RETURN_IF_ERROR(KeyOf(context, kEmbeddingName, key));
-    TF_ASSIGN_OR_RETURN(std::shared_ptr<EmbeddingEngine> engine, RequireEmbedding(name()));
+    TF_ASSIGN_OR_RETURN(std::shared_ptr<EmbeddingEngine> engine,
+                        Process::Get().embedding->Require(name()));
     TF_ASSIGN_OR_RETURN(const bool training, IsTraining(context, engine->layout().mode));
     TF_ASSIGN_OR_RETURN(EmbeddingBatch made, MakeBatch(context, engine->layout()));
     auto batch = std::make_shared<EmbeddingBatch>(std::move(made));

@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
+#include "cc/base/process.h"
 #include "cc/embedding/current_embedding.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/op_kernel.h"
@@ -71,8 +72,8 @@ class ShardOp : public OpKernel {
 
  private:
   absl::StatusOr<std::shared_ptr<EmbeddingEngine>> Engine() const {
-    auto engine = RequireEmbedding(name());
-    if (!engine.ok() || IsEmbeddingConfigured(config_)) return engine;
+    auto engine = Process::Get().embedding->Require(name());
+    if (!engine.ok() || Process::Get().embedding->IsConfigured(config_)) return engine;
     return absl::FailedPreconditionError(
         absl::StrCat("The config of op ", name(),
                      " is not the one that the TPU is configured with. Initialize the TPU system "

@@ -89,12 +89,13 @@ class CompileMlirOp : public OpKernel {
     status->scalar<tstring>()() = SerializeCompilationStatus(program.status());
     ProgramKey key;
     if (ForOneReplica()) {
-      absl::StatusOr<int64_t> id = LaunchIdOfGroup(context, launch_group_, launch_member_,
-                                                   std::max(1, metadata_.num_replicas()));
+      absl::StatusOr<int64_t> id =
+          LaunchIdOfGroup(context, Process::Get().launches, launch_group_, launch_member_,
+                          std::max(1, metadata_.num_replicas()));
       OP_REQUIRES_OK(context, id.status());
       key.launch_id = *id;
     } else {
-      key.launch_id = NextLaunchId();
+      key.launch_id = Process::Get().launches->NextLaunchId();
     }
     if (program.ok()) key.program_id = (*program)->compiled().id;
     if (takes_.any()) WatchQueues(context, program.status(), key.launch_id);

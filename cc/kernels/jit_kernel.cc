@@ -21,7 +21,7 @@
 #include "cc/ops/reachable_nodes.h"
 #include "cc/program/traced_options.h"
 #include "cc/runtime/join_launch.h"
-#include "cc/runtime/launch_ids.h"
+#include "cc/runtime/launch_table.h"
 #include "cc/runtime/program_cache.h"
 #include "llvm/ADT/StringRef.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -75,9 +75,10 @@ class JitLaunchOp : public AsyncOpKernel {
     auto write = [context, call](std::vector<Tensor> outputs) {
       return WriteResults(context, *call, std::move(outputs));
     };
-    const absl::Status status = JoinLaunch(
-        context, Process::Get().launches, context->device()->parsed_name().id, NextLaunchId(),
-        *program, {std::move(call->values), nullptr}, std::move(write), done);
+    const absl::Status status =
+        JoinLaunch(context, Process::Get().launches, context->device()->parsed_name().id,
+                   Process::Get().launches->NextLaunchId(), *program,
+                   {std::move(call->values), nullptr}, std::move(write), done);
     OP_REQUIRES_OK_ASYNC(context, status, done);
   }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cc/base/machine.h"
+#include "cc/base/process.h"
 #include "cc/passes/compile_marks.h"
 #include "cc/passes/fold_clusters.h"
 #include "cc/passes/order_computations.h"
@@ -42,7 +43,7 @@ absl::StatusOr<FoldedGraph> PrepareForBridge(bool of_session, Graph* graph,
     record.not_folded_because = std::move(report.reason);
     record.source = std::move(report.source);
     record.counted_as = std::move(report.counted_as);
-    RecordCluster(std::move(record));
+    Process::Get().transfer_stats->RecordCluster(std::move(record));
   }
   TF_RETURN_IF_ERROR(OrderComputations(of_session, graph, library));
   return folded;

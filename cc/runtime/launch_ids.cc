@@ -1,11 +1,11 @@
 #include "cc/runtime/launch_ids.h"
 
-#include <atomic>
 #include <set>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "cc/runtime/launch_table.h"
 #include "tensorflow/core/framework/resource_mgr.h"
 #include "tensorflow/core/lib/core/refcount.h"
 
@@ -15,7 +15,7 @@ namespace {
 // The id that the members of a group share, until all have taken it.
 class SharedLaunchId : public tensorflow::ResourceBase {
  public:
-  explicit SharedLaunchId(int num_members) : num_members_(num_members) {}
+  SharedLaunchId(int64_t id, int num_members) : id_(id), num_members_(num_members) {}
 
   std::string DebugString() const override { return absl::StrCat("TPU launch ", id_); }
 
@@ -31,7 +31,7 @@ class SharedLaunchId : public tensorflow::ResourceBase {
   }
 
  private:
-  const int64_t id_ = NextLaunchId();
+  const int64_t id_;
   const int num_members_;
   absl::Mutex mutex_;
   std::set<int> members_ ABSL_GUARDED_BY(mutex_);
@@ -39,12 +39,7 @@ class SharedLaunchId : public tensorflow::ResourceBase {
 
 }  // namespace
 
-int64_t NextLaunchId() {
-  static std::atomic<int64_t> next{1};
-  return next.fetch_add(1, std::memory_order_relaxed);
-}
-
-absl::StatusOr<int64_t> LaunchIdOfGroup(tensorflow::OpKernelContext* context,
+absl::StatusOr<int64_t> LaunchIdOfGroup(tensorflow::OpKernelContext* context, LaunchTable* table,
                                         const std::string& group, int member, int num_members) {
   tensorflow::ScopedStepContainer* step = context->step_container();
   if (step == nullptr) {
@@ -62,8 +57,8 @@ absl::StatusOr<int64_t> LaunchIdOfGroup(tensorflow::OpKernelContext* context,
                    "|", iteration.frame_id, ":", iteration.iter_id, "|", group);
   SharedLaunchId* found = nullptr;
   absl::Status status = step->LookupOrCreate<SharedLaunchId>(
-      context->resource_manager(), name, &found, [num_members](SharedLaunchId** created) {
-        *created = new SharedLaunchId(num_members);
+      context->resource_manager(), name, &found, [table, num_members](SharedLaunchId** created) {
+        *created = new SharedLaunchId(table->NextLaunchId(), num_members);
         return absl::OkStatus();
       });
   if (!status.ok()) return status;

@@ -15,12 +15,11 @@ namespace tf_tpu_ext {
 inline constexpr char kLaunchGroup[] = "_tpu_ext_launch_group";
 inline constexpr char kLaunchMember[] = "_tpu_ext_launch_member";
 
-// A number that no other launch of the process has.
-int64_t NextLaunchId();
+class LaunchTable;
 
-// The id that all members of the group get in this run of the graph, and in this iteration of a
-// loop around them.
-absl::StatusOr<int64_t> LaunchIdOfGroup(tensorflow::OpKernelContext* context,
+// The id of a new launch of the table, which all members of the group get in this run of the graph,
+// and in this iteration of a loop around them.
+absl::StatusOr<int64_t> LaunchIdOfGroup(tensorflow::OpKernelContext* context, LaunchTable* table,
                                         const std::string& group, int member, int num_members);
 
 }  // namespace tf_tpu_ext

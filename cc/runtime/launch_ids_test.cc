@@ -1,11 +1,10 @@
-#include "cc/runtime/launch_ids.h"
-
 #include <cstdint>
 #include <set>
 #include <thread>
 #include <vector>
 
 #include "absl/synchronization/mutex.h"
+#include "cc/runtime/launch_table.h"
 #include "gtest/gtest.h"
 
 namespace tf_tpu_ext {
@@ -15,11 +14,12 @@ TEST(NextLaunchIdTest, NeverRepeats) {
   constexpr int kThreads = 4, kLaunches = 2000;
   absl::Mutex mutex;
   std::set<int64_t> seen;
+  LaunchTable table{LaunchServices()};
   std::vector<std::thread> threads;
   for (int thread = 0; thread < kThreads; ++thread) {
     threads.emplace_back([&] {
       std::vector<int64_t> mine;
-      for (int i = 0; i < kLaunches; ++i) mine.push_back(NextLaunchId());
+      for (int i = 0; i < kLaunches; ++i) mine.push_back(table.NextLaunchId());
       absl::MutexLock lock(&mutex);
       seen.insert(mine.begin(), mine.end());
     });

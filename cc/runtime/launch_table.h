@@ -2,6 +2,7 @@
 #ifndef TF_TPU_EXT_CC_RUNTIME_LAUNCH_TABLE_H_
 #define TF_TPU_EXT_CC_RUNTIME_LAUNCH_TABLE_H_
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <list>
@@ -21,6 +22,9 @@ namespace tf_tpu_ext {
 class LaunchTable {
  public:
   explicit LaunchTable(const LaunchServices& services) : services_(services) {}
+
+  // A number that no other launch of the table has. Numbers count up from 1: 0 is no launch.
+  int64_t NextLaunchId() { return next_launch_id_.fetch_add(1, std::memory_order_relaxed); }
 
   // Brings a core to the launch, which starts when all its cores have come. Before that, `joined`
   // gets the launch, so that a cancellation can reach it; it must not call back into either. If
@@ -44,6 +48,7 @@ class LaunchTable {
   void Remove(int64_t run_id);
 
   const LaunchServices services_;
+  std::atomic<int64_t> next_launch_id_{1};
   absl::Mutex mutex_;
   // Numbers runs from 1, so that no two launches of the table share one.
   int64_t next_run_id_ ABSL_GUARDED_BY(mutex_) = 1;

@@ -1,16 +1,12 @@
 #include "cc/runtime/padding_stats.h"
 
 #include <algorithm>
-#include <atomic>
 #include <optional>
 
 namespace tf_tpu_ext {
 namespace {
 
 using tensorflow::Tensor;
-
-std::atomic<int64_t> total_elements{0};
-std::atomic<int64_t> total_padding{0};
 
 std::optional<int64_t> SizeIn(const Tensor& size) {
   if (size.NumElements() != 1) return std::nullopt;
@@ -21,7 +17,8 @@ std::optional<int64_t> SizeIn(const Tensor& size) {
 
 }  // namespace
 
-void CountPadding(absl::Span<const PaddedArgument> padded, absl::Span<const Tensor> arguments) {
+void PaddingStats::Count(absl::Span<const PaddedArgument> padded,
+                         absl::Span<const Tensor> arguments) {
   int64_t elements = 0;
   int64_t real_elements = 0;
   const auto count = static_cast<int>(arguments.size());
@@ -37,13 +34,12 @@ void CountPadding(absl::Span<const PaddedArgument> padded, absl::Span<const Tens
     elements += arguments[each.argument].NumElements();
     real_elements += real.num_elements();
   }
-  total_elements.fetch_add(elements, std::memory_order_relaxed);
-  total_padding.fetch_add(elements - real_elements, std::memory_order_relaxed);
+  elements_.fetch_add(elements, std::memory_order_relaxed);
+  padding_.fetch_add(elements - real_elements, std::memory_order_relaxed);
 }
 
-PaddingTotals TotalPadding() {
-  return {total_elements.load(std::memory_order_relaxed),
-          total_padding.load(std::memory_order_relaxed)};
+PaddingTotals PaddingStats::Totals() const {
+  return {elements_.load(std::memory_order_relaxed), padding_.load(std::memory_order_relaxed)};
 }
 
 }  // namespace tf_tpu_ext

@@ -2,6 +2,7 @@
 #ifndef TF_TPU_EXT_CC_RUNTIME_PADDING_STATS_H_
 #define TF_TPU_EXT_CC_RUNTIME_PADDING_STATS_H_
 
+#include <atomic>
 #include <cstdint>
 
 #include "absl/types/span.h"
@@ -16,10 +17,18 @@ struct PaddingTotals {
   int64_t padding = 0;
 };
 
-// Adds the arguments of one core's run to the totals of the process.
-void CountPadding(absl::Span<const PaddedArgument> padded,
-                  absl::Span<const tensorflow::Tensor> arguments);
-PaddingTotals TotalPadding();
+// Thread-safe. Readers may see the elements of a run before its padding.
+class PaddingStats {
+ public:
+  // Adds the arguments of one core's run to the totals.
+  void Count(absl::Span<const PaddedArgument> padded,
+             absl::Span<const tensorflow::Tensor> arguments);
+  PaddingTotals Totals() const;
+
+ private:
+  std::atomic<int64_t> elements_{0};
+  std::atomic<int64_t> padding_{0};
+};
 
 }  // namespace tf_tpu_ext
 

@@ -3,13 +3,15 @@
 #include <functional>
 #include <utility>
 
-#include "cc/base/machine.h"
 #include "cc/runtime/collectives.h"
 #include "tensorflow/core/platform/cpu_info.h"
 #include "tensorflow/core/platform/env.h"
 
 namespace tf_tpu_ext {
 namespace {
+
+// As many iterators of one core may die at once while the core's other ops go on.
+constexpr int kMaxThreadsPerCore = 4;
 
 CoreThreads::Options HostThreadOptions() {
   CoreThreads::Options options;
@@ -25,24 +27,39 @@ CoreThreads::Options HostThreadOptions() {
 ProcessObjects::ProcessObjects()
     : kernel_threads_(&compute_pool_),
       host_threads_(HostThreadOptions()),
-      wait_monitor_([] { return GetMachineOptions().wait_limit; }),
-      transfers_(&channels_),
+      wait_monitor_([this] { return machine_.options().wait_limit; }),
+      embedding_(&compute_pool_),
+      transfers_(&machine_, &channels_, &embedding_),
       xla_collectives_(MakeCollectives(&collectives_)),
       launches_(Services()),
       process_([this] {
         Process process;
+        process.machine = &machine_;
         process.compute_pool = &compute_pool_;
         process.kernel_threads = &kernel_threads_;
         process.host_threads = &host_threads_;
         process.wait_monitor = &wait_monitor_;
         process.channels = &channels_;
+        process.transfer_stats = &transfer_stats_;
+        process.embedding = &embedding_;
         process.collectives = &collectives_;
         process.xla_collectives = xla_collectives_.get();
         process.transfers = &transfers_;
         process.launches = &launches_;
         process.programs = &programs_;
+        process.padding = &padding_;
         return process;
       }()) {}
+
+CoreThreads* ProcessObjects::core_threads() {
+  absl::call_once(made_core_threads_, [this] {
+    CoreThreads::Options options;
+    options.usual_threads = tensorflow::port::MaxParallelism();
+    options.max_threads = options.usual_threads + kMaxThreadsPerCore * machine_.options().cores;
+    core_threads_ = std::make_unique<CoreThreads>(options);
+  });
+  return core_threads_.get();
+}
 
 LaunchServices ProcessObjects::Services() {
   LaunchServices services;

@@ -8,14 +8,18 @@
 #include "cc/base/compute_pool.h"
 #include "cc/base/core_threads.h"
 #include "cc/base/kernel_threads.h"
+#include "cc/base/machine.h"
 #include "cc/base/process.h"
 #include "cc/base/wait_monitor.h"
+#include "cc/embedding/current_embedding.h"
 #include "cc/runtime/collective_table.h"
 #include "cc/runtime/core_order.h"
 #include "cc/runtime/launch_table.h"
+#include "cc/runtime/padding_stats.h"
 #include "cc/runtime/program_cache.h"
 #include "cc/runtime/step_transfers.h"
 #include "cc/transfer/channels.h"
+#include "cc/transfer/transfer_stats.h"
 #include "tensorflow/core/platform/threadpool.h"
 #include "xla/backends/cpu/collectives/cpu_collectives.h"
 
@@ -30,15 +34,24 @@ class ProcessObjects {
 
   const Process& process() const { return process_; }
 
+  // The threads of the cores. Made when they are first asked for, which must not be before the
+  // number of cores is fixed.
+  CoreThreads* core_threads();
+
  private:
   LaunchServices Services();
 
   // In the order of the floors: each uses those above it.
+  Machine machine_;
+  absl::once_flag made_core_threads_;
+  std::unique_ptr<CoreThreads> core_threads_;
   ComputePool compute_pool_;
   KernelThreadPools kernel_threads_;
   CoreThreads host_threads_;
   WaitMonitor wait_monitor_;
   TensorChannels channels_;
+  TransferStats transfer_stats_;
+  EmbeddingSlot embedding_;
   StepTransfers transfers_;
   CollectiveTable collectives_;
   const std::unique_ptr<xla::cpu::CpuCollectives> xla_collectives_;
@@ -48,6 +61,7 @@ class ProcessObjects {
   std::unique_ptr<tensorflow::thread::ThreadPool> locking_thread_;
   LaunchTable launches_;
   ProgramCache programs_;
+  PaddingStats padding_;
   const Process process_;
 };
 

@@ -342,9 +342,10 @@ absl::StatusOr<std::shared_ptr<Program>> Program::Create(
 absl::StatusOr<Program::Parts> Program::CreateParts(const CompiledProgram& compiled) {
   Parts parts;
   if (!compiled.host_functions.empty()) {
-    TF_ASSIGN_OR_RETURN(parts.host_functions,
-                        HostFunctions::Create(compiled.host_functions, compiled.num_slots(),
-                                              Process::Get().host_threads));
+    TF_ASSIGN_OR_RETURN(
+        parts.host_functions,
+        HostFunctions::Create(compiled.host_functions, compiled.num_slots(),
+                              Process::Get().host_threads, Process::Get().transfer_stats));
   }
   if (compiled.shared_update != nullptr) {
     TF_ASSIGN_OR_RETURN(parts.shared_update, Create(compiled.shared_update->program));
@@ -401,7 +402,9 @@ absl::Status Program::Prepare() {
 
 void Program::Start(CoreContext core, std::vector<Tensor> arguments, RunOptions options,
                     Done done) {
-  if (!compiled_->padded_arguments.empty()) CountPadding(compiled_->padded_arguments, arguments);
+  if (!compiled_->padded_arguments.empty()) {
+    Process::Get().padding->Count(compiled_->padded_arguments, arguments);
+  }
   Run::Start(
       std::make_shared<Run>(this, core, std::move(arguments), std::move(options), std::move(done)));
 }

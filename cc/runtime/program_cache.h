@@ -18,6 +18,7 @@ namespace tf_tpu_ext {
 
 class Program;
 
+// Thread-safe.
 class ProgramCache {
  public:
   // Compiles the program `id` and fills in the record.

@@ -1,13 +1,10 @@
 #include "cc/runtime/step_transfers.h"
 
-#include "cc/base/machine.h"
-#include "cc/embedding/current_embedding.h"
-
 namespace tf_tpu_ext {
 
 void StepTransfers::Abort(int64_t launch_id, const absl::Status& status) {
   channels_.Abort(launch_id, status);
-  if (auto engine = CurrentEmbedding()) engine->Abort(launch_id, status);
+  if (auto engine = embedding_.engine()) engine->Abort(launch_id, status);
 }
 
 void StepTransfers::Finish(int64_t launch_id) { channels_.Finish(launch_id); }
@@ -21,17 +18,17 @@ void StepTransfers::DropQueued(const TakenQueues& queues, absl::Span<const int> 
   }
   if (queues.embedding) {
     DrainAllCores(kEmbeddingName);
-    if (auto engine = CurrentEmbedding()) engine->Reset(status);
+    if (auto engine = embedding_.engine()) engine->Reset(status);
   }
 }
 
 void StepTransfers::DropAllQueued() {
   for (const char* name : {kInfeedName, kOutfeedName, kEmbeddingName}) DrainAllCores(name);
-  DropEmbedding();
+  embedding_.Drop();
 }
 
 void StepTransfers::DrainAllCores(const char* name) {
-  const int cores = GetMachineOptions().cores;
+  const int cores = machine_.options().cores;
   for (int core = 0; core < cores; ++core) channels_.Drain({kNoLaunch, name, core});
 }
 

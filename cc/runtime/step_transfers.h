@@ -6,6 +6,8 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "cc/base/machine.h"
+#include "cc/embedding/current_embedding.h"
 #include "cc/program/taken_queues.h"
 #include "cc/runtime/launch_transfers.h"
 #include "cc/transfer/channels.h"
@@ -14,7 +16,8 @@ namespace tf_tpu_ext {
 
 class StepTransfers : public LaunchTransfers {
  public:
-  explicit StepTransfers(TensorChannels* channels) : channels_(*channels) {}
+  StepTransfers(const Machine* machine, TensorChannels* channels, EmbeddingSlot* embedding)
+      : machine_(*machine), channels_(*channels), embedding_(*embedding) {}
 
   void Abort(int64_t launch_id, const absl::Status& status) override;
   void Finish(int64_t launch_id) override;
@@ -27,7 +30,9 @@ class StepTransfers : public LaunchTransfers {
  private:
   void DrainAllCores(const char* name);
 
+  const Machine& machine_;
   TensorChannels& channels_;
+  EmbeddingSlot& embedding_;
 };
 
 }  // namespace tf_tpu_ext

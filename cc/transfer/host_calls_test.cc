@@ -56,7 +56,7 @@ class HostCallsTest : public ::testing::Test {
     auto functions = HostFunctions::Create(
         {ChainOfOps("square", {"Square"}), ChainOfOps("check", {"CheckNumerics"}),
          ChainOfOps("wait", {"TpuExtTest>Wait"}), ChainOfOps("count", {"TpuExtTest>Count"})},
-        /*num_slots=*/1, &host_threads_);
+        /*num_slots=*/1, &host_threads_, &stats_);
     EXPECT_TRUE(functions.ok()) << functions.status();
     functions_ = *std::move(functions);
     calls_ = std::make_shared<HostCalls>(functions_, 0, &host_threads_, &wait_monitor_,
@@ -78,6 +78,7 @@ class HostCallsTest : public ::testing::Test {
   }
 
   CoreThreads host_threads_{CoreThreads::Options{/*usual_threads=*/2, /*max_threads=*/8}};
+  TransferStats stats_;
   WaitMonitor wait_monitor_{[] { return absl::Minutes(30); }};
   absl::Notification failed_;
   absl::Status failure_;

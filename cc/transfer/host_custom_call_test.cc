@@ -14,6 +14,7 @@
 #include "cc/transfer/host_calls.h"
 #include "cc/transfer/host_function_testing.h"
 #include "cc/transfer/host_functions.h"
+#include "cc/transfer/process_testing.h"
 #include "gtest/gtest.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/op_kernel.h"
@@ -47,10 +48,11 @@ class HostCallTest : public testing::Test {
     auto functions = HostFunctions::Create(
         {ChainOfOps("square", {"Square"}), ChainOfOps("check", {"CheckNumerics"}),
          ChainOfOps("gate", {"TpuExtTest>Gate"})},
-        /*num_slots=*/1);
+        /*num_slots=*/1, &process_.host_threads, &process_.transfer_stats);
     EXPECT_TRUE(functions.ok()) << functions.status();
     functions_ = *std::move(functions);
-    calls_ = std::make_shared<HostCalls>(functions_, /*slot=*/0,
+    calls_ = std::make_shared<HostCalls>(functions_, /*slot=*/0, &process_.host_threads,
+                                         &process_.wait_monitor,
                                          [this](const absl::Status& status) { failure_ = status; });
     core_.host_calls = calls_.get();
   }
@@ -77,6 +79,7 @@ class HostCallTest : public testing::Test {
 
   CoreContext core_;
   absl::Status failure_;
+  TestProcess& process_ = TestProcess::Get();
   std::shared_ptr<HostFunctions> functions_;
   std::shared_ptr<HostCalls> calls_;
 };

@@ -129,7 +129,8 @@ HostFunctions::HostFunctions(CoreThreads* host_threads)
 HostFunctions::~HostFunctions() = default;
 
 absl::StatusOr<std::shared_ptr<HostFunctions>> HostFunctions::Create(
-    const std::vector<HostFunctionSource>& sources, int num_slots, CoreThreads* host_threads) {
+    const std::vector<HostFunctionSource>& sources, int num_slots, CoreThreads* host_threads,
+    TransferStats* stats) {
   TF_ASSIGN_OR_RETURN(tensorflow::DeviceMgr * device, HostDevice());
   std::shared_ptr<HostFunctions> made(new HostFunctions(host_threads));
   made->definitions_ = std::make_unique<FunctionLibraryDefinition>(
@@ -155,7 +156,7 @@ absl::StatusOr<std::shared_ptr<HostFunctions>> HostFunctions::Create(
     function.description = source.source.empty()
                                ? "outside_compilation"
                                : absl::StrCat("outside_compilation at ", source.source);
-    function.counters = CountersOf(source.name);
+    function.counters = stats->CountersOf(source.name);
     const bool pure = function.kind == HostFunctionKind::kPure;
     for (int slot = 0; slot < num_slots; ++slot) {
       TF_ASSIGN_OR_RETURN(const FunctionLibraryRuntime::Handle handle,

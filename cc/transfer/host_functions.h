@@ -40,7 +40,8 @@ class HostFunctions {
   using Done = std::function<void(absl::StatusOr<std::vector<tensorflow::Tensor>>)>;
 
   static absl::StatusOr<std::shared_ptr<HostFunctions>> Create(
-      const std::vector<HostFunctionSource>& sources, int num_slots, CoreThreads* host_threads);
+      const std::vector<HostFunctionSource>& sources, int num_slots, CoreThreads* host_threads,
+      TransferStats* stats);
   ~HostFunctions();
 
   HostFunctionKind kind(int number) const { return functions_[number].kind; }

@@ -12,6 +12,7 @@
 #include "absl/synchronization/notification.h"
 #include "cc/base/tensor_testing.h"
 #include "cc/transfer/host_function_testing.h"
+#include "cc/transfer/process_testing.h"
 #include "gtest/gtest.h"
 #include "tensorflow/core/framework/attr_value.pb.h"
 #include "tensorflow/core/framework/function.pb.h"
@@ -59,7 +60,8 @@ REGISTER_KERNEL_BUILDER(Name("TpuExtTest>Meet").Device(tensorflow::DEVICE_CPU), 
 
 std::shared_ptr<HostFunctions> Make(const std::vector<HostFunctionSource>& sources,
                                     int num_slots = 1) {
-  auto functions = HostFunctions::Create(sources, num_slots);
+  auto functions = HostFunctions::Create(sources, num_slots, &TestProcess::Get().host_threads,
+                                         &TestProcess::Get().transfer_stats);
   EXPECT_TRUE(functions.ok()) << functions.status();
   return *std::move(functions);
 }
@@ -180,11 +182,16 @@ TEST(HostFunctionsTest, StartHandsOverErrors) {
 }
 
 TEST(HostFunctionsTest, RefusesWhatIsNoFunction) {
-  EXPECT_EQ(HostFunctions::Create({{"f", "no library", ""}}, 1).status().code(),
+  EXPECT_EQ(HostFunctions::Create({{"f", "no library", ""}}, 1, &TestProcess::Get().host_threads,
+                                  &TestProcess::Get().transfer_stats)
+                .status()
+                .code(),
             absl::StatusCode::kInternal);
   HostFunctionSource other = ChainOfOps("known", {"Square"});
   other.name = "not in the library";
-  EXPECT_FALSE(HostFunctions::Create({other}, 1).ok());
+  EXPECT_FALSE(HostFunctions::Create({other}, 1, &TestProcess::Get().host_threads,
+                                     &TestProcess::Get().transfer_stats)
+                   .ok());
 }
 
 }  // namespace

@@ -66,7 +66,8 @@ class TransferCustomCall : public CustomCall {
  public:
   explicit TransferCustomCall(TransferCall call) : call_(std::move(call)) {
     if (call_.is_infeed() || call_.is_outfeed()) return;
-    counters_ = CountersOf(call_.counted_as.empty() ? call_.op : call_.counted_as);
+    counters_ = Process::Get().transfer_stats->CountersOf(
+        call_.counted_as.empty() ? call_.op : call_.counted_as);
   }
 
   absl::Status Execute(XLA_FFI_CallFrame* frame) const override {

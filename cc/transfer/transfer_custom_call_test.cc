@@ -11,6 +11,7 @@
 #include "cc/base/tensor_testing.h"
 #include "cc/program/transfer_call.h"
 #include "cc/transfer/channels.h"
+#include "cc/transfer/process_testing.h"
 #include "cc/transfer/transfer_stats.h"
 #include "gtest/gtest.h"
 #include "tensorflow/core/framework/tensor.h"
@@ -23,6 +24,7 @@ using tensorflow::Tensor;
 class TransferTest : public testing::Test {
  protected:
   TransferTest() {
+    TestProcess::Get();
     // A launch and a core of its own for each test: channels are the process's.
     static int tests = 0;
     core_.launch_id = 1000 + ++tests;
@@ -41,17 +43,19 @@ class TransferTest : public testing::Test {
   ChannelKey OfCore(const char* name, int core) const { return {kNoLaunch, name, core}; }
 
   static void Send(const ChannelKey& key, std::vector<Tensor> tensors) {
-    GetChannels().Send(key, std::move(tensors), TensorChannels::kUnbounded,
-                       [](const absl::Status& status) { EXPECT_TRUE(status.ok()) << status; });
+    TestProcess::Get().channels.Send(
+        key, std::move(tensors), TensorChannels::kUnbounded,
+        [](const absl::Status& status) { EXPECT_TRUE(status.ok()) << status; });
   }
 
   // The next message, which must have come already.
   static std::vector<Tensor> Take(const ChannelKey& key) {
     std::optional<std::vector<Tensor>> taken;
-    const auto id = GetChannels().Receive(key, [&](absl::StatusOr<TensorMessage> message) {
-      if (message.ok()) taken = message->tensors;
-    });
-    if (!taken.has_value()) GetChannels().Cancel(key, id, absl::NotFoundError(""));
+    const auto id =
+        TestProcess::Get().channels.Receive(key, [&](absl::StatusOr<TensorMessage> message) {
+          if (message.ok()) taken = message->tensors;
+        });
+    if (!taken.has_value()) TestProcess::Get().channels.Cancel(key, id, absl::NotFoundError(""));
     EXPECT_TRUE(taken.has_value()) << key.DebugString();
     return taken.value_or(std::vector<Tensor>());
   }
@@ -147,7 +151,7 @@ TEST_F(TransferTest, AClusterSendsAndReceives) {
   ASSERT_TRUE(event->IsConcrete());
   EXPECT_EQ(call_->result(0).scalar<double>()(), 5);
 
-  const auto counters = CountersOf("cluster of this test");
+  const auto counters = TestProcess::Get().transfer_stats.CountersOf("cluster of this test");
   EXPECT_EQ(counters->calls, 1);
   EXPECT_EQ(counters->bytes_to_host, 2 * sizeof(float));
   EXPECT_EQ(counters->bytes_to_device, sizeof(double));
@@ -163,8 +167,9 @@ TEST_F(TransferTest, PartsOfAClusterAreNotCalls) {
   call.counts_call = false;
   Make(call, {MakeScalar<float>(1)}, {});
   ASSERT_TRUE(call_->Run(&core_).ok());
-  EXPECT_EQ(CountersOf("part of a cluster")->calls, 0);
-  EXPECT_EQ(CountersOf("part of a cluster")->bytes_to_host, sizeof(float));
+  EXPECT_EQ(TestProcess::Get().transfer_stats.CountersOf("part of a cluster")->calls, 0);
+  EXPECT_EQ(TestProcess::Get().transfer_stats.CountersOf("part of a cluster")->bytes_to_host,
+            sizeof(float));
 }
 
 TEST_F(TransferTest, SendsDynamicTensorsAtTheirSize) {
@@ -193,10 +198,10 @@ TEST_F(TransferTest, AnAbortedLaunchWaitsNoLonger) {
   auto event = call_->Start(&core_);
   ASSERT_TRUE(event.ok()) << event.status();
   EXPECT_FALSE(event->IsAvailable());
-  GetChannels().Abort(core_.launch_id, absl::AbortedError("another core failed"));
+  TestProcess::Get().channels.Abort(core_.launch_id, absl::AbortedError("another core failed"));
   ASSERT_TRUE(event->IsError());
   EXPECT_EQ(event->GetError().code(), absl::StatusCode::kAborted);
-  GetChannels().Forget(core_.launch_id, absl::AbortedError(""));
+  TestProcess::Get().channels.Forget(core_.launch_id, absl::AbortedError(""));
 }
 
 TEST_F(TransferTest, RunsInTpuProgramsOnly) {

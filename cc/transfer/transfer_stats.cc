@@ -1,41 +1,8 @@
 #include "cc/transfer/transfer_stats.h"
 
-#include <deque>
-#include <map>
-#include <set>
-#include <tuple>
 #include <utility>
 
-#include "absl/base/const_init.h"
-#include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
-
 namespace tf_tpu_ext {
-namespace {
-
-// Programs that trace anew for ever must not fill the memory.
-constexpr size_t kMaxRecords = 10'000;
-
-absl::Mutex mutex(absl::kConstInit);
-
-using Identity = std::tuple<std::string, std::string, std::string, std::string>;
-
-Identity IdentityOf(const ClusterRecord& record) {
-  return {record.cluster, record.counted_as, record.not_folded_because, record.source};
-}
-
-struct Registry {
-  std::map<std::string, std::shared_ptr<ClusterCounters>> counters;
-  std::deque<ClusterRecord> records;
-  std::set<Identity> known;
-};
-
-Registry& GetRegistry() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
-  static auto* registry = new Registry;
-  return *registry;
-}
-
-}  // namespace
 
 int64_t TotalBytes(absl::Span<const tensorflow::Tensor> tensors) {
   int64_t bytes = 0;
@@ -43,36 +10,37 @@ int64_t TotalBytes(absl::Span<const tensorflow::Tensor> tensors) {
   return bytes;
 }
 
-std::shared_ptr<ClusterCounters> CountersOf(const std::string& name) {
-  absl::MutexLock lock(&mutex);
-  std::shared_ptr<ClusterCounters>& counters = GetRegistry().counters[name];
+TransferStats::Identity TransferStats::IdentityOf(const ClusterRecord& record) {
+  return {record.cluster, record.counted_as, record.not_folded_because, record.source};
+}
+
+std::shared_ptr<ClusterCounters> TransferStats::CountersOf(const std::string& name) {
+  absl::MutexLock lock(&mutex_);
+  std::shared_ptr<ClusterCounters>& counters = counters_[name];
   if (counters == nullptr) counters = std::make_shared<ClusterCounters>();
   return counters;
 }
 
-std::shared_ptr<ClusterCounters> FindCounters(const ClusterRecord& record) {
-  absl::MutexLock lock(&mutex);
-  const Registry& registry = GetRegistry();
-  const auto found = registry.counters.find(record.counted_as);
-  return found == registry.counters.end() ? nullptr : found->second;
+std::shared_ptr<ClusterCounters> TransferStats::FindCounters(const ClusterRecord& record) const {
+  absl::MutexLock lock(&mutex_);
+  const auto found = counters_.find(record.counted_as);
+  return found == counters_.end() ? nullptr : found->second;
 }
 
-void RecordCluster(ClusterRecord record) {
-  absl::MutexLock lock(&mutex);
-  Registry& registry = GetRegistry();
-  if (!registry.known.insert(IdentityOf(record)).second) return;
-  registry.records.push_back(std::move(record));
-  if (registry.records.size() <= kMaxRecords) return;
-  const ClusterRecord& oldest = registry.records.front();
-  registry.known.erase(IdentityOf(oldest));
-  registry.counters.erase(oldest.counted_as);
-  registry.records.pop_front();
+void TransferStats::RecordCluster(ClusterRecord record) {
+  absl::MutexLock lock(&mutex_);
+  if (!known_.insert(IdentityOf(record)).second) return;
+  records_.push_back(std::move(record));
+  if (records_.size() <= kMaxRecords) return;
+  const ClusterRecord& oldest = records_.front();
+  known_.erase(IdentityOf(oldest));
+  counters_.erase(oldest.counted_as);
+  records_.pop_front();
 }
 
-std::vector<ClusterRecord> RecordedClusters() {
-  absl::MutexLock lock(&mutex);
-  const Registry& registry = GetRegistry();
-  return {registry.records.begin(), registry.records.end()};
+std::vector<ClusterRecord> TransferStats::RecordedClusters() const {
+  absl::MutexLock lock(&mutex_);
+  return {records_.begin(), records_.end()};
 }
 
 }  // namespace tf_tpu_ext

@@ -3,11 +3,18 @@
 #define TF_TPU_EXT_CC_TRANSFER_TRANSFER_STATS_H_
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <deque>
+#include <map>
 #include <memory>
+#include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
 #include "tensorflow/core/framework/tensor.h"
 
@@ -35,14 +42,33 @@ struct ClusterRecord {
   std::string source;
 };
 
-// The counters of a function or transfer of that name, made at its first mention.
-std::shared_ptr<ClusterCounters> CountersOf(const std::string& name);
-// The same, or null if nothing was counted.
-std::shared_ptr<ClusterCounters> FindCounters(const ClusterRecord& record);
+// Thread-safe.
+class TransferStats {
+ public:
+  // Programs that trace anew for ever must not fill the memory: older clusters are forgotten.
+  static constexpr size_t kMaxRecords = 10'000;
 
-// Remembers a cluster; the same one again counts once.
-void RecordCluster(ClusterRecord record);
-std::vector<ClusterRecord> RecordedClusters();
+  // The counters of a function or transfer of that name, made at its first mention.
+  std::shared_ptr<ClusterCounters> CountersOf(const std::string& name);
+  // The same, or null if nothing was counted.
+  std::shared_ptr<ClusterCounters> FindCounters(const ClusterRecord& record) const;
+
+  // Remembers a cluster; the same one again counts once.
+  void RecordCluster(ClusterRecord record);
+  // In the order in which they were recorded.
+  std::vector<ClusterRecord> RecordedClusters() const;
+
+ private:
+  // All that makes one cluster another.
+  using Identity = std::tuple<std::string, std::string, std::string, std::string>;
+
+  static Identity IdentityOf(const ClusterRecord& record);
+
+  mutable absl::Mutex mutex_;
+  std::map<std::string, std::shared_ptr<ClusterCounters>> counters_ ABSL_GUARDED_BY(mutex_);
+  std::deque<ClusterRecord> records_ ABSL_GUARDED_BY(mutex_);
+  std::set<Identity> known_ ABSL_GUARDED_BY(mutex_);
+};
 
 }  // namespace tf_tpu_ext
 

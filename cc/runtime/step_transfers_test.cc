@@ -1,0 +1,93 @@
+#include "cc/runtime/step_transfers.h"
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cc/base/compute_pool.h"
+#include "gtest/gtest.h"
+
+namespace tf_tpu_ext {
+namespace {
+
+constexpr int64_t kLaunch = 5;
+constexpr int64_t kStep = 3;
+
+class StepTransfersTest : public ::testing::Test {
+ protected:
+  void Send(const ChannelKey& key, int64_t owner = kNoLaunch) {
+    channels_.Send(key, {}, kFeedCapacity, [](const absl::Status&) {}, owner);
+  }
+
+  // What waits in a queue of a core; it is empty then.
+  int Drain(const std::string& name, int core) { return channels_.Drain({kNoLaunch, name, core}); }
+
+  Machine machine_;
+  ComputePool pool_;
+  TensorChannels channels_;
+  EmbeddingSlot embedding_{&pool_};
+  StepTransfers transfers_{&machine_, &channels_, &embedding_};
+};
+
+TEST_F(StepTransfersTest, AbortEndsTheWaitsOfTheLaunchUntilItIsForgotten) {
+  std::optional<absl::Status> received;
+  channels_.Receive({kLaunch, "call", 0}, [&](const absl::StatusOr<TensorMessage>& message) {
+    received = message.status();
+  });
+  transfers_.Abort(kLaunch + 1, absl::AbortedError("another"));
+  EXPECT_FALSE(received.has_value());
+  transfers_.Abort(kLaunch, absl::AbortedError("failed"));
+  EXPECT_EQ(received, absl::AbortedError("failed"));
+  transfers_.Finish(kLaunch);
+  received.reset();
+  // The host may still ask what became of the launch.
+  channels_.Receive({kLaunch, "call", 0}, [&](const absl::StatusOr<TensorMessage>& message) {
+    received = message.status();
+  });
+  EXPECT_EQ(received, absl::AbortedError("failed"));
+}
+
+TEST_F(StepTransfersTest, DropsWhatTheProgramWouldHaveTaken) {
+  for (int core = 0; core < 3; ++core) {
+    Send({kNoLaunch, kInfeedName, core});
+    Send({kNoLaunch, kOutfeedName, core});
+    Send({kNoLaunch, kEmbeddingName, core});
+  }
+  TakenQueues takes;
+  takes.infeed = true;
+  transfers_.DropQueued(takes, {0, 2}, kStep, absl::AbortedError("failed"));
+  EXPECT_EQ(Drain(kInfeedName, 0), 0);
+  EXPECT_EQ(Drain(kInfeedName, 1), 1);
+  EXPECT_EQ(Drain(kInfeedName, 2), 0);
+  EXPECT_EQ(Drain(kOutfeedName, 0), 1);
+  // A step of embeddings is one of all cores.
+  takes.infeed = false;
+  takes.embedding = true;
+  transfers_.DropQueued(takes, {0}, kStep, absl::AbortedError("failed"));
+  for (int core = 0; core < 3; ++core) EXPECT_EQ(Drain(kEmbeddingName, core), 0);
+}
+
+TEST_F(StepTransfersTest, RefusesWhatTheFailedStepStillSends) {
+  transfers_.DropQueued(TakenQueues(), {0}, kStep, absl::AbortedError("failed"));
+  std::optional<absl::Status> sent;
+  channels_.Send(
+      {kNoLaunch, kInfeedName, 0}, {}, kFeedCapacity,
+      [&](absl::Status status) { sent = std::move(status); }, OwnerOfStep(kStep));
+  EXPECT_EQ(sent, absl::AbortedError("failed"));
+  EXPECT_EQ(Drain(kInfeedName, 0), 0);
+}
+
+TEST_F(StepTransfersTest, ANewSystemHasEmptyQueues) {
+  const int last = machine_.options().cores - 1;
+  for (const char* name : {kInfeedName, kOutfeedName, kEmbeddingName}) {
+    Send({kNoLaunch, name, last});
+  }
+  transfers_.DropAllQueued();
+  for (const char* name : {kInfeedName, kOutfeedName, kEmbeddingName}) {
+    EXPECT_EQ(Drain(name, last), 0) << name;
+  }
+}
+
+}  // namespace
+}  // namespace tf_tpu_ext
