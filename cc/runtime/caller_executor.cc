@@ -13,6 +13,7 @@
 #include "tensorflow/core/common_runtime/executor_factory.h"
 #include "tensorflow/core/common_runtime/local_executor_params.h"
 #include "tensorflow/core/graph/algorithm.h"
+#include "tensorflow/core/platform/errors.h"
 #include "tsl/platform/denormal.h"
 #include "tsl/platform/setround.h"
 
@@ -139,8 +140,7 @@ class CallerExecutorFactory : public tensorflow::ExecutorFactory {
   absl::Status NewExecutor(const tensorflow::LocalExecutorParams& params, const Graph& graph,
                            std::unique_ptr<Executor>* executor) override {
     Executor* made = nullptr;
-    absl::Status status = tensorflow::NewLocalExecutor(params, graph, &made);
-    if (!status.ok()) return status;
+    TF_RETURN_IF_ERROR(tensorflow::NewLocalExecutor(params, graph, &made));
     executor->reset(made);
     const CallersPart part = PartOfCaller(graph);
     if (part != CallersPart::kNothing) {

@@ -8,6 +8,7 @@
 #include "cc/runtime/launch_table.h"
 #include "tensorflow/core/framework/resource_mgr.h"
 #include "tensorflow/core/lib/core/refcount.h"
+#include "tensorflow/core/platform/errors.h"
 
 namespace tf_tpu_ext {
 namespace {
@@ -56,12 +57,11 @@ absl::StatusOr<int64_t> LaunchIdOfGroup(tensorflow::OpKernelContext* context, La
       absl::StrCat("tpu_launch|", absl::Hex(reinterpret_cast<uintptr_t>(context->rendezvous())),
                    "|", iteration.frame_id, ":", iteration.iter_id, "|", group);
   SharedLaunchId* found = nullptr;
-  absl::Status status = step->LookupOrCreate<SharedLaunchId>(
+  TF_RETURN_IF_ERROR(step->LookupOrCreate<SharedLaunchId>(
       context->resource_manager(), name, &found, [table, num_members](SharedLaunchId** created) {
         *created = new SharedLaunchId(table->NextLaunchId(), num_members);
         return absl::OkStatus();
-      });
-  if (!status.ok()) return status;
+      }));
   tensorflow::core::ScopedUnref unref(found);
   bool complete = false;
   absl::StatusOr<int64_t> id = found->Take(member, &complete);
@@ -70,9 +70,9 @@ absl::StatusOr<int64_t> LaunchIdOfGroup(tensorflow::OpKernelContext* context, La
                                             id.status().message(),
                                             ". Report this with the graph."));
   }
+  // The next time that this graph runs under the same rendezvous is another launch.
   if (complete) {
-    status = step->Delete<SharedLaunchId>(context->resource_manager(), name);
-    if (!status.ok()) return status;
+    TF_RETURN_IF_ERROR(step->Delete<SharedLaunchId>(context->resource_manager(), name));
   }
   return id;
 }

@@ -4,16 +4,18 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "tensorflow/core/platform/errors.h"
+#include "xla/tsl/platform/statusor.h"
 
 namespace tf_tpu_ext {
 namespace {
 
 absl::StatusOr<int> SlotOf(const CoreArrival& arrival) {
-  absl::StatusOr<int> slot = arrival.program->SlotOfCore(arrival.core);
-  if (slot.ok() && *slot >= arrival.program->num_slots()) {
+  TF_ASSIGN_OR_RETURN(const int slot, arrival.program->SlotOfCore(arrival.core));
+  if (slot >= arrival.program->num_slots()) {
     return absl::InternalError(absl::StrCat(
         "TPU program ", arrival.program->compiled().name, " has core ", arrival.core, " in place ",
-        *slot, " of ", arrival.program->num_slots(), ". Report this with the program."));
+        slot, " of ", arrival.program->num_slots(), ". Report this with the program."));
   }
   return slot;
 }
@@ -25,7 +27,7 @@ absl::StatusOr<std::shared_ptr<Launch>> LaunchTable::FindOrCreate(
   for (const auto& [run_id, launch] : waiting_) {
     if (launch->launch_id() != launch_id) continue;
     // Before the slot is used: in a launch of other cores it may not exist.
-    if (absl::Status fits = launch->CheckFits(*program); !fits.ok()) return fits;
+    TF_RETURN_IF_ERROR(launch->CheckFits(*program));
     // A core that comes twice has begun the next round of a host loop.
     if (launch->Awaits(slot)) return launch;
   }
@@ -41,18 +43,15 @@ absl::StatusOr<std::shared_ptr<Launch>> LaunchTable::FindOrCreate(
 absl::Status LaunchTable::Arrive(
     int64_t launch_id, CoreArrival arrival,
     const std::function<void(const std::shared_ptr<Launch>&)>& joined) {
-  absl::StatusOr<int> slot = SlotOf(arrival);
-  if (!slot.ok()) return slot.status();
+  TF_ASSIGN_OR_RETURN(const int slot, SlotOf(arrival));
   std::shared_ptr<Launch> launch;
   bool created = false, complete = false;
   {
     absl::MutexLock lock(&mutex_);
-    auto found = FindOrCreate(launch_id, *slot, arrival.program, &created);
-    if (!found.ok()) return found.status();
-    launch = *std::move(found);
+    TF_ASSIGN_OR_RETURN(launch, FindOrCreate(launch_id, slot, arrival.program, &created));
     // Before the core is added: a launch that starts must know all its cancellations.
     joined(launch);
-    complete = launch->Add(*slot, std::move(arrival));
+    complete = launch->Add(slot, std::move(arrival));
     if (complete) waiting_.erase(launch->run_id());
   }
   if (created) launch->WatchWait();

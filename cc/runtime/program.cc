@@ -12,6 +12,7 @@
 #include "absl/time/clock.h"
 #include "cc/base/compute_pool.h"
 #include "cc/base/kernel_threads.h"
+#include "cc/base/memory.h"
 #include "cc/base/process.h"
 #include "cc/base/tensor_copy.h"
 #include "cc/runtime/padding_stats.h"
@@ -48,15 +49,6 @@ bool IsAligned(const void* data) { return reinterpret_cast<uintptr_t>(data) % kA
 
 Tensor AllocateBytes(int64_t bytes) {
   return Tensor(tensorflow::cpu_allocator(), tensorflow::DT_UINT8, TensorShape({bytes}));
-}
-
-// An allocation that fails leaves a tensor without memory.
-absl::Status CheckMemory(const Tensor& tensor, absl::string_view use, const std::string& program) {
-  if (tensor.data() != nullptr || tensor.TotalBytes() == 0) return absl::OkStatus();
-  return absl::ResourceExhaustedError(absl::StrCat(
-      "Program ", program, " needs ", tensor.TotalBytes(), " bytes of memory for ", use,
-      " on each core, which the host does not have. Use a smaller batch for each core, or fewer "
-      "cores."));
 }
 
 xla::cpu::CpuExecutable& CpuExecutableOf(const CompiledProgram& compiled) {
@@ -166,6 +158,9 @@ class Program::Run {
     return absl::OkStatus();
   }
 
+  // What errors call the program.
+  std::string Name() const { return absl::StrCat("Program ", program_->compiled_->name); }
+
   absl::Status BindBuffers(xla::cpu::CpuExecutable& executable) {
     const auto& allocations = executable.buffer_assignment().Allocations();
     absl::InlinedVector<DeviceAddressBase, 8> buffers(allocations.size());
@@ -190,13 +185,13 @@ class Program::Run {
         if (results_[result].dtype() != buffer.dtype || results_[result].shape() != buffer.shape) {
           results_[result] = Tensor(tensorflow::cpu_allocator(), buffer.dtype, buffer.shape);
         }
-        absl::Status status = CheckMemory(results_[result], "a result", program_->compiled_->name);
+        absl::Status status = CheckMemory(results_[result], Name(), "a result on each core");
         if (!status.ok()) return status;
         buffers[index] = DeviceAddressBase(results_[result].data(), allocation.size());
       } else {
         if (next_scratch == scratch_.size()) scratch_.push_back(AllocateBytes(allocation.size()));
         absl::Status status =
-            CheckMemory(scratch_[next_scratch], "intermediate values", program_->compiled_->name);
+            CheckMemory(scratch_[next_scratch], Name(), "intermediate values on each core");
         if (!status.ok()) {
           // What is kept for the next run is whole.
           scratch_.clear();
@@ -224,7 +219,7 @@ class Program::Run {
         !allocation.is_readonly() && !absl::c_linear_search(run_options_.overwritable, argument);
     if (needs_copy || !IsAligned(tensor.data())) {
       Tensor copy(tensorflow::cpu_allocator(), tensor.dtype(), tensor.shape());
-      absl::Status status = CheckMemory(copy, "an argument", program_->compiled_->name);
+      absl::Status status = CheckMemory(copy, Name(), "an argument on each core");
       if (!status.ok()) return status;
       if (bytes > 0) std::memcpy(copy.data(), tensor.data(), bytes);
       tensor = std::move(copy);

@@ -3,10 +3,12 @@
 #include <cstring>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "cc/base/memory.h"
 #include "cc/runtime/shared_update.h"
 #include "tensorflow/core/framework/allocator.h"
 #include "tensorflow/core/framework/tensor_shape.h"
+#include "tensorflow/core/platform/errors.h"
+#include "xla/tsl/platform/statusor.h"
 
 namespace tf_tpu_ext {
 namespace {
@@ -16,11 +18,7 @@ using tensorflow::TensorShape;
 
 absl::StatusOr<Tensor> Allocate(tensorflow::DataType dtype, const TensorShape& shape) {
   Tensor tensor(tensorflow::cpu_allocator(), dtype, shape);
-  if (tensor.data() == nullptr && tensor.TotalBytes() > 0) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("The host has no memory for ", tensor.TotalBytes(),
-                     " bytes of the replicas' arrays. Use a smaller batch, or fewer cores."));
-  }
+  TF_RETURN_IF_ERROR(CheckMemory(tensor, "A group of replicas", "one of its arrays"));
   return tensor;
 }
 
@@ -57,15 +55,14 @@ absl::StatusOr<std::vector<Tensor>> StackArguments(const StackedReplicas& stacke
     if (!stacked.stacked_arguments[i]) continue;
     TensorShape shape = arguments[i].shape();
     shape.InsertDim(0, static_cast<int64_t>(group.size()));
-    absl::StatusOr<Tensor> stack = Allocate(arguments[i].dtype(), shape);
-    if (!stack.ok()) return stack.status();
+    TF_ASSIGN_OR_RETURN(Tensor stack, Allocate(arguments[i].dtype(), shape));
     const size_t bytes = arguments[i].TotalBytes();
-    char* data = static_cast<char*>(stack->data());
+    char* data = static_cast<char*>(stack.data());
     for (const std::vector<Tensor>* replica : group) {
       if (bytes > 0) std::memcpy(data, (*replica)[i].data(), bytes);
       data += bytes;
     }
-    arguments[i] = *std::move(stack);
+    arguments[i] = std::move(stack);
   }
   return arguments;
 }
@@ -79,12 +76,11 @@ absl::StatusOr<std::vector<std::vector<Tensor>>> UnstackOutputs(
     shape.RemoveDim(0);
     const char* data = static_cast<const char*>(outputs[i].data());
     for (std::vector<Tensor>& replica : replicas) {
-      absl::StatusOr<Tensor> own = Allocate(outputs[i].dtype(), shape);
-      if (!own.ok()) return own.status();
-      const size_t bytes = own->TotalBytes();
-      if (bytes > 0) std::memcpy(own->data(), data, bytes);
+      TF_ASSIGN_OR_RETURN(Tensor own, Allocate(outputs[i].dtype(), shape));
+      const size_t bytes = own.TotalBytes();
+      if (bytes > 0) std::memcpy(own.data(), data, bytes);
       data += bytes;
-      replica[i] = *std::move(own);
+      replica[i] = std::move(own);
     }
   }
   return replicas;

@@ -1,6 +1,7 @@
 // The ways to run a step, each with programs that the test ends.
 #include "cc/runtime/step.h"
 
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -8,10 +9,15 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/synchronization/notification.h"
 #include "cc/runtime/collective_table.h"
 #include "cc/runtime/launch_fakes.h"
 #include "cc/runtime/stacked_replicas.h"
+#include "cc/transfer/host_calls.h"
+#include "cc/transfer/host_function_testing.h"
 #include "gtest/gtest.h"
+#include "tensorflow/core/framework/op.h"
+#include "tensorflow/core/framework/op_kernel.h"
 
 namespace tf_tpu_ext {
 namespace {
@@ -75,6 +81,7 @@ class StepTest : public ::testing::Test {
     services.collectives = &collectives_;
     services.wait_monitor = &monitor_;
     services.compute_pool = &pool_;
+    services.host_threads = &host_threads_;
     services.transfers = &transfers_;
     services.run_long = [this](std::function<void()> work) {
       long_work_.push_back(std::move(work));
@@ -88,15 +95,20 @@ class StepTest : public ::testing::Test {
                           EXPECT_FALSE(status_.has_value()) << "ended twice";
                           status_ = std::move(status);
                           outputs_ = std::move(outputs);
+                          if (ended_ != nullptr) ended_->Notify();
                         });
   }
 
+  // First: the others are used by its threads.
+  CoreThreads host_threads_{CoreThreads::Options{/*usual_threads=*/2, /*max_threads=*/4}};
   FakePool pool_;
   FakeMonitor monitor_;
   FakeTransfers transfers_;
   CollectiveTable collectives_;
   std::vector<std::function<void()>> long_work_;
   int locked_ = 0;
+  // If set, of steps that end on another thread.
+  absl::Notification* ended_ = nullptr;
   std::optional<absl::Status> status_;
   Outputs outputs_;
 };
@@ -162,6 +174,80 @@ TEST_F(StepTest, CoresOfAReplicaShareARun) {
   EXPECT_EQ(FloatsOf(outputs_[1][0]), std::vector<float>{5});
   EXPECT_EQ(FloatsOf(outputs_[1][1]), std::vector<float>{6});
   EXPECT_EQ(FloatsOf(outputs_[2][0]), std::vector<float>{16});
+}
+
+// Returns when the test says so. Never deleted: the op may still be on its way out of it.
+absl::Notification* gate = nullptr;
+
+REGISTER_OP("TpuExtTest>Hold").Input("x: float").Output("y: float").SetIsStateful();
+
+class HoldOp : public tensorflow::OpKernel {
+ public:
+  using OpKernel::OpKernel;
+  void Compute(tensorflow::OpKernelContext* context) override {
+    gate->WaitForNotification();
+    context->set_output(0, context->input(0));
+  }
+};
+REGISTER_KERNEL_BUILDER(Name("TpuExtTest>Hold").Device(tensorflow::DEVICE_CPU), HoldOp);
+
+// A program of one core that calls a function of the host and does not wait for it.
+class HostCallStepTest : public StepTest {
+ protected:
+  HostCallStepTest() {
+    gate = new absl::Notification;
+    ended_ = new absl::Notification;
+    auto functions = HostFunctions::Create(
+        {ChainOfOps("hold", {"TpuExtTest>Hold"}), ChainOfOps("check", {"CheckNumerics"})},
+        /*num_slots=*/1, &host_threads_, &stats_);
+    EXPECT_TRUE(functions.ok()) << functions.status();
+    CompiledProgram compiled = Replicas(1);
+    compiled.cores.clear();
+    program_ = std::make_shared<FakeProgram>(std::move(compiled),
+                                             FakeProgram::Parts{*functions, nullptr, nullptr});
+  }
+
+  void Call(int function, float value) {
+    program_->runs[0].core.host_calls->Start(function, {FloatTensor({value})}, nullptr);
+  }
+
+  TransferStats stats_;
+  std::shared_ptr<FakeProgram> program_;
+};
+
+TEST_F(HostCallStepTest, EndsWhenItsCallsHaveEnded) {
+  Make(program_, std::vector<StepArguments>(1))->Start();
+  Call(0, 1);
+  program_->runs[0].End({FloatTensor({2})});
+  EXPECT_FALSE(ended_->HasBeenNotified());
+  gate->Notify();
+  ended_->WaitForNotification();
+  EXPECT_EQ(status_, absl::OkStatus());
+  EXPECT_EQ(FloatsOf(outputs_[0][0]), std::vector<float>{2});
+}
+
+TEST_F(HostCallStepTest, FailsIfACallFailsThatNobodyWaitsFor) {
+  Make(program_, std::vector<StepArguments>(1))->Start();
+  Call(1, std::numeric_limits<float>::quiet_NaN());
+  program_->runs[0].End({FloatTensor({2})});
+  ended_->WaitForNotification();
+  EXPECT_EQ(status_->code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(
+      absl::StartsWith(status_->message(), "Replica 0 of TPU program train failed on core 0: "))
+      << *status_;
+  EXPECT_TRUE(outputs_[0].empty());
+}
+
+TEST_F(HostCallStepTest, AFailedStepWaitsForNoCall) {
+  const auto step = Make(program_, std::vector<StepArguments>(1));
+  step->Start();
+  Call(0, 1);
+  step->Fail(absl::CancelledError("cancelled"));
+  EXPECT_FALSE(ended_->HasBeenNotified());
+  program_->runs[0].End({FloatTensor({2})});
+  ASSERT_TRUE(ended_->HasBeenNotified());
+  EXPECT_EQ(status_, absl::CancelledError("cancelled"));
+  gate->Notify();
 }
 
 // Four replicas in two groups: argument and output 0 are mirrored, 1 are stacked.
