@@ -3,6 +3,8 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "cc/base/machine.h"
+#include "cc/base/process.h"
 #include "gtest/gtest.h"
 
 namespace tf_tpu_ext {
@@ -57,6 +59,9 @@ TEST(BridgeErrorTest, LeavesOthersAlone) {
 }
 
 TEST(BridgeErrorTest, TellsHowManyCoresThereAre) {
+  static auto* const process = new Process;
+  process->machine = new Machine;
+  Process::Install(process);
   const absl::Status replicas = ExplainBridgeError(absl::UnknownError(
       "train.py:1:1: error: error in fetching TPU compilation/execution devices: 'num_replicas' "
       "must be equal to 1 or 8, got 32\nmore"));

@@ -6,7 +6,10 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "cc/base/compute_pool.h"
 #include "cc/base/custom_call_tester.h"
+#include "cc/base/kernel_threads.h"
+#include "cc/base/process.h"
 #include "cc/base/tensor_testing.h"
 #include "cc/program/kernel_call.h"
 #include "gtest/gtest.h"
@@ -39,6 +42,16 @@ KernelCall CallOf(NodeDef node) {
   call.work = 1000;
   return call;
 }
+
+// The threads of the kernels.
+[[maybe_unused]] const bool kInstalled = [] {
+  auto* const pool = new ComputePool;
+  auto* const process = new Process;
+  process->compute_pool = pool;
+  process->kernel_threads = new KernelThreadPools(pool);
+  Process::Install(process);
+  return true;
+}();
 
 absl::StatusOr<std::unique_ptr<CustomCallTester>> Make(const KernelCall& call,
                                                        std::vector<Tensor> operands,
