@@ -56,7 +56,9 @@ class CollectivesTest : public ::testing::Test {
     for (int rank = 0; rank < ranks; ++rank) {
       futures.push_back(start(*(*communicators)[rank], rank, executor));
       // Nobody is let go before the last has come.
-      if (rank < ranks - 1) EXPECT_FALSE(futures.back().IsReady()) << rank;
+      if (rank < ranks - 1) {
+        EXPECT_FALSE(futures.back().IsReady()) << rank;
+      }
     }
     std::vector<absl::Status> statuses;
     for (xla::Future<>& future : futures) statuses.push_back(future.Await());
