@@ -146,7 +146,8 @@ class Folder {
   }
 
  private:
-  // Learns what the computations that begin in the graph were traced with.
+  // Learns what the computations that begin in the graph were traced with. Replicas of several
+  // cores keep their clusters in the host graph.
   absl::Status ReadMetadata(const Graph& graph) {
     for (const Node* node : graph.op_nodes()) {
       if (node->type_string() != "TPUReplicateMetadata") continue;

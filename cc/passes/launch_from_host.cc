@@ -198,8 +198,7 @@ absl::StatusOr<bool> IsEnabled(const Graph& graph) {
     const tensorflow::AttrValue* serialized = node->attrs().Find("metadata");
     ProgramOptions options = defaults;
     if (serialized != nullptr && metadata.ParseFromString(serialized->s())) {
-      absl::Status status = ApplyTracedOptions(metadata.compile_options(), &options);
-      if (!status.ok()) return status;
+      TF_RETURN_IF_ERROR(ApplyTracedOptions(metadata.compile_options(), &options));
     }
     if (!options.launch_from_host) return false;
   }
@@ -212,9 +211,8 @@ class LaunchFromHostPass : public tensorflow::GraphOptimizationPass {
     if (!options.is_function_graph || options.graph == nullptr || *options.graph == nullptr) {
       return absl::OkStatus();
     }
-    const absl::StatusOr<bool> enabled = IsEnabled(**options.graph);
-    if (!enabled.ok()) return enabled.status();
-    if (!*enabled) return absl::OkStatus();
+    TF_ASSIGN_OR_RETURN(const bool enabled, IsEnabled(**options.graph));
+    if (!enabled) return absl::OkStatus();
     CompositeDevices composite_devices;
     if (options.composite_devices != nullptr) {
       for (const tensorflow::CompositeDevice* device : *options.composite_devices) {

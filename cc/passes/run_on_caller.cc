@@ -17,6 +17,8 @@
 #include "tensorflow/core/common_runtime/eager/eager_op_rewrite_registry.h"
 #include "tensorflow/core/common_runtime/eager/eager_operation.h"
 #include "tensorflow/core/framework/function.h"
+#include "tensorflow/core/platform/errors.h"
+#include "tensorflow/core/platform/statusor.h"
 
 namespace tf_tpu_ext {
 namespace {
@@ -36,8 +38,7 @@ class TpuFunctions {
     ProgramOptions options = GetMachineOptions().programs;
     if (!known.holds) return false;
     for (const std::string& traced : known.compile_options) {
-      absl::Status status = ApplyTracedOptions(traced, &options);
-      if (!status.ok()) return status;
+      TF_RETURN_IF_ERROR(ApplyTracedOptions(traced, &options));
     }
     return options.launch_from_host;
   }
@@ -84,9 +85,9 @@ class RunOnCaller : public tensorflow::EagerOpRewrite {
     if (!call->is_function()) return absl::OkStatus();
     // Another process may have no such executor.
     if (call->EagerContext().remote_device_mgr() != nullptr) return absl::OkStatus();
-    const absl::StatusOr<bool> start = functions_.StartOnCaller(call->Name(), *call->FuncLibDef());
-    if (!start.ok()) return start.status();
-    if (!*start) return absl::OkStatus();
+    TF_ASSIGN_OR_RETURN(const bool start,
+                        functions_.StartOnCaller(call->Name(), *call->FuncLibDef()));
+    if (!start) return absl::OkStatus();
     tensorflow::AttrValueMap given;
     call->Attrs().FillAttrValueMapWithoutDefaults(&given);
     const auto chosen = given.find(kExecutorType);

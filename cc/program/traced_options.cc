@@ -3,6 +3,7 @@
 #include "google/protobuf/unknown_field_set.h"
 #include "tensorflow/core/framework/attr_value.pb.h"
 #include "tensorflow/core/framework/node_def.pb.h"
+#include "tensorflow/core/platform/errors.h"
 
 namespace tf_tpu_ext {
 
@@ -15,8 +16,7 @@ absl::Status ApplyTracedOptions(const tensorflow::tpu::TPUCompileOptions& traced
         field.type() != google::protobuf::UnknownField::TYPE_LENGTH_DELIMITED) {
       continue;
     }
-    absl::Status status = ApplyProgramOptions(field.length_delimited(), options);
-    if (!status.ok()) return status;
+    TF_RETURN_IF_ERROR(ApplyProgramOptions(field.length_delimited(), options));
   }
   return absl::OkStatus();
 }
