@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import inspect
 import json
 import os
 from typing import Any
@@ -273,6 +274,23 @@ def configure(
         raise (RuntimeError if "already created" in message else ValueError)(message)
     _native.refresh_physical_devices()
     return machine()
+
+
+def _with_switches(signature: inspect.Signature) -> inspect.Signature:
+    """Returns the signature of `configure` with the names of its switches, for `help`."""
+    own = [x for x in signature.parameters.values() if x.kind is not x.VAR_KEYWORD]
+    switches = [
+        inspect.Parameter(
+            field.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=field.type
+        )
+        for field in dataclasses.fields(Options)
+    ]
+    return signature.replace(parameters=[*own, *switches])
+
+
+configure.__signature__ = _with_switches(  # type: ignore[attr-defined]
+    inspect.signature(configure)
+)
 
 
 def _joined(options: Options | None, switches: dict[str, bool | None]) -> Options:
