@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "cc/base/tensor_copy.h"
 #include "cc/base/tensor_testing.h"
 #include "tensorflow/compiler/tf2xla/literal_util.h"
 #include "tensorflow/compiler/tf2xla/xla_compiler.h"
@@ -24,7 +25,10 @@
 #include "xla/client/client.h"
 #include "xla/client/client_library.h"
 #include "xla/client/local_client.h"
+#include "xla/hlo/builder/xla_builder.h"
+#include "xla/hlo/builder/xla_computation.h"
 #include "xla/literal.h"
+#include "xla/shape.h"
 #include "xla/tsl/platform/errors.h"
 #include "xla/tsl/platform/statusor.h"
 
@@ -85,6 +89,7 @@ class OpTester {
   // The op's first output, cut to its real size.
   absl::StatusOr<tensorflow::Tensor> Run() {
     TF_ASSIGN_OR_RETURN(const auto compiled, Compile());
+    TF_ASSIGN_OR_RETURN(const xla::XlaComputation program, WithSizes(*compiled->computation));
     xla::Client* client = xla::ClientLibrary::LocalClientOrDie();
     std::vector<std::unique_ptr<xla::GlobalData>> data;
     std::vector<xla::GlobalData*> arguments;
@@ -95,16 +100,42 @@ class OpTester {
       arguments.push_back(sent.get());
       data.push_back(std::move(sent));
     }
-    TF_ASSIGN_OR_RETURN(xla::Literal results,
-                        client->ExecuteAndTransfer(*compiled->computation, arguments));
-    tensorflow::Tensor output;
-    TF_RETURN_IF_ERROR(tensorflow::LiteralToHostTensor(results.DecomposeTuple()[0].ToStatic(),
-                                                       compiled->outputs[0].type, &output));
-    return output;
+    TF_ASSIGN_OR_RETURN(xla::Literal results, client->ExecuteAndTransfer(program, arguments));
+    std::vector<xla::Literal> parts = results.DecomposeTuple();
+    tensorflow::Tensor padded;
+    TF_RETURN_IF_ERROR(
+        tensorflow::LiteralToHostTensor(parts[0], compiled->outputs[0].type, &padded));
+    tensorflow::TensorShape shape;
+    for (size_t d = 1; d < parts.size(); ++d) shape.AddDim(parts[d].Get<int32_t>({}));
+    tensorflow::Tensor cut(padded.dtype(), shape);
+    CopyLeadingBlock(padded.data(), padded.shape(), &cut);
+    return cut;
   }
 
  private:
   using Nodes = std::vector<tensorflow::Node*>;
+
+  // The program with a result that has its padding, and with the real sizes of its dimensions.
+  static absl::StatusOr<xla::XlaComputation> WithSizes(const xla::XlaComputation& program) {
+    TF_ASSIGN_OR_RETURN(const xla::ProgramShape shape, program.GetProgramShape());
+    xla::XlaBuilder builder("with_sizes");
+    std::vector<xla::XlaOp> parameters;
+    for (int i = 0; i < static_cast<int>(shape.parameters().size()); ++i) {
+      parameters.push_back(
+          xla::Parameter(&builder, i, shape.parameters(i), absl::StrCat("parameter", i)));
+    }
+    const xla::XlaOp result = xla::GetTupleElement(xla::Call(&builder, program, parameters), 0);
+    TF_ASSIGN_OR_RETURN(const xla::Shape result_shape, builder.GetShape(result));
+    std::vector<xla::XlaOp> results = {result};
+    for (size_t d = 0; d < result_shape.dimensions().size(); ++d) {
+      results.push_back(xla::GetDimensionSize(result, d));
+      if (result_shape.is_dynamic_dimension(d)) {
+        results[0] = xla::RemoveDynamicDimension(results[0], d);
+      }
+    }
+    xla::Tuple(&builder, results);
+    return builder.Build();
+  }
 
   absl::StatusOr<tensorflow::Node*> Finish(tensorflow::NodeDefBuilder* builder,
                                            const Nodes& inputs) {
