@@ -1,6 +1,6 @@
 // For tests: one op as tf2xla compiles it, run by XLA.
-#ifndef TF_TPU_EXT_CC_COMPILER_OVERRIDES_OP_TESTING_H_
-#define TF_TPU_EXT_CC_COMPILER_OVERRIDES_OP_TESTING_H_
+#ifndef TF_TPU_EXT_CC_BASE_OP_TESTING_H_
+#define TF_TPU_EXT_CC_BASE_OP_TESTING_H_
 
 #include <cstdint>
 #include <memory>
@@ -51,6 +51,12 @@ class OpTester {
     inputs_.push_back(AddArgument(value));
     return *this;
   }
+  // The op's only input, a list.
+  OpTester& InputList(const std::vector<tensorflow::Tensor>& values) {
+    for (const tensorflow::Tensor& value : values) inputs_.push_back(AddArgument(value));
+    is_list_ = true;
+    return *this;
+  }
   // An input of which only the first `size` elements of a dimension are real.
   OpTester& DynamicInput(const tensorflow::Tensor& value, int dimension, int32_t size) {
     inputs_.push_back(SetSize(AddArgument(value), dimension, size));
@@ -67,14 +73,24 @@ class OpTester {
     return *this;
   }
 
-  // What the op compiles to. Its results are the op's first output and that output's sizes.
+  // What the op compiles to. Its results are the op's first output, if it has any, and that
+  // output's sizes.
   absl::StatusOr<std::shared_ptr<tensorflow::XlaCompilationResult>> Compile() {
+    std::vector<tensorflow::NodeDefBuilder::NodeOut> values;
     for (tensorflow::Node* input : inputs_) {
-      builder_.Input(input->name(), 0, input->output_type(0));
+      values.emplace_back(input->name(), 0, input->output_type(0));
+    }
+    if (is_list_) {
+      builder_.Input(values);
+    } else {
+      for (const auto& value : values) builder_.Input(value);
     }
     TF_ASSIGN_OR_RETURN(tensorflow::Node * op, Finish(&builder_, inputs_));
-    AddResult(op, 0);
-    AddResult(Add("Shape", {op}), 1);
+    if (op->num_outputs() > 0) {
+      AddResult(op, 0);
+      AddResult(Add("Shape", {op}), 1);
+    }
+    graph_->AddControlEdge(op, graph_->sink_node());
     tensorflow::XlaCompiler::Options options;
     options.device_type = tensorflow::DeviceType("XLA_CPU_JIT");
     options.flib_def = &library_;
@@ -190,10 +206,11 @@ class OpTester {
   std::unique_ptr<tensorflow::Graph> graph_;
   tensorflow::NodeDefBuilder builder_;
   Nodes inputs_;
+  bool is_list_ = false;
   std::vector<tensorflow::XlaArgument> arguments_;
   std::vector<tensorflow::Tensor> values_;
 };
 
 }  // namespace tf_tpu_ext
 
-#endif  // TF_TPU_EXT_CC_COMPILER_OVERRIDES_OP_TESTING_H_
+#endif  // TF_TPU_EXT_CC_BASE_OP_TESTING_H_
