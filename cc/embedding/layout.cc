@@ -100,7 +100,7 @@ absl::StatusOr<EmbeddingLayout> EmbeddingLayout::Create(const TPUEmbeddingConfig
   EmbeddingLayout layout;
   TF_RETURN_IF_ERROR(AddTables(config, &layout));
   layout.by_feature = !config.feature_descriptor().empty();
-  // A configuration describes its features, each with a shape of its own; or only tells of each
+  // A configuration describes its features, each with a shape of its own; or only says of each
   // table how many it has, which then share one tensor.
   if (layout.by_feature) {
     TF_RETURN_IF_ERROR(AddFeatures(config, &layout));

@@ -145,7 +145,7 @@ class ChannelTable {
     return received || sent;
   }
 
-  // Drops the messages of a channel, also those that wait for room: their senders are told that
+  // Drops the messages of a channel, also those that wait for room: their senders learn that
   // they were sent. Receivers go on waiting. Returns how many there were.
   int Drain(const ChannelKey& key) {
     std::deque<Unread> messages;

@@ -156,7 +156,7 @@ bool HostCalls::Finish(absl::StatusOr<std::vector<Tensor>> outputs) {
   bool goes_on = true;
   {
     absl::MutexLock lock(&mutex_);
-    // Abort has told the end of it.
+    // Abort has ended it already.
     if (!aborted_.ok()) return false;
     call = std::move(running_);
     running_ = Call();

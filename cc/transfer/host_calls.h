@@ -25,7 +25,7 @@ class HostCalls : public std::enable_shared_from_this<HostCalls> {
  public:
   using Done = HostFunctions::Done;
 
-  // `fail` is told when a call fails whose results nobody waits for.
+  // `fail` is called when a call fails whose results nobody waits for.
   HostCalls(std::shared_ptr<HostFunctions> functions, int slot, CoreThreads* host_threads,
             WaitMonitor* wait_monitor, std::function<void(const absl::Status&)> fail);
   ~HostCalls();

@@ -1,4 +1,4 @@
-// What is told of every cluster of outside compilation.
+// What is counted and reported of every cluster of outside compilation.
 #ifndef TF_TPU_EXT_CC_TRANSFER_TRANSFER_STATS_H_
 #define TF_TPU_EXT_CC_TRANSFER_TRANSFER_STATS_H_
 

@@ -1,5 +1,5 @@
-// The XLA kernel of an op that stands in for a stock one, see override_ops.h: it can always hand on
-// to the stock op's kernel.
+// The XLA kernel of an override, see override_ops.h: it can always hand on to the stock op's
+// kernel.
 #ifndef TF_TPU_EXT_CC_COMPILER_OVERRIDES_OVERRIDE_KERNEL_H_
 #define TF_TPU_EXT_CC_COMPILER_OVERRIDES_OVERRIDE_KERNEL_H_
 

@@ -269,7 +269,7 @@ std::optional<KernelChoice> ChooseKernel(const NodeDef& node,
   }
   std::optional<NodeDef> kernel = OneDnnNode(node, node.op());
   if (kernel && node.op() == "MaxPoolGrad") {
-    // Which element of a window is the largest only oneDNN's own forward kernel tells. Even twice,
+    // Which element of a window is the largest only oneDNN's own forward kernel says. Even twice,
     // that is faster than any other gradient.
     choice.before = OneDnnNode(node, "MaxPool");
     if (!choice.before) kernel.reset();
