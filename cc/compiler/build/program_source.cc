@@ -1,5 +1,8 @@
 #include "cc/compiler/build/program_source.h"
 
+#include <optional>
+#include <utility>
+
 #include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/log/log.h"
@@ -7,11 +10,9 @@
 #include "cc/base/compute_pool.h"
 #include "cc/base/process.h"
 #include "cc/compiler/hlo/collective_order.h"
-#include "cc/compiler/hlo/module.h"
 #include "cc/compiler/replicas/group_replicas.h"
 #include "cc/compiler/replicas/split_update.h"
 #include "tensorflow/compiler/tf2xla/type_util.h"
-#include "xla/hlo/builder/xla_computation.h"
 #include "xla/hlo/ir/hlo_computation.h"
 #include "xla/hlo/ir/hlo_input_output_alias_config.h"
 #include "xla/hlo/ir/hlo_opcode.h"
@@ -85,7 +86,7 @@ std::vector<int> OutputsOfResults(const std::vector<CompiledProgram::Output>& ou
 
 // Builds the update, and leaves the rest of the outputs in `source`.
 absl::StatusOr<std::shared_ptr<const SharedUpdate>> BuildSharedUpdate(XlaCompiler& compiler,
-                                                                      const SplitProgram& split,
+                                                                      SplitProgram split,
                                                                       ProgramSource* source) {
   CompiledProgram* const compiled = &source->compiled;
   std::vector<CompiledProgram::Output> outputs = std::move(compiled->outputs);
@@ -123,16 +124,14 @@ absl::StatusOr<std::shared_ptr<const SharedUpdate>> BuildSharedUpdate(XlaCompile
   for (int parameter : split.update_parameters) {
     update->read_arguments.push_back(compiled->parameter_arguments[parameter]);
   }
-  TF_ASSIGN_OR_RETURN(std::unique_ptr<xla::HloModule> module,
-                      ToModule(xla::XlaComputation(split.update)));
   TF_ASSIGN_OR_RETURN(const std::vector<UpdatedVariable> updated,
-                      Overwrite(*source, update->update_outputs, module.get()));
+                      Overwrite(*source, update->update_outputs, split.update.get()));
   for (const UpdatedVariable& variable : updated) {
     update->updated_variables.emplace_back(variable.argument, variable.result);
   }
   xla::CompileOptions options;
   options.compile_portable_executable = true;
-  auto executable = compiler.Compile(std::move(module), options);
+  auto executable = compiler.Compile(std::move(split.update), options);
   if (!executable.ok()) return executable.status();
   program.executable = *std::move(executable);
   update->program = std::make_shared<const CompiledProgram>(std::move(program));
@@ -170,17 +169,19 @@ std::shared_ptr<const xla::DeviceAssignment> ToDeviceAssignment(const std::vecto
 absl::StatusOr<std::shared_ptr<const CompiledProgram>> BuildSource(XlaCompiler& compiler,
                                                                    ProgramSource source) {
   CompiledProgram& compiled = source.compiled;
+  std::unique_ptr<xla::HloModule> module;
   if (source.shares_update) {
-    auto split = SplitUpdate(ToComputation(*source.module).proto(), compiled.num_replicas,
-                             source.mirrored_parameters);
+    TF_ASSIGN_OR_RETURN(
+        std::optional<SplitProgram> split,
+        SplitUpdate(*source.module, compiled.num_replicas, source.mirrored_parameters));
     if (split.has_value()) {
-      auto update = BuildSharedUpdate(compiler, *split, &source);
-      if (!update.ok()) return update.status();
-      compiled.shared_update = *std::move(update);
-      TF_ASSIGN_OR_RETURN(source.module, ToModule(xla::XlaComputation(split->replica)));
+      module = std::move(split->replica);
+      TF_ASSIGN_OR_RETURN(compiled.shared_update,
+                          BuildSharedUpdate(compiler, *std::move(split), &source));
     }
   }
-  std::unique_ptr<xla::HloModule> module = source.module->Clone(/*suffix=*/"");
+  // Other forms of the program may be made of the source later.
+  if (module == nullptr) module = source.module->Clone(/*suffix=*/"");
   compiled.waits = compiled.waits || HasCollectives(*module);
   if (source.overwrites_variables && !compiled.waits && !CallsOut(*module)) {
     const std::vector<int> output_of_result = OutputsOfResults(compiled.outputs);
@@ -201,15 +202,15 @@ absl::StatusOr<std::shared_ptr<const StackedReplicas>> BuildStacked(XlaCompiler&
                                                                     const ProgramSource& whole,
                                                                     const Metadata& metadata) {
   const int num_replicas = whole.compiled.num_replicas;
-  StackOptions options;
+  BatchOptions options;
   options.num_replicas = num_replicas;
   options.mirrored_parameters = StackedMirroredParameters(whole, metadata);
   const std::vector<int> output_of_result = OutputsOfResults(whole.compiled.outputs);
   for (const UpdatedVariable& variable : UpdatedVariables(whole, output_of_result)) {
     options.updated_parameters.emplace_back(variable.parameter, variable.result);
   }
-  absl::StatusOr<StackedModule> module = GroupReplicas(
-      ToComputation(*whole.module).proto(), options, Process::Get().compute_pool->NumThreads());
+  absl::StatusOr<BatchedModule> module =
+      GroupReplicas(*whole.module, options, Process::Get().compute_pool->NumThreads());
   if (!module.ok()) {
     VLOG(1) << "Each replica of TPU program " << whole.compiled.name
             << " runs for itself: " << module.status().message();
@@ -222,19 +223,19 @@ absl::StatusOr<std::shared_ptr<const StackedReplicas>> BuildStacked(XlaCompiler&
   stacked->stacked_outputs.resize(whole.compiled.outputs.size());
   ProgramSource groups = whole;
   groups.mirrored_parameters.clear();
-  for (size_t i = 0; i < module->stacked_parameters.size(); ++i) {
+  for (size_t i = 0; i < module->batched_parameters.size(); ++i) {
     const int argument = whole.compiled.parameter_arguments[i];
-    if (module->stacked_parameters[i]) {
+    if (module->batched_parameters[i]) {
       stacked->stacked_arguments[argument] = true;
     } else {
       stacked->mirrored_arguments.push_back(argument);
       groups.mirrored_parameters.push_back(i);
     }
   }
-  for (size_t i = 0; i < module->stacked_results.size(); ++i) {
-    stacked->stacked_outputs[output_of_result[i]] = module->stacked_results[i];
+  for (size_t i = 0; i < module->batched_results.size(); ++i) {
+    stacked->stacked_outputs[output_of_result[i]] = module->batched_results[i];
   }
-  TF_ASSIGN_OR_RETURN(groups.module, ToModule(xla::XlaComputation(std::move(module->module))));
+  groups.module = std::move(module->module);
   groups.compiled.num_replicas = num_replicas / stacked->group_size;
   groups.compiled.cores.clear();
   for (int group = 0; group < groups.compiled.num_replicas; ++group) {

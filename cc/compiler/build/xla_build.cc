@@ -23,6 +23,7 @@
 #include "mlir/IR/BuiltinOps.h"
 #include "tensorflow/compiler/tf2xla/type_util.h"
 #include "xla/hlo/ir/hlo_module.h"
+#include "xla/hlo/transforms/simplifiers/hlo_dce.h"
 #include "xla/service/computation_placer.h"
 #include "xla/tsl/platform/errors.h"
 #include "xla/tsl/platform/statusor.h"
@@ -221,6 +222,8 @@ absl::StatusOr<std::shared_ptr<const CompiledProgram>> BuildProgram(const Lowere
                                 compiled.core_slices.empty() && dynamic_sizes.empty() &&
                                 compiled.host_functions.empty() && lowered.options.share_updates;
   if (lowered.for_one_replica) TF_RETURN_IF_ERROR(OrderCollectives(module.get()));
+  // Passes count users, and split off what has none.
+  TF_RETURN_IF_ERROR(xla::HloDCE().Run(module.get()).status());
   source.module = std::move(module);
   source.compiled = std::move(compiled);
   record->tensorflow_kernels = CountKernelCalls(*lowered.result.computation);

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "xla/service/hlo.pb.h"
+#include "xla/hlo/ir/hlo_module.h"
 
 namespace tf_tpu_ext {
 
@@ -18,7 +18,7 @@ struct ComputationCost {
   int64_t all = 0;
   int64_t in_loops = 0;
 };
-ComputationCost CostOf(const xla::HloModuleProto& module);
+ComputationCost CostOf(const xla::HloModule& module);
 
 }  // namespace tf_tpu_ext
 

@@ -1,64 +1,101 @@
 #include "cc/compiler/hlo/computation_cost.h"
 
-#include <vector>
+#include <cstdint>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "cc/compiler/hlo/test_module.h"
 #include "gtest/gtest.h"
-#include "xla/hlo/builder/lib/arithmetic.h"
-#include "xla/hlo/builder/xla_builder.h"
-#include "xla/hlo/builder/xla_computation.h"
-#include "xla/shape_util.h"
 
 namespace tf_tpu_ext {
 namespace {
 
-xla::Shape Floats(const std::vector<int64_t>& shape) {
-  return xla::ShapeUtil::MakeShape(xla::F32, shape);
+ComputationCost Cost(absl::string_view entry) {
+  return CostOf(*ParseModule(absl::StrCat(R"(
+HloModule step
+
+sum {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT s = f32[] add(a, b)
 }
 
-ComputationCost Cost(xla::XlaBuilder& builder, xla::XlaOp result) {
-  return CostOf(builder.Build(result)->proto());
+condition {
+  x = f32[7] parameter(0)
+  one = f32[1] slice(x), slice={[0:1]}
+  scalar = f32[] reshape(one)
+  zero = f32[] constant(0)
+  ROOT goes_on = pred[] compare(scalar, zero), direction=GT
+}
+
+body {
+  x = f32[7] parameter(0)
+  ROOT y = f32[7] tanh(x)
+}
+
+ENTRY entry {
+)",
+                                          entry, "}\n")));
 }
 
 TEST(ComputationCostTest, CountsElementsThatAreNeeded) {
-  xla::XlaBuilder b("step");
-  xla::XlaOp x = xla::Parameter(&b, 0, Floats({3, 5}), "x");
-  xla::Exp(x);  // for nobody
-  const ComputationCost cost = Cost(b, xla::Tanh(x) + x);
+  const ComputationCost cost = Cost(R"(
+  x = f32[3,5] parameter(0)
+  for_nobody = f32[3,5] exponential(x)
+  y = f32[3,5] tanh(x)
+  ROOT z = f32[3,5] add(y, x)
+)");
   EXPECT_EQ(cost.all, 2 * 15);
   EXPECT_EQ(cost.in_loops, 0);
 }
 
 TEST(ComputationCostTest, AReductionCostsWhatItReads) {
-  xla::XlaBuilder b("step");
-  xla::XlaOp x = xla::Parameter(&b, 0, Floats({3, 5}), "x");
-  xla::XlaOp sum = xla::Reduce(x, xla::ConstantR0<float>(&b, 0),
-                               xla::CreateScalarAddComputation(xla::F32, &b), {1});
-  EXPECT_EQ(Cost(b, sum).all, 15);
+  EXPECT_EQ(Cost(R"(
+  x = f32[3,5] parameter(0)
+  zero = f32[] constant(0)
+  ROOT y = f32[3] reduce(x, zero), dimensions={1}, to_apply=sum
+)")
+                .all,
+            15);
+}
+
+TEST(ComputationCostTest, AnUpdateCostsWhatItWrites) {
+  EXPECT_EQ(Cost(R"(
+  x = f32[30,5] parameter(0)
+  row = f32[1,5] parameter(1)
+  zero = s32[] constant(0)
+  ROOT y = f32[30,5] dynamic-update-slice(x, row, zero, zero)
+)")
+                .all,
+            5);
 }
 
 TEST(ComputationCostTest, ProductsAreFree) {
-  xla::XlaBuilder b("step");
-  xla::XlaOp x = xla::Parameter(&b, 0, Floats({3, 5}), "x");
-  EXPECT_EQ(Cost(b, xla::Dot(xla::Transpose(x, {1, 0}), x)).all, 15);  // of the transpose
+  EXPECT_EQ(Cost(R"(
+  x = f32[3,5] parameter(0)
+  t = f32[5,3] transpose(x), dimensions={1,0}
+  ROOT y = f32[5,5] dot(t, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+)")
+                .all,
+            15);  // of the transpose
 }
 
 TEST(ComputationCostTest, LargeArraysCostMore) {
   const auto cost = [](int64_t size) {
-    xla::XlaBuilder b("step");
-    return Cost(b, xla::Tanh(xla::Parameter(&b, 0, Floats({size}), "x"))).all;
+    return Cost(absl::StrCat("  x = f32[", size, "] parameter(0)\n  ROOT y = f32[", size,
+                             "] tanh(x)\n"))
+        .all;
   };
   EXPECT_EQ(cost(128 * 1024), 128 * 1024);
   EXPECT_EQ(cost(200 * 1000), 300 * 1000);
 }
 
 TEST(ComputationCostTest, LoopsCountSeveralTimes) {
-  const xla::Shape state = Floats({7});
-  xla::XlaBuilder condition("condition"), body("body"), b("step");
-  xla::XlaOp never = xla::Slice(xla::Parameter(&condition, 0, state, "state"), {0}, {1}, {1});
-  xla::Gt(xla::Reshape(never, {}), xla::ConstantR0<float>(&condition, 0));
-  xla::Tanh(xla::Parameter(&body, 0, state, "state"));
-  xla::XlaOp x = xla::Parameter(&b, 0, state, "x");
-  const ComputationCost cost = Cost(b, xla::Exp(xla::While(*condition.Build(), *body.Build(), x)));
+  const ComputationCost cost = Cost(R"(
+  x = f32[7] parameter(0)
+  loop = f32[7] while(x), condition=condition, body=body
+  ROOT y = f32[7] exponential(loop)
+)");
   // In a round: the slice and the comparison of the condition, and the body.
   EXPECT_EQ(cost.in_loops, ComputationCost::kLoopRounds * (1 + 1 + 7));
   EXPECT_EQ(cost.all, cost.in_loops + 7);

@@ -8,6 +8,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "cc/compiler/overrides/override_ops.h"
+#include "cc/ops/window_ops.h"
 #include "tensorflow/core/framework/attr_value.pb.h"
 #include "tensorflow/core/framework/kernel_shape_util.h"
 #include "tensorflow/core/framework/node_def_util.h"
@@ -29,45 +30,10 @@ constexpr int64_t kLeastWork = 100'000;
 // Elements of a window that are compared one by one.
 constexpr int64_t kLargestTile = 16;
 
-// Where the three shapes of a convolution or pool are found, as operand numbers; kResult is the
-// op's result.
-constexpr int kResult = -1;
-constexpr int kNone = -2;
-
-enum class Family { kConvolution, kDepthwise, kPool };
-
-struct Route {
-  Family family;
-  int spatial;  // dimensions that windows slide over
-  int input;
-  int filter;
-  int output;
-  int sizes = kNone;  // the operand that holds the result's sizes
-};
-
-const absl::flat_hash_map<std::string, Route>& Routes() {
-  static const auto* const routes = new absl::flat_hash_map<std::string, Route>({
-      {"Conv2D", {Family::kConvolution, 2, 0, 1, kResult}},
-      {"Conv2DBackpropInput", {Family::kConvolution, 2, kResult, 1, 2, 0}},
-      {"Conv2DBackpropFilter", {Family::kConvolution, 2, 0, kResult, 2, 1}},
-      {"Conv3D", {Family::kConvolution, 3, 0, 1, kResult}},
-      {"Conv3DBackpropInputV2", {Family::kConvolution, 3, kResult, 1, 2, 0}},
-      {"Conv3DBackpropFilterV2", {Family::kConvolution, 3, 0, kResult, 2, 1}},
-      {"DepthwiseConv2dNative", {Family::kDepthwise, 2, 0, 1, kResult}},
-      {"DepthwiseConv2dNativeBackpropInput", {Family::kDepthwise, 2, kResult, 1, 2, 0}},
-      {"DepthwiseConv2dNativeBackpropFilter", {Family::kDepthwise, 2, 0, kResult, 2, 1}},
-      {"MaxPool", {Family::kPool, 2, 0, kNone, kResult}},
-      {"MaxPoolGrad", {Family::kPool, 2, 0, kNone, 2}},
-      {"AvgPool", {Family::kPool, 2, 0, kNone, kResult}},
-      {"AvgPoolGrad", {Family::kPool, 2, kResult, kNone, 1, 0}},
-  });
-  return *routes;
-}
-
 const absl::flat_hash_set<std::string>& Ops() {
   static const auto* const ops = [] {
     auto* made = new absl::flat_hash_set<std::string>;
-    for (const auto& [op, route] : Routes()) made->insert(op);
+    for (const auto& [op, route] : WindowOps()) made->insert(op);
     return made;
   }();
   return *ops;
@@ -100,10 +66,10 @@ struct Windows {
 
 // What one element of a window costs XLA, compared to a multiplication and addition of a
 // convolution.
-int64_t CostOf(const Route& route) {
-  if (route.family == Family::kConvolution) return 1;
-  if (route.family == Family::kDepthwise) return 16;
-  return route.output == kResult ? 8 : 64;
+int64_t CostOf(const WindowOp& route) {
+  if (route.family == WindowOp::kConvolution) return 1;
+  if (route.family == WindowOp::kDepthwise) return 16;
+  return route.output == kResultOfOp ? 8 : 64;
 }
 
 // The sizes that windows of `sizes` make of the input's spatial dimensions.
@@ -124,7 +90,7 @@ std::optional<TensorShape> SlideOver(const TensorShape& input, const std::vector
 }
 
 // The shapes of a valid op whose result is not empty.
-std::optional<Windows> WindowsOf(const NodeDef& node, const Route& route,
+std::optional<Windows> WindowsOf(const NodeDef& node, const WindowOp& route,
                                  const std::vector<KernelOperand>& operands) {
   Windows windows;
   std::string format;
@@ -141,10 +107,10 @@ std::optional<Windows> WindowsOf(const NodeDef& node, const Route& route,
   windows.dilations = *std::move(dilations);
 
   const auto shape_of = [&](int place, TensorShape* shape) {
-    if (place == kNone) return true;
-    if (place != kResult) {
+    if (place == kNoOperand) return true;
+    if (place != kResultOfOp) {
       *shape = operands[place].shape;
-    } else if (route.sizes != kNone) {
+    } else if (route.sizes != kNoOperand) {
       const auto& sizes = operands[route.sizes].sizes;
       if (!TensorShape::BuildTensorShape(sizes, shape).ok()) return false;
     } else {
@@ -160,7 +126,7 @@ std::optional<Windows> WindowsOf(const NodeDef& node, const Route& route,
   std::vector<int64_t> sizes;
   const int64_t depth = windows.input.dim_size(route.spatial + 1);
   int64_t channels = depth;
-  if (route.family == Family::kPool) {
+  if (route.family == WindowOp::kPool) {
     auto ksize = Spatial(node, "ksize", route.spatial);
     if (!ksize) return std::nullopt;
     sizes.assign(ksize->begin(), ksize->end());
@@ -168,13 +134,13 @@ std::optional<Windows> WindowsOf(const NodeDef& node, const Route& route,
     for (int d = 0; d < route.spatial; ++d) sizes.push_back(windows.filter.dim_size(d));
     if (windows.filter.dim_size(route.spatial) != depth) return std::nullopt;
     const int64_t last = windows.filter.dim_size(route.spatial + 1);
-    channels = route.family == Family::kDepthwise ? depth * last : last;
+    channels = route.family == WindowOp::kDepthwise ? depth * last : last;
   }
   std::optional<TensorShape> output = SlideOver(windows.input, sizes, windows, padding, channels);
-  if (!output || (route.output != kResult && *output != windows.output)) return std::nullopt;
+  if (!output || (route.output != kResultOfOp && *output != windows.output)) return std::nullopt;
   windows.output = *std::move(output);
   windows.work = windows.output.num_elements() * CostOf(route);
-  if (route.family == Family::kConvolution) windows.work *= depth;
+  if (route.family == WindowOp::kConvolution) windows.work *= depth;
   for (size_t d = 0; d < sizes.size(); ++d) {
     windows.work *= sizes[d];
     windows.overlap = windows.overlap || sizes[d] > windows.strides[d];
@@ -222,12 +188,13 @@ std::optional<NodeDef> OneDnnNode(const NodeDef& node, const std::string& op) {
 }
 
 // Whether oneDNN computes the op in bfloat16 as XLA does, with sums in float32, and faster.
-bool TakesHalf(const Route& route) {
-  return route.family == Family::kConvolution &&
+bool TakesHalf(const WindowOp& route) {
+  return route.family == WindowOp::kConvolution &&
          tensorflow::port::TestCPUFeature(tensorflow::port::AVX512F);
 }
 
-std::optional<NodeDef> EigenNode(const NodeDef& node, const Route& route, const Windows& windows) {
+std::optional<NodeDef> EigenNode(const NodeDef& node, const WindowOp& route,
+                                 const Windows& windows) {
   const bool dilated = std::any_of(windows.dilations.begin(), windows.dilations.end(),
                                    [](int32_t dilation) { return dilation != 1; });
   if (dilated && node.op() != "Conv2D") return std::nullopt;
@@ -238,15 +205,15 @@ std::optional<NodeDef> EigenNode(const NodeDef& node, const Route& route, const 
 }  // namespace
 
 int SizesOperand(const std::string& op) {
-  const auto route = Routes().find(op);
-  return route == Routes().end() ? kNone : route->second.sizes;
+  const auto route = WindowOps().find(op);
+  return route == WindowOps().end() ? kNoOperand : route->second.sizes;
 }
 
 std::optional<KernelChoice> ChooseKernel(const NodeDef& node,
                                          const std::vector<KernelOperand>& operands) {
-  const auto found = Routes().find(node.op());
-  if (found == Routes().end()) return std::nullopt;
-  const Route& route = found->second;
+  const auto found = WindowOps().find(node.op());
+  if (found == WindowOps().end()) return std::nullopt;
+  const WindowOp& route = found->second;
   KernelChoice choice;
   choice.type = operands.back().type;
   const bool half = choice.type == tensorflow::DT_BFLOAT16;
@@ -263,9 +230,9 @@ std::optional<KernelChoice> ChooseKernel(const NodeDef& node,
     if (operands[1].shape != windows->output) return std::nullopt;
     choice.shape = windows->input;
   } else {
-    choice.shape = route.input == kResult    ? windows->input
-                   : route.filter == kResult ? windows->filter
-                                             : windows->output;
+    choice.shape = route.input == kResultOfOp    ? windows->input
+                   : route.filter == kResultOfOp ? windows->filter
+                                                 : windows->output;
   }
   std::optional<NodeDef> kernel = OneDnnNode(node, node.op());
   if (kernel && node.op() == "MaxPoolGrad") {
@@ -283,7 +250,7 @@ std::optional<KernelChoice> ChooseKernel(const NodeDef& node,
 std::optional<std::vector<int32_t>> TilesOfMaxPoolGrad(const NodeDef& node,
                                                        const std::vector<KernelOperand>& operands) {
   if (node.op() != "MaxPoolGrad") return std::nullopt;
-  const Route& route = Routes().at(node.op());
+  const WindowOp& route = WindowOps().at(node.op());
   const std::optional<Windows> windows = WindowsOf(node, route, operands);
   if (!windows || operands[1].shape != windows->output) return std::nullopt;
   const std::optional<std::vector<int32_t>> sizes = Spatial(node, "ksize", route.spatial);

@@ -1,212 +1,145 @@
 #include "cc/compiler/replicas/batched_computation.h"
 
+#include <numeric>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "xla/hlo/ir/hlo_module.h"
+#include "xla/literal_util.h"
+#include "xla/shape_util.h"
 
 namespace tf_tpu_ext {
-namespace {
 
-using xla::HloComputationProto;
-using xla::HloInstructionProto;
-using xla::ShapeProto;
+using xla::HloComputation;
+using xla::HloInstruction;
+using xla::Shape;
+using xla::ShapeUtil;
 
-bool IsTuple(const ShapeProto& shape) { return shape.element_type() == xla::TUPLE; }
-
-// With a new first dimension.
-ShapeProto WithFirst(const ShapeProto& shape, int64_t size) {
-  ShapeProto result = shape;
-  result.clear_dimensions();
-  result.clear_is_dynamic_dimension();
-  result.add_dimensions(size);
-  for (int64_t dimension : shape.dimensions()) result.add_dimensions(dimension);
-  for (int i = 0; i < result.dimensions_size(); ++i) result.add_is_dynamic_dimension(false);
-  result.clear_layout();
-  auto* layout = result.mutable_layout();
-  if (shape.has_layout()) {
-    for (int64_t d : shape.layout().minor_to_major()) layout->add_minor_to_major(d + 1);
-  } else {
-    for (int d = shape.dimensions_size(); d > 0; --d) layout->add_minor_to_major(d);
-  }
-  layout->add_minor_to_major(0);
-  return result;
+Shape BatchedComputation::BatchedShape(const Shape& shape) const {
+  return ShapeUtil::PrependMajorDimension(batch_size_, shape);
 }
 
-}  // namespace
-
-StackedComputation::StackedComputation(const std::string& name, int num_stacked, int64_t* next_id)
-    : num_stacked_(num_stacked), next_id_(next_id) {
-  computation_.set_id(NextId());
-  computation_.set_name(absl::StrCat(name, ".stacked.", computation_.id()));
+Shape BatchedComputation::ShapeOf(const BatchedValue& value) const {
+  return value.batched ? BatchedShape(value.shape) : value.shape;
 }
 
-ShapeProto StackedComputation::StackedShape(const ShapeProto& shape) const {
-  return WithFirst(shape, num_stacked_);
+HloInstruction* BatchedComputation::Add(std::unique_ptr<HloInstruction> instruction) {
+  return builder_.AddInstruction(std::move(instruction));
 }
 
-ShapeProto StackedComputation::ShapeOf(const StackedValue& value) const {
-  return value.stacked ? StackedShape(value.shape) : value.shape;
-}
-
-HloInstructionProto* StackedComputation::Add(const std::string& opcode, const ShapeProto& shape,
-                                             absl::Span<const int64_t> operands) {
-  HloInstructionProto* instruction = computation_.add_instructions();
-  instruction->set_opcode(opcode);
-  instruction->set_id(NextId());
-  instruction->set_name(absl::StrCat(opcode, ".stacked.", instruction->id()));
-  *instruction->mutable_shape() = shape;
-  for (int64_t operand : operands) instruction->add_operand_ids(operand);
-  return instruction;
-}
-
-HloInstructionProto* StackedComputation::AddCopy(const HloInstructionProto& original,
-                                                 const ShapeProto& shape,
-                                                 absl::Span<const int64_t> operands) {
-  HloInstructionProto* instruction = computation_.add_instructions();
-  *instruction = original;
-  instruction->set_id(NextId());
-  instruction->set_name(absl::StrCat(original.name(), ".stacked.", instruction->id()));
-  *instruction->mutable_shape() = shape;
-  instruction->clear_operand_ids();
+HloInstruction* BatchedComputation::AddFor(const HloInstruction& original,
+                                           std::unique_ptr<HloInstruction> instruction) {
+  original.SetupDerivedInstruction(instruction.get());
   instruction->clear_sharding();
-  for (int64_t operand : operands) instruction->add_operand_ids(operand);
-  return instruction;
+  return Add(std::move(instruction));
 }
 
-StackedValue StackedComputation::Stack(const StackedValue& value) {
-  if (value.stacked) return value;
-  HloInstructionProto* broadcast = Add("broadcast", StackedShape(value.shape), {value.id});
-  for (int d = 0; d < value.shape.dimensions_size(); ++d) broadcast->add_dimensions(d + 1);
-  return {broadcast->id(), true, value.shape};
+HloInstruction* BatchedComputation::AddClone(const HloInstruction& original, const Shape& shape,
+                                             absl::Span<HloInstruction* const> operands) {
+  return AddFor(original, original.CloneWithNewOperands(shape, operands, context_));
 }
 
-StackedValue StackedComputation::Element(const StackedValue& value, int number) {
-  if (!value.stacked) return value;
-  HloInstructionProto* slice = Add("slice", WithFirst(value.shape, 1), {value.id});
-  auto* first = slice->add_slice_dimensions();
-  first->set_start(number);
-  first->set_limit(number + 1);
-  first->set_stride(1);
-  for (int64_t size : value.shape.dimensions()) {
-    auto* whole = slice->add_slice_dimensions();
-    whole->set_start(0);
-    whole->set_limit(size);
-    whole->set_stride(1);
+HloComputation* BatchedComputation::Clone(HloComputation* original) {
+  return context_->module()->DeepCloneComputation(original, context_);
+}
+
+BatchedValue BatchedComputation::Batch(const BatchedValue& value) {
+  if (value.batched) return value;
+  std::vector<int64_t> dimensions(value.shape.dimensions().size());
+  std::iota(dimensions.begin(), dimensions.end(), 1);
+  return {Add(HloInstruction::CreateBroadcast(BatchedShape(value.shape), value.instruction,
+                                              dimensions)),
+          true, value.shape};
+}
+
+BatchedValue BatchedComputation::Element(const BatchedValue& value, int number) {
+  if (!value.batched) return value;
+  std::vector<int64_t> starts(1 + value.shape.dimensions().size(), 0);
+  std::vector<int64_t> limits = {number + 1};
+  const std::vector<int64_t> strides(starts.size(), 1);
+  starts[0] = number;
+  limits.insert(limits.end(), value.shape.dimensions().begin(), value.shape.dimensions().end());
+  HloInstruction* slice =
+      Add(HloInstruction::CreateSlice(ShapeUtil::PrependMajorDimension(1, value.shape),
+                                      value.instruction, starts, limits, strides));
+  return {Add(HloInstruction::CreateReshape(value.shape, slice)), false, value.shape};
+}
+
+BatchedValue BatchedComputation::Join(absl::Span<const BatchedValue> elements) {
+  const Shape& shape = elements[0].shape;
+  std::vector<HloInstruction*> rows;
+  for (const BatchedValue& element : elements) {
+    rows.push_back(Reshape(element, ShapeUtil::PrependMajorDimension(1, shape)));
   }
-  return {Add("reshape", value.shape, {slice->id()})->id(), false, value.shape};
+  return {Add(HloInstruction::CreateConcatenate(BatchedShape(shape), rows, /*dimension=*/0)), true,
+          shape};
 }
 
-StackedValue StackedComputation::Join(absl::Span<const StackedValue> elements) {
-  const ShapeProto& shape = elements[0].shape;
-  std::vector<int64_t> rows;
-  for (const StackedValue& element : elements) {
-    rows.push_back(Add("reshape", WithFirst(shape, 1), {element.id})->id());
-  }
-  HloInstructionProto* joined = Add("concatenate", StackedShape(shape), rows);
-  joined->add_dimensions(0);
-  return {joined->id(), true, shape};
+HloInstruction* BatchedComputation::Reshape(const BatchedValue& value, const Shape& shape) {
+  return Add(HloInstruction::CreateReshape(shape, value.instruction));
 }
 
-StackedValue StackedComputation::Reshape(const StackedValue& value, const ShapeProto& shape) {
-  return {Add("reshape", shape, {value.id})->id(), false, shape};
+HloInstruction* BatchedComputation::Constant(xla::PrimitiveType type, int64_t value) {
+  return Add(HloInstruction::CreateConstant(xla::LiteralUtil::CreateR0(type, value)));
 }
 
-int64_t StackedComputation::Constant(xla::PrimitiveType type, int64_t value) {
-  ShapeProto shape;
-  shape.set_element_type(type);
-  shape.mutable_layout();
-  // A constant of the usual type; others are converted from it.
-  ShapeProto of_literal = shape;
-  of_literal.set_element_type(xla::S64);
-  HloInstructionProto* constant = Add("constant", of_literal, {});
-  *constant->mutable_literal()->mutable_shape() = std::move(of_literal);
-  constant->mutable_literal()->add_s64s(value);
-  return type == xla::S64 ? constant->id() : Add("convert", shape, {constant->id()})->id();
-}
-
-int64_t StackedComputation::Tuple(const ShapeProto& shape, absl::Span<const StackedValue> arrays) {
-  if (!IsTuple(shape)) return arrays[0].id;
-  std::vector<int64_t> elements;
+HloInstruction* BatchedComputation::Tuple(const Shape& shape,
+                                          absl::Span<const BatchedValue> arrays) {
+  if (!shape.IsTuple()) return arrays[0].instruction;
+  std::vector<HloInstruction*> elements;
   size_t next = 0;
-  for (const ShapeProto& element : shape.tuple_shapes()) {
-    const size_t count = NumArrays(element);
+  for (const Shape& element : shape.tuple_shapes()) {
+    const size_t count = ShapeUtil::GetLeafCount(element);
     elements.push_back(Tuple(element, arrays.subspan(next, count)));
     next += count;
   }
-  return Add("tuple", shape, elements)->id();
+  return Add(HloInstruction::CreateTuple(elements));
 }
 
-std::vector<StackedValue> StackedComputation::Arrays(int64_t id, const ShapeProto& shape) {
-  if (!IsTuple(shape)) return {{id, false, shape}};
-  std::vector<StackedValue> arrays;
-  for (int i = 0; i < shape.tuple_shapes_size(); ++i) {
-    HloInstructionProto* element = Add("get-tuple-element", shape.tuple_shapes(i), {id});
-    element->set_tuple_index(i);
-    for (StackedValue& array : Arrays(element->id(), shape.tuple_shapes(i))) {
+BatchedValues BatchedComputation::Arrays(HloInstruction* instruction) {
+  const Shape& shape = instruction->shape();
+  if (!shape.IsTuple()) return {{instruction, false, shape}};
+  BatchedValues arrays;
+  for (size_t i = 0; i < shape.tuple_shapes().size(); ++i) {
+    for (BatchedValue& array : Arrays(Add(HloInstruction::CreateGetTupleElement(instruction, i)))) {
       arrays.push_back(std::move(array));
     }
   }
   return arrays;
 }
 
-ShapeProto StackedComputation::FlatTupleShape(absl::Span<const StackedValue> values) const {
-  ShapeProto shape;
-  shape.set_element_type(xla::TUPLE);
-  for (const StackedValue& value : values) *shape.add_tuple_shapes() = ShapeOf(value);
-  return shape;
+Shape BatchedComputation::FlatTupleShape(absl::Span<const BatchedValue> values) const {
+  std::vector<Shape> shapes;
+  for (const BatchedValue& value : values) shapes.push_back(ShapeOf(value));
+  return ShapeUtil::MakeTupleShape(shapes);
 }
 
-int64_t StackedComputation::FlatTuple(absl::Span<const StackedValue> values) {
-  std::vector<int64_t> ids;
-  for (const StackedValue& value : values) ids.push_back(value.id);
-  return Add("tuple", FlatTupleShape(values), ids)->id();
+HloInstruction* BatchedComputation::FlatTuple(absl::Span<const BatchedValue> values) {
+  std::vector<HloInstruction*> elements;
+  for (const BatchedValue& value : values) elements.push_back(value.instruction);
+  return Add(HloInstruction::CreateTuple(elements));
 }
 
-std::vector<StackedValue> StackedComputation::Elements(int64_t id,
-                                                       absl::Span<const StackedValue> like) {
-  std::vector<StackedValue> elements(like.begin(), like.end());
+BatchedValues BatchedComputation::Elements(HloInstruction* instruction,
+                                           absl::Span<const BatchedValue> like) {
+  BatchedValues elements(like.begin(), like.end());
   for (size_t i = 0; i < elements.size(); ++i) {
-    HloInstructionProto* element = Add("get-tuple-element", ShapeOf(elements[i]), {id});
-    element->set_tuple_index(i);
-    elements[i].id = element->id();
+    elements[i].instruction = Add(HloInstruction::CreateGetTupleElement(instruction, i));
   }
   return elements;
 }
 
-HloComputationProto StackedComputation::Finish(absl::Span<const StackedValue> results) {
-  const ShapeProto shape = FlatTupleShape(results);
-  return Finish(FlatTuple(results), shape);
+std::unique_ptr<HloComputation> BatchedComputation::Finish(absl::Span<const BatchedValue> results) {
+  return builder_.Build(FlatTuple(results));
 }
 
-HloComputationProto StackedComputation::Finish(const StackedValue& result) {
-  return Finish(result.id, ShapeOf(result));
+std::unique_ptr<HloComputation> BatchedComputation::Finish(const BatchedValue& result) {
+  return builder_.Build(result.instruction);
 }
 
-HloComputationProto StackedComputation::Finish(int64_t root, const ShapeProto& shape) {
-  computation_.set_root_id(root);
-  auto* program_shape = computation_.mutable_program_shape();
-  *program_shape->mutable_result() = shape;
-  for (const HloInstructionProto& instruction : computation_.instructions()) {
-    if (instruction.opcode() != "parameter") continue;
-    // They stand in the order of their numbers.
-    *program_shape->add_parameters() = instruction.shape();
-    program_shape->add_parameter_names(instruction.name());
-  }
-  return std::move(computation_);
-}
-
-int NumArrays(const ShapeProto& shape) {
-  if (!IsTuple(shape)) return 1;
-  int arrays = 0;
-  for (const ShapeProto& element : shape.tuple_shapes()) arrays += NumArrays(element);
-  return arrays;
-}
-
-std::vector<ShapeProto> ArrayShapes(const ShapeProto& shape) {
-  if (!IsTuple(shape)) return {shape};
-  std::vector<ShapeProto> arrays;
-  for (const ShapeProto& element : shape.tuple_shapes()) {
-    for (ShapeProto& array : ArrayShapes(element)) arrays.push_back(std::move(array));
+std::vector<Shape> ArrayShapes(const Shape& shape) {
+  std::vector<Shape> arrays;
+  for (const xla::ShapeUtil::IndexedShape& leaf : ShapeUtil::GetLeafShapes(shape)) {
+    arrays.push_back(leaf.shape);
   }
   return arrays;
 }

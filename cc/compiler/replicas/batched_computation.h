@@ -1,82 +1,89 @@
-// Builds an HLO computation whose values stand for those of several replicas.
+// Builds an HLO computation whose values are those of several replicas.
 #ifndef TF_TPU_EXT_CC_COMPILER_REPLICAS_BATCHED_COMPUTATION_H_
 #define TF_TPU_EXT_CC_COMPILER_REPLICAS_BATCHED_COMPUTATION_H_
 
 #include <cstdint>
-#include <string>
+#include <memory>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "xla/service/hlo.pb.h"
+#include "xla/hlo/ir/hlo_clone_context.h"
+#include "xla/hlo/ir/hlo_computation.h"
+#include "xla/hlo/ir/hlo_instruction.h"
+#include "xla/shape.h"
+#include "xla/xla_data.pb.h"
 
 namespace tf_tpu_ext {
 
-// An array: one for all replicas (mirrored), or those of the replicas stacked along a new first
-// dimension.
-struct StackedValue {
-  int64_t id = -1;
-  bool stacked = false;
-  xla::ShapeProto shape;  // of one replica's array
+// An array: one for all replicas (mirrored), or those of the replicas along a new first dimension,
+// the batch.
+struct BatchedValue {
+  xla::HloInstruction* instruction = nullptr;
+  bool batched = false;
+  xla::Shape shape;  // of one replica's array
 };
 
-class StackedComputation {
+// The arrays of an instruction, which has several if it makes a tuple, in their order.
+using BatchedValues = std::vector<BatchedValue>;
+
+class BatchedComputation {
  public:
-  // `next_id` numbers the instructions and computations of the module.
-  StackedComputation(const std::string& name, int num_stacked, int64_t* next_id);
+  // `context` is of the new module, to which copies of the original's reducers are added.
+  BatchedComputation(absl::string_view name, int batch_size, xla::HloCloneContext* context)
+      : batch_size_(batch_size), context_(context), builder_(name) {}
 
-  int num_stacked() const { return num_stacked_; }
+  int batch_size() const { return batch_size_; }
 
-  // The shape of a stack of such arrays.
-  xla::ShapeProto StackedShape(const xla::ShapeProto& shape) const;
+  // The shape of a batch of such arrays.
+  xla::Shape BatchedShape(const xla::Shape& shape) const;
   // Of the value's instruction.
-  xla::ShapeProto ShapeOf(const StackedValue& value) const;
+  xla::Shape ShapeOf(const BatchedValue& value) const;
 
-  // Adds an instruction; its operands must have been added before.
-  xla::HloInstructionProto* Add(const std::string& opcode, const xla::ShapeProto& shape,
-                                absl::Span<const int64_t> operands);
+  xla::HloInstruction* Add(std::unique_ptr<xla::HloInstruction> instruction);
+  // Adds an instruction that takes the place of one of the original program.
+  xla::HloInstruction* AddFor(const xla::HloInstruction& original,
+                              std::unique_ptr<xla::HloInstruction> instruction);
   // Adds a copy of an instruction of the original program, for other operands.
-  xla::HloInstructionProto* AddCopy(const xla::HloInstructionProto& original,
-                                    const xla::ShapeProto& shape,
-                                    absl::Span<const int64_t> operands);
+  xla::HloInstruction* AddClone(const xla::HloInstruction& original, const xla::Shape& shape,
+                                absl::Span<xla::HloInstruction* const> operands);
+  // A computation of the original program, in the new one.
+  xla::HloComputation* Clone(xla::HloComputation* original);
 
-  // The value as a stack.
-  StackedValue Stack(const StackedValue& value);
-  // One replica's array: a value that stands for itself.
-  StackedValue Element(const StackedValue& value, int number);
-  // The stack of arrays of one shape, one for each replica.
-  StackedValue Join(absl::Span<const StackedValue> elements);
-  // The same elements in another shape, which is not that of a stack.
-  StackedValue Reshape(const StackedValue& value, const xla::ShapeProto& shape);
-  int64_t Constant(xla::PrimitiveType type, int64_t value);
+  // The value as a batch.
+  BatchedValue Batch(const BatchedValue& value);
+  // One replica's array.
+  BatchedValue Element(const BatchedValue& value, int number);
+  // The batch of arrays of one shape, one for each replica.
+  BatchedValue Join(absl::Span<const BatchedValue> elements);
+  // The same elements in another shape.
+  xla::HloInstruction* Reshape(const BatchedValue& value, const xla::Shape& shape);
+  xla::HloInstruction* Constant(xla::PrimitiveType type, int64_t value);
 
   // A tuple of shape `shape`, which may hold tuples, of all its arrays.
-  int64_t Tuple(const xla::ShapeProto& shape, absl::Span<const StackedValue> arrays);
-  // The arrays of an instruction of shape `shape`, none of them a stack.
-  std::vector<StackedValue> Arrays(int64_t id, const xla::ShapeProto& shape);
+  xla::HloInstruction* Tuple(const xla::Shape& shape, absl::Span<const BatchedValue> arrays);
+  // The arrays of an instruction, none of them a batch.
+  BatchedValues Arrays(xla::HloInstruction* instruction);
 
   // A tuple of the values, none of which is a tuple; and the values of an instruction of such a
-  // shape, each of them a stack if it is one in `like`.
-  xla::ShapeProto FlatTupleShape(absl::Span<const StackedValue> values) const;
-  int64_t FlatTuple(absl::Span<const StackedValue> values);
-  std::vector<StackedValue> Elements(int64_t id, absl::Span<const StackedValue> like);
+  // shape, each of them a batch if it is one in `like`.
+  xla::Shape FlatTupleShape(absl::Span<const BatchedValue> values) const;
+  xla::HloInstruction* FlatTuple(absl::Span<const BatchedValue> values);
+  BatchedValues Elements(xla::HloInstruction* instruction, absl::Span<const BatchedValue> like);
 
   // Makes the tuple of the values, none of which is a tuple, the result.
-  xla::HloComputationProto Finish(absl::Span<const StackedValue> results);
+  std::unique_ptr<xla::HloComputation> Finish(absl::Span<const BatchedValue> results);
   // Makes the value the result.
-  xla::HloComputationProto Finish(const StackedValue& result);
+  std::unique_ptr<xla::HloComputation> Finish(const BatchedValue& result);
 
  private:
-  int64_t NextId() { return (*next_id_)++; }
-  xla::HloComputationProto Finish(int64_t root, const xla::ShapeProto& shape);
-
-  const int num_stacked_;
-  int64_t* const next_id_;
-  xla::HloComputationProto computation_;
+  const int batch_size_;
+  xla::HloCloneContext* const context_;
+  xla::HloComputation::Builder builder_;
 };
 
-// How many arrays a shape has, and their shapes in order.
-int NumArrays(const xla::ShapeProto& shape);
-std::vector<xla::ShapeProto> ArrayShapes(const xla::ShapeProto& shape);
+// The shapes of the arrays of a shape, in order.
+std::vector<xla::Shape> ArrayShapes(const xla::Shape& shape);
 
 }  // namespace tf_tpu_ext
 

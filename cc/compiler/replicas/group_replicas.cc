@@ -5,6 +5,7 @@
 
 #include "absl/status/status.h"
 #include "cc/compiler/hlo/computation_cost.h"
+#include "xla/tsl/platform/statusor.h"
 
 namespace tf_tpu_ext {
 namespace {
@@ -23,35 +24,34 @@ int GroupSize(int num_replicas, int num_processors) {
   return groups < num_replicas ? num_replicas / groups : 1;
 }
 
-absl::StatusOr<StackedModule> GroupReplicas(const xla::HloModuleProto& module, StackOptions options,
+absl::StatusOr<BatchedModule> GroupReplicas(const xla::HloModule& module, BatchOptions options,
                                             int num_processors) {
   const int replicas = options.num_replicas;
   const ComputationCost alone = CostOf(module);
   if (alone.in_loops > 0) {
     options.group_size = replicas;
-    auto stacked = StackReplicas(module, options);
-    if (stacked.ok()) {
+    absl::StatusOr<BatchedModule> batched = BatchReplicas(module, options);
+    if (batched.ok()) {
       // A replica alone computes its own part, and all that is the same for all.
-      const ComputationCost together = CostOf(stacked->module);
+      const ComputationCost together = CostOf(*batched->module);
       const auto of_single_replicas = [&](int64_t together, int64_t alone) {
         return (together - alone) * replicas / std::max(1, replicas - 1);
       };
       const int64_t repeated =
           together.in_loops - of_single_replicas(together.in_loops, alone.in_loops);
-      if (repeated > of_single_replicas(together.all, alone.all)) return stacked;
+      if (repeated > of_single_replicas(together.all, alone.all)) return batched;
     }
   }
   options.group_size = GroupSize(replicas, num_processors);
   if (options.group_size == 1) {
     return absl::UnimplementedError("there is a processor for each replica");
   }
-  auto stacked = StackReplicas(module, options);
-  if (!stacked.ok()) return stacked.status();
-  const int64_t together = CostOf(stacked->module).all;
+  TF_ASSIGN_OR_RETURN(BatchedModule batched, BatchReplicas(module, options));
+  const int64_t together = CostOf(*batched.module).all;
   if (together + kRunCost > kMostOfAlone * options.group_size * (alone.all + kRunCost)) {
     return absl::UnimplementedError("a group computes nearly as much as its replicas");
   }
-  return stacked;
+  return batched;
 }
 
 }  // namespace tf_tpu_ext

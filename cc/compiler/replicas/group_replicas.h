@@ -4,7 +4,7 @@
 
 #include "absl/status/statusor.h"
 #include "cc/compiler/replicas/batch_replicas.h"
-#include "xla/service/hlo.pb.h"
+#include "xla/hlo/ir/hlo_module.h"
 
 namespace tf_tpu_ext {
 
@@ -12,10 +12,10 @@ namespace tf_tpu_ext {
 // groups or, where they can't be equal, somewhat more.
 int GroupSize(int num_replicas, int num_processors);
 
-// Stacks as many replicas as the processors ask for: all of them if loops compute less that belongs
-// to single replicas than what is the same for all, such as the new weights, and would be computed
-// by each group. An error also if groups would save next to nothing.
-absl::StatusOr<StackedModule> GroupReplicas(const xla::HloModuleProto& module, StackOptions options,
+// Batches as many replicas as the processors ask for: all of them if loops compute less that
+// belongs to single replicas than what is the same for all, such as the new weights, and would be
+// computed by each group. An error also if groups would save next to nothing.
+absl::StatusOr<BatchedModule> GroupReplicas(const xla::HloModule& module, BatchOptions options,
                                             int num_processors);
 
 }  // namespace tf_tpu_ext

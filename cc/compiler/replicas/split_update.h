@@ -7,20 +7,22 @@
 #ifndef TF_TPU_EXT_CC_COMPILER_REPLICAS_SPLIT_UPDATE_H_
 #define TF_TPU_EXT_CC_COMPILER_REPLICAS_SPLIT_UPDATE_H_
 
+#include <memory>
 #include <optional>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "cc/program/shared_update.h"
-#include "xla/service/hlo.pb.h"
+#include "xla/hlo/ir/hlo_module.h"
 
 namespace tf_tpu_ext {
 
 struct SplitProgram {
   // Its results: those of the whole that are `replica_results`, then the values to be combined.
-  xla::HloModuleProto replica;
+  std::unique_ptr<xla::HloModule> replica;
   // Its parameters: those of the whole, then for each combination the combined value, or, if it
   // adds them up itself, the values of all replicas.
-  xla::HloModuleProto update;
+  std::unique_ptr<xla::HloModule> update;
   // Numbers of the whole's results, in the order of the parts'.
   std::vector<int> replica_results;
   std::vector<int> update_results;
@@ -31,11 +33,12 @@ struct SplitProgram {
   std::vector<int> update_parameters;
 };
 
-// `module` returns a tuple, and runs on `num_replicas` cores. `mirrored_parameters` are expected to
-// have one value for all replicas: beside combined values the update reads only these, and scalars.
-// Nothing is returned if no value that the replicas combine serves the update alone.
-std::optional<SplitProgram> SplitUpdate(const xla::HloModuleProto& module, int num_replicas,
-                                        const std::vector<int>& mirrored_parameters);
+// `module` returns a tuple, runs on `num_replicas` cores and holds nothing that its results don't
+// need, as xla::HloDCE leaves it. `mirrored_parameters` are expected to have one value for all
+// replicas: beside combined values the update reads only these, and scalars. Nothing is returned if
+// no value that the replicas combine serves the update alone.
+absl::StatusOr<std::optional<SplitProgram>> SplitUpdate(
+    const xla::HloModule& module, int num_replicas, const std::vector<int>& mirrored_parameters);
 
 }  // namespace tf_tpu_ext
 

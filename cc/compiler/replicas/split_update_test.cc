@@ -1,191 +1,342 @@
 #include "cc/compiler/replicas/split_update.h"
 
 #include <algorithm>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
+#include "cc/compiler/hlo/test_module.h"
+#include "cc/compiler/replicas/update_parts.h"
 #include "gtest/gtest.h"
-#include "xla/hlo/builder/lib/comparators.h"
-#include "xla/hlo/builder/xla_builder.h"
-#include "xla/shape_util.h"
+#include "xla/hlo/evaluator/hlo_evaluator.h"
+#include "xla/hlo/ir/hlo_module.h"
+#include "xla/hlo/ir/hlo_opcode.h"
+#include "xla/literal.h"
+#include "xla/literal_util.h"
 
 namespace tf_tpu_ext {
 namespace {
 
+using xla::HloOpcode;
+using xla::Literal;
+using xla::LiteralUtil;
+
 constexpr int kReplicas = 4;
 
-// A program over vectors of four numbers that returns a tuple of its results. Parameters 0 and 3
-// are mirrored.
-class Builder {
- public:
-  Builder() : builder_("step") {}
+constexpr char kCalled[] = R"(
+HloModule step
 
-  xla::XlaOp Parameter(int number) {
-    return xla::Parameter(&builder_, number, xla::ShapeUtil::MakeShape(xla::F32, {4}),
-                          "p" + std::to_string(number));
-  }
-  xla::XlaOp Sum(xla::XlaOp x, const std::vector<std::vector<int64_t>>& groups = {}) {
-    std::vector<xla::ReplicaGroup> replica_groups;
-    for (const std::vector<int64_t>& ids : groups) {
-      xla::ReplicaGroup& group = replica_groups.emplace_back();
-      for (int64_t id : ids) group.add_replica_ids(id);
-    }
-    return xla::CrossReplicaSum(x, replica_groups);
-  }
-  xla::XlaOp FirstReplicasValue(xla::XlaOp x) {
-    std::vector<xla::XlaOp> pieces;
-    for (int i = 0; i < kReplicas; ++i) pieces.push_back(xla::Reshape(x, {1, 4}));
-    xla::XlaOp all =
-        xla::AllToAll(xla::ConcatInDim(&builder_, pieces, 0), 0, 0, kReplicas, {{Everyone()}});
-    return xla::Reshape(xla::Slice(all, {0, 0}, {1, 4}, {1, 1}), {4});
-  }
-  xla::XlaOp Sorted(xla::XlaOp x) {
-    return xla::Sort({x}, xla::CreateScalarLtComputation({xla::F32}, &builder_));
-  }
-  xla::XlaOp ReplicaId() {
-    return xla::Broadcast(xla::ConvertElementType(xla::ReplicaId(&builder_), xla::F32), {4});
-  }
-  std::optional<SplitProgram> Split(const std::vector<xla::XlaOp>& results,
-                                    int replicas = kReplicas) {
-    xla::XlaOp root = xla::Tuple(&builder_, results);
-    auto computation = builder_.Build(root);
-    EXPECT_TRUE(computation.ok()) << computation.status();
-    return SplitUpdate(computation->proto(), replicas, {0, 3});
-  }
-
- private:
-  static xla::ReplicaGroup Everyone() {
-    xla::ReplicaGroup group;
-    for (int i = 0; i < kReplicas; ++i) group.add_replica_ids(i);
-    return group;
-  }
-
-  xla::XlaBuilder builder_;
-};
-
-int Count(const xla::HloModuleProto& module, const std::string& opcode) {
-  int count = 0;
-  for (const auto& computation : module.computations()) {
-    if (computation.id() != module.entry_computation_id()) continue;
-    for (const auto& instruction : computation.instructions()) {
-      if (instruction.opcode() == opcode) ++count;
-    }
-  }
-  return count;
+sum {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT r = f32[] add(a, b)
 }
 
-int Results(const xla::HloModuleProto& module) {
-  return module.host_program_shape().result().tuple_shapes_size();
+larger {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT r = f32[] maximum(a, b)
+}
+
+difference {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT r = f32[] subtract(a, b)
+}
+
+before {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT r = pred[] compare(a, b), direction=LT
+}
+
+noisy {
+  x = f32[4] parameter(0)
+  low = f32[] constant(0)
+  high = f32[] constant(1)
+  noise = f32[4] rng(low, high), distribution=rng_uniform
+  ROOT r = f32[4] add(x, noise)
+}
+
+ENTRY entry {
+  weights = f32[4] parameter(0)
+  data = f32[4] parameter(1)
+  more = f32[4] parameter(2)
+  momentum = f32[4] parameter(3)
+)";
+
+// A program over vectors of four numbers with such results, of which parameters 0 and 3 are
+// mirrored.
+std::unique_ptr<xla::HloModule> Step(const std::string& body, const std::string& results) {
+  const int count = 1 + absl::c_count(results, ',');
+  std::string types = "f32[4]";
+  for (int i = 1; i < count; ++i) types += ", f32[4]";
+  return ParseModule(
+      absl::StrCat(kCalled, body, "\n  ROOT all = (", types, ") tuple(", results, ")\n}\n"));
+}
+
+std::optional<SplitProgram> Split(const std::string& body, const std::string& results,
+                                  int replicas = kReplicas) {
+  const std::unique_ptr<xla::HloModule> module = Step(body, results);
+  const std::string before = module->ToString();
+  auto split = SplitUpdate(*module, replicas, {0, 3});
+  EXPECT_TRUE(split.ok()) << split.status();
+  EXPECT_EQ(module->ToString(), before);
+  if (split->has_value()) {
+    ExpectValid((*split)->replica.get());
+    ExpectValid((*split)->update.get());
+  }
+  return *std::move(split);
+}
+
+int Count(const std::unique_ptr<xla::HloModule>& module, HloOpcode opcode) {
+  return CountOps(*module->entry_computation(), opcode);
+}
+
+int Results(const std::unique_ptr<xla::HloModule>& module) {
+  return module->result_shape().tuple_shapes().size();
 }
 
 TEST(SplitUpdateTest, WhatFollowsTheSumIsTheUpdate) {
-  Builder b;
-  xla::XlaOp weights = b.Parameter(0), data = b.Parameter(1), unread = b.Parameter(2);
-  xla::XlaOp gradient = b.Sum(weights * data);
-  auto split = b.Split({weights * data, weights - gradient, unread});
+  auto split = Split(R"(
+  own = f32[4] multiply(weights, data)
+  gradient = f32[4] all-reduce(own), to_apply=sum
+  next = f32[4] subtract(weights, gradient))",
+                     "own, next, more");
   ASSERT_TRUE(split.has_value());
   EXPECT_EQ(split->replica_results, (std::vector<int>{0, 2}));
   EXPECT_EQ(split->update_results, (std::vector<int>{1}));
   EXPECT_EQ(split->update_parameters, (std::vector<int>{0}));
-  ASSERT_EQ(split->combinations.size(), 1);
+  ASSERT_EQ(split->combinations.size(), 1u);
   EXPECT_EQ(split->combinations[0].kind, Combination::kSum);
   EXPECT_EQ(split->combinations[0].type, xla::F32);
-  EXPECT_EQ(Count(split->replica, "all-reduce"), 0);
-  EXPECT_EQ(Count(split->replica, "subtract"), 0);
+  EXPECT_EQ(Count(split->replica, HloOpcode::kAllReduce), 0);
+  EXPECT_EQ(Count(split->replica, HloOpcode::kSubtract), 0);
   EXPECT_EQ(Results(split->replica), 3);
-  EXPECT_EQ(Count(split->update, "all-reduce"), 0);
-  EXPECT_EQ(Count(split->update, "multiply"), 0);
+  EXPECT_EQ(Count(split->update, HloOpcode::kAllReduce), 0);
+  EXPECT_EQ(Count(split->update, HloOpcode::kMultiply), 0);
   EXPECT_EQ(Results(split->update), 1);
 }
 
-TEST(SplitUpdateTest, TheUpdateAddsUpWhatItReadsOnce) {
-  Builder b;
-  xla::XlaOp weights = b.Parameter(0), momentum = b.Parameter(3);
-  xla::XlaOp read_once = b.Sum(b.Parameter(1)), read_twice = b.Sum(b.Parameter(2));
-  auto split = b.Split({weights - read_once, momentum * read_twice + read_twice});
+Literal Numbers(float first) {
+  return LiteralUtil::CreateR1<float>({first, first + 1, first * 2, -first});
+}
+
+std::vector<Literal> Evaluate(const xla::HloModule& module, const std::vector<Literal>& arguments) {
+  std::vector<const Literal*> pointers;
+  for (const Literal& argument : arguments) pointers.push_back(&argument);
+  auto result = xla::HloEvaluator().Evaluate(*module.entry_computation(), pointers);
+  EXPECT_TRUE(result.ok()) << result.status();
+  return result.ok() ? result->DecomposeTuple() : std::vector<Literal>();
+}
+
+// The replicas' parts, what becomes of their values, and the update, by XLA's interpreter.
+TEST(SplitUpdateTest, BothPartsTogetherComputeTheWhole) {
+  auto split = Split(R"(
+  own = f32[4] multiply(weights, data)
+  gradient = f32[4] all-reduce(own), to_apply=sum
+  largest = f32[4] all-reduce(more), to_apply=larger
+  next = f32[4] subtract(weights, gradient)
+  scaled = f32[4] multiply(momentum, largest)
+  next_momentum = f32[4] add(scaled, largest))",
+                     "next, own, next_momentum");
   ASSERT_TRUE(split.has_value());
-  ASSERT_EQ(split->combinations.size(), 2);
+  ASSERT_EQ(split->combinations.size(), 2u);
+  const bool sum_first = split->combinations[0].kind == Combination::kSum;
+  EXPECT_TRUE(split->combinations[sum_first ? 0 : 1].by_update);
+  std::vector<std::vector<Literal>> replicas;
+  for (int j = 0; j < kReplicas; ++j) {
+    std::vector<Literal> arguments;
+    arguments.push_back(Numbers(1));
+    arguments.push_back(Numbers(2 + j));
+    arguments.push_back(Numbers(j == 2 ? 9 : -j));
+    arguments.push_back(Numbers(3));
+    replicas.push_back(Evaluate(*split->replica, arguments));
+    ASSERT_EQ(replicas[j].size(), 3u);
+  }
+  std::vector<Literal> arguments;
+  for (int i = 0; i < 4; ++i) arguments.push_back(Numbers(i == 3 ? 3 : 1));
+  for (int k = 0; k < 2; ++k) {
+    if (split->combinations[k].by_update) {
+      for (const auto& replica : replicas) arguments.push_back(replica[1 + k].Clone());
+      continue;
+    }
+    Literal largest = replicas[0][1 + k].Clone();
+    for (const auto& replica : replicas) {
+      for (int i = 0; i < 4; ++i) {
+        largest.data<float>()[i] =
+            std::max(largest.data<float>()[i], replica[1 + k].data<float>()[i]);
+      }
+    }
+    arguments.push_back(std::move(largest));
+  }
+  const std::vector<Literal> update = Evaluate(*split->update, arguments);
+  ASSERT_EQ(split->update_results, (std::vector<int>{0, 2}));
+  // weights - weights * (sum of data), and (momentum + 1) * (largest of more).
+  const float weights[] = {1, 2, 2, -1}, momentum[] = {3, 4, 6, -3};
+  const float data[] = {2 + 3 + 4 + 5, 3 + 4 + 5 + 6, 4 + 6 + 8 + 10, -14}, more[] = {9, 10, 18, 3};
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_EQ(update[0].data<float>()[i], weights[i] - weights[i] * data[i]) << i;
+    EXPECT_EQ(update[1].data<float>()[i], momentum[i] * more[i] + more[i]) << i;
+  }
+}
+
+TEST(SplitUpdateTest, TheUpdateAddsUpWhatItReadsOnce) {
+  auto split = Split(R"(
+  read_once = f32[4] all-reduce(data), to_apply=sum
+  read_twice = f32[4] all-reduce(more), to_apply=sum
+  next = f32[4] subtract(weights, read_once)
+  scaled = f32[4] multiply(momentum, read_twice)
+  next_momentum = f32[4] add(scaled, read_twice))",
+                     "next, next_momentum");
+  ASSERT_TRUE(split.has_value());
+  ASSERT_EQ(split->combinations.size(), 2u);
   EXPECT_TRUE(split->combinations[0].by_update);
   EXPECT_FALSE(split->combinations[1].by_update);
   EXPECT_EQ(split->num_combined_values, kReplicas + 1);
-  EXPECT_EQ(Count(split->update, "parameter"), 4 + kReplicas + 1);
-  EXPECT_EQ(split->update.host_program_shape().parameters_size(), 4 + kReplicas + 1);
-  EXPECT_EQ(Count(split->update, "add"), kReplicas - 1 + 1);
+  EXPECT_EQ(Count(split->update, HloOpcode::kParameter), 4 + kReplicas + 1);
+  EXPECT_EQ(split->update->entry_computation_layout().parameter_count(), 4 + kReplicas + 1);
+  EXPECT_EQ(Count(split->update, HloOpcode::kAdd), kReplicas - 1 + 1);
   EXPECT_EQ(Results(split->replica), 2);
 }
 
+TEST(SplitUpdateTest, ASquareReadsItsSumTwice) {
+  auto split = Split(R"(
+  total = f32[4] all-reduce(data), to_apply=sum
+  square = f32[4] multiply(total, total))",
+                     "square");
+  ASSERT_TRUE(split.has_value());
+  EXPECT_FALSE(split->combinations[0].by_update);
+}
+
 TEST(SplitUpdateTest, SumsOfManyReplicasAreMadeBefore) {
-  Builder b;
-  auto split = b.Split({b.Parameter(0) - b.Sum(b.Parameter(1))}, kReplicas + 1);
+  auto split = Split(R"(
+  total = f32[4] all-reduce(data), to_apply=sum
+  next = f32[4] subtract(weights, total))",
+                     "next", kReplicas + 1);
   ASSERT_TRUE(split.has_value());
   EXPECT_FALSE(split->combinations[0].by_update);
   EXPECT_EQ(split->num_combined_values, 1);
 }
 
 TEST(SplitUpdateTest, ASumThatTheReplicaReadsStaysWithIt) {
-  Builder b;
-  xla::XlaOp weights = b.Parameter(0), data = b.Parameter(1);
-  xla::XlaOp mean = b.Sum(data);
-  xla::XlaOp gradient = b.Sum((data - mean) * weights);
   // The new mean depends on a value that the replica's part computes.
-  auto split = b.Split({weights - gradient, mean * weights});
+  auto split = Split(R"(
+  mean = f32[4] all-reduce(data), to_apply=sum
+  centred = f32[4] subtract(data, mean)
+  own = f32[4] multiply(centred, weights)
+  gradient = f32[4] all-reduce(own), to_apply=sum
+  next = f32[4] subtract(weights, gradient)
+  scaled = f32[4] multiply(mean, weights))",
+                     "next, scaled");
   ASSERT_TRUE(split.has_value());
   EXPECT_EQ(split->replica_results, (std::vector<int>{1}));
   EXPECT_EQ(split->update_results, (std::vector<int>{0}));
-  EXPECT_EQ(Count(split->replica, "all-reduce"), 1);
+  EXPECT_EQ(Count(split->replica, HloOpcode::kAllReduce), 1);
 }
 
 TEST(SplitUpdateTest, NothingIsSplitIfTheReplicaReadsEverySum) {
-  Builder b;
-  xla::XlaOp data = b.Parameter(1);
-  EXPECT_FALSE(b.Split({data * b.Sum(data), data - b.Parameter(0)}).has_value());
+  EXPECT_FALSE(Split(R"(
+  total = f32[4] all-reduce(data), to_apply=sum
+  own = f32[4] multiply(data, total)
+  other = f32[4] subtract(data, weights))",
+                     "own, other")
+                   .has_value());
 }
 
 TEST(SplitUpdateTest, TheUpdateRepeatsLightWorkOnly) {
-  Builder b;
-  xla::XlaOp weights = b.Parameter(0), momentum = b.Parameter(3);
-  xla::XlaOp heavy = b.Sorted(weights);
-  xla::XlaOp gradient = b.Sum(weights * b.Parameter(1));
-  xla::XlaOp other = b.Sum(weights * b.Parameter(2));
-  auto split = b.Split({weights - gradient * heavy, weights * weights - other * momentum});
+  auto split = Split(R"(
+  heavy = f32[4] sort(weights), dimensions={0}, to_apply=before
+  own = f32[4] multiply(weights, data)
+  gradient = f32[4] all-reduce(own), to_apply=sum
+  own_too = f32[4] multiply(weights, more)
+  other = f32[4] all-reduce(own_too), to_apply=sum
+  by_heavy = f32[4] multiply(gradient, heavy)
+  next = f32[4] subtract(weights, by_heavy)
+  square = f32[4] multiply(weights, weights)
+  scaled = f32[4] multiply(other, momentum)
+  next_momentum = f32[4] subtract(square, scaled))",
+                     "next, next_momentum");
   ASSERT_TRUE(split.has_value());
   EXPECT_EQ(split->update_results, (std::vector<int>{1}));
-  EXPECT_EQ(Count(split->update, "sort"), 0);
+  EXPECT_EQ(Count(split->update, HloOpcode::kSort), 0);
+  EXPECT_EQ(split->update_parameters, (std::vector<int>{0, 3}));
 }
 
 TEST(SplitUpdateTest, AValueOfOneReplicaKeepsItsUsersWithIt) {
-  Builder b;
-  xla::XlaOp weights = b.Parameter(0);
-  xla::XlaOp gradient = b.Sum(b.Parameter(1));
-  auto split = b.Split({weights - gradient * b.ReplicaId(), weights - b.Sum(b.Parameter(2))});
-  ASSERT_TRUE(split.has_value());
-  EXPECT_EQ(split->update_results, (std::vector<int>{1}));
-  EXPECT_EQ(Count(split->replica, "all-reduce"), 1);
+  for (const char* own : {"  number = u32[] replica-id()\n  float = f32[] convert(number)\n"
+                          "  own = f32[4] broadcast(float), dimensions={}\n",
+                          "  own = f32[4] call(weights), to_apply=noisy\n",
+                          "  own = f32[4] custom-call(weights), custom_call_target=\"kernel\"\n",
+                          "  first = f32[4] negate(weights)\n"
+                          "  own = f32[4] tanh(first), control-predecessors={weights}\n"}) {
+    auto split = Split(absl::StrCat(own, R"(
+  gradient = f32[4] all-reduce(data), to_apply=sum
+  by_own = f32[4] multiply(gradient, own)
+  next = f32[4] subtract(weights, by_own)
+  other = f32[4] all-reduce(more), to_apply=sum
+  next_momentum = f32[4] subtract(momentum, other))"),
+                       "next, next_momentum");
+    ASSERT_TRUE(split.has_value()) << own;
+    EXPECT_EQ(split->update_results, (std::vector<int>{1})) << own;
+    EXPECT_EQ(Count(split->replica, HloOpcode::kAllReduce), 1) << own;
+  }
 }
 
 TEST(SplitUpdateTest, SumsOfSomeReplicasStay) {
-  Builder b;
-  xla::XlaOp gradient = b.Sum(b.Parameter(0), {{0, 1}, {2, 3}});
-  EXPECT_FALSE(b.Split({gradient}).has_value());
+  EXPECT_FALSE(Split("  total = f32[4] all-reduce(data), replica_groups={{0,1},{2,3}}, "
+                     "to_apply=sum",
+                     "total")
+                   .has_value());
+}
+
+TEST(SplitUpdateTest, UnusualReductionsStay) {
+  EXPECT_FALSE(
+      Split("  total = f32[4] all-reduce(data), to_apply=difference", "total").has_value());
 }
 
 TEST(SplitUpdateTest, TakesTheFirstReplicasValue) {
-  Builder b;
-  xla::XlaOp step = b.Parameter(0);
-  xla::XlaOp next = step + step;
-  auto split = b.Split({b.FirstReplicasValue(next), step - b.Sum(next)});
+  auto split = Split(R"(
+  next = f32[4] add(weights, weights)
+  row = f32[1,4] reshape(next)
+  rows = f32[4,4] concatenate(row, row, row, row), dimensions={0}
+  sent = f32[4,4] all-to-all(rows), dimensions={0}, replica_groups={{0,1,2,3}}
+  first = f32[1,4] slice(sent), slice={[0:1], [0:4]}
+  step = f32[4] reshape(first)
+  gradient = f32[4] all-reduce(next), to_apply=sum
+  next_momentum = f32[4] subtract(momentum, gradient))",
+                     "step, next_momentum");
   ASSERT_TRUE(split.has_value());
   EXPECT_EQ(split->update_results, (std::vector<int>{0, 1}));
-  ASSERT_EQ(split->combinations.size(), 2);
-  EXPECT_EQ(std::count_if(split->combinations.begin(), split->combinations.end(),
-                          [](const Combination& c) { return c.kind == Combination::kFirst; }),
+  ASSERT_EQ(split->combinations.size(), 2u);
+  EXPECT_EQ(absl::c_count_if(split->combinations,
+                             [](const Combination& c) { return c.kind == Combination::kFirst; }),
             1);
-  EXPECT_EQ(Count(split->replica, "all-to-all"), 0);
+  EXPECT_EQ(Count(split->replica, HloOpcode::kAllToAll), 0);
 }
 
 TEST(SplitUpdateTest, OneReplicaHasNothingToShare) {
-  Builder b;
-  EXPECT_FALSE(b.Split({b.Sum(b.Parameter(0))}, 1).has_value());
+  EXPECT_FALSE(Split("  total = f32[4] all-reduce(weights), to_apply=sum", "total", 1).has_value());
+}
+
+TEST(UpdatePartsTest, WhatDependsOnMirroredParametersAloneIsFree) {
+  const std::unique_ptr<xla::HloModule> module = Step(R"(
+  decay = f32[4] multiply(weights, momentum)
+  own = f32[4] multiply(decay, data)
+  gradient = f32[4] all-reduce(own), to_apply=sum
+  next = f32[4] subtract(decay, gradient))",
+                                                      "next");
+  const UpdateParts parts = FindUpdateParts(*module->entry_computation(), kReplicas, {0, 3});
+  const auto part = [&](const char* name) { return parts.parts.at(Find(*module, name)); };
+  EXPECT_EQ(part("decay"), Part::kFree);
+  EXPECT_EQ(part("data"), Part::kReplica);
+  EXPECT_EQ(part("own"), Part::kReplica);
+  EXPECT_EQ(part("gradient"), Part::kCombine);
+  EXPECT_EQ(part("next"), Part::kUpdate);
+  EXPECT_EQ(parts.combined.at(Find(*module, "gradient")).value, Find(*module, "own"));
 }
 
 }  // namespace
