@@ -114,7 +114,7 @@ class EmbeddingOpsTest : public testing::Test {
   ~EmbeddingOpsTest() override {
     DropEmbedding();
     for (int core = 0; core < 8; ++core) {
-      TestProcess::Get().channels().Drain({kNoLaunch, kEmbeddingName, core});
+      TestProcess::Get().channels.Drain({kNoLaunch, kEmbeddingName, core});
     }
   }
 
@@ -247,11 +247,11 @@ TEST_F(EmbeddingOpsTest, BatchesAreQueuedForTheirCore) {
     const auto queued = Enqueue(ids, mode, 1).Run();
     ASSERT_TRUE(queued.ok()) << queued.status();
     std::optional<BatchMessage> message;
-    TestProcess::Get().channels().Receive({kNoLaunch, kEmbeddingName, 1},
-                                          [&](absl::StatusOr<TensorMessage> received) {
-                                            ASSERT_TRUE(received.ok());
-                                            message = *Unwrap(received->tensors);
-                                          });
+    TestProcess::Get().channels.Receive({kNoLaunch, kEmbeddingName, 1},
+                                        [&](absl::StatusOr<TensorMessage> received) {
+                                          ASSERT_TRUE(received.ok());
+                                          message = *Unwrap(received->tensors);
+                                        });
     ASSERT_TRUE(message.has_value());
     EXPECT_EQ(message->engine, CurrentEmbedding());
     EXPECT_EQ(message->batch->training, training) << mode;
@@ -273,7 +273,7 @@ TEST_F(EmbeddingOpsTest, WrongBatchesAreNotQueued) {
   EXPECT_NE(message(Enqueue({ids[0]}, "train", 0)).find("has 1 features"), std::string::npos);
   EXPECT_NE(message(Enqueue({ids[0], ids[0]}, "train", 0)).find("has the id 2; table 'user'"),
             std::string::npos);
-  EXPECT_EQ(TestProcess::Get().channels().Drain({kNoLaunch, kEmbeddingName, 0}), 0);
+  EXPECT_EQ(TestProcess::Get().channels.Drain({kNoLaunch, kEmbeddingName, 0}), 0);
 }
 
 }  // namespace

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "cc/base/op_testing.h"
 #include "cc/base/tensor_copy.h"
 #include "cc/base/tensor_testing.h"
-#include "cc/base/op_testing.h"
 #include "gtest/gtest.h"
 #include "tensorflow/core/framework/tensor.h"
 

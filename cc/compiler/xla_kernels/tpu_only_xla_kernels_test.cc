@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "cc/base/tensor_testing.h"
 #include "cc/base/op_testing.h"
+#include "cc/base/tensor_testing.h"
 #include "gtest/gtest.h"
 #include "tensorflow/core/framework/tensor.h"
 
