@@ -124,9 +124,9 @@ def misplaced_includes(root: pathlib.Path, targets: Mapping[str, Target]) -> Ite
     """Yields a sentence for each include of a room that BUILD does not let the file's room see."""
     owners = _owners(targets)
     for target in targets.values():
-        # A test may use what its room may use.
-        rooms = target.own_deps if target.kind == "cc_test" else ()
-        allowed = {*target.own_deps, *(dep for room in rooms for dep in targets[room].own_deps)}
+        # A test may use all that it links.
+        is_test = target.kind == "cc_test"
+        allowed = needed(targets, target.own_deps) if is_test else target.own_deps
         names = ", ".join(f":{room}" for room in sorted(allowed)) or "itself"
         for file in (*target.srcs, *target.hdrs):
             for header in own_includes(root, file):
