@@ -123,6 +123,9 @@ class TestHostVariable:
     def test_tracing_leaves_the_objects_of_other_threads_alone(self, strategy, host_variable):
         stop, failures = threading.Event(), []
 
+        def count():
+            host_variable.assign_add(1.0)
+
         def make_tuples():
             while not stop.is_set():
                 try:
@@ -134,7 +137,7 @@ class TestHostVariable:
         other.start()
         try:
             for _ in range(10):
-                run(strategy, lambda: outside(lambda: host_variable.assign_add(1.0)))
+                run(strategy, lambda: outside(count))
         finally:
             stop.set()
             other.join()

@@ -348,11 +348,11 @@ def test_option_concerns_the_next_program_of_the_same_function(cores):
     first = function(*arguments)[0]
     assert tf_tpu_ext.compilation_stats().programs[-1].tensorflow_kernels == 1
     try:
-        assert not tf_tpu_ext.configure(tensorflow_kernels=False).tensorflow_kernels
+        assert not tf_tpu_ext.configure(tensorflow_kernels=False).options.tensorflow_kernels
         second = function(*arguments)[0]
         assert tf_tpu_ext.compilation_stats().programs[-1].tensorflow_kernels == 0
     finally:
-        assert tf_tpu_ext.configure(tensorflow_kernels=True).tensorflow_kernels
+        assert tf_tpu_ext.configure(tensorflow_kernels=True).options.tensorflow_kernels
     np.testing.assert_allclose(first, second, rtol=1e-5, atol=1e-4)
 
 
