@@ -187,12 +187,8 @@ def test_a_patch_that_does_not_fit_is_left_out_with_a_warning(monkeypatch):
 
 
 def test_the_native_message_reaches_the_user(monkeypatch):
-    class Library:
-        def __getattr__(self, name: str) -> Any:
-            return lambda: b"No loaded library calls it."
-
     patches.undo_all()
-    monkeypatch.setattr(_native, "library", Library)
+    monkeypatch.setattr(_native, "text_of", lambda function: "No loaded library calls it.")
     with pytest.warns(RuntimeWarning, match="No loaded library calls it"):
         patches.apply_all()
     assert patches.applied() == NAMES[:-1]
