@@ -108,11 +108,22 @@ constexpr char kConfig[] =
     " feature_descriptor { table_id: 0 input_shape: 2 }"
     " feature_descriptor { table_id: 1 input_shape: 2 }";
 
+// What the process's ops configure and use.
+EmbeddingSlot& Embedding() {
+  static auto* const made = [] {
+    TestProcess& objects = TestProcess::Get();
+    auto* const slot = new EmbeddingSlot(&objects.compute_pool);
+    objects.process.embedding = slot;
+    return slot;
+  }();
+  return *made;
+}
+
 class EmbeddingOpsTest : public testing::Test {
  protected:
-  EmbeddingOpsTest() { TestProcess::Get(); }
+  EmbeddingOpsTest() { Embedding(); }
   ~EmbeddingOpsTest() override {
-    DropEmbedding();
+    Embedding().Drop();
     for (int core = 0; core < 8; ++core) {
       TestProcess::Get().channels.Drain({kNoLaunch, kEmbeddingName, core});
     }
@@ -253,7 +264,7 @@ TEST_F(EmbeddingOpsTest, BatchesAreQueuedForTheirCore) {
                                           message = *Unwrap(received->tensors);
                                         });
     ASSERT_TRUE(message.has_value());
-    EXPECT_EQ(message->engine, CurrentEmbedding());
+    EXPECT_EQ(message->engine, Embedding().engine());
     EXPECT_EQ(message->batch->training, training) << mode;
     ASSERT_EQ(message->batch->outputs.size(), 2);
     EXPECT_EQ(message->batch->outputs[0].ids, std::vector<int64_t>({2, 0}));
