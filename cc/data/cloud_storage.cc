@@ -44,7 +44,8 @@ class Folder {
   std::string path_ ABSL_GUARDED_BY(mutex_);
 };
 
-// Local files under other names. As in the cloud, a folder is there once something is put into it.
+// Each operation checks the name first: TranslateName, which the base class calls, can't refuse
+// one.
 class CloudStorage : public tsl::PosixFileSystem {
  public:
   TF_USE_FILESYSTEM_METHODS_WITH_NO_TRANSACTION_SUPPORT;
@@ -179,10 +180,12 @@ absl::StatusOr<std::string> LocalPath(absl::string_view folder, absl::string_vie
   return local;
 }
 
+std::unique_ptr<tsl::FileSystem> MakeCloudStorage() { return std::make_unique<CloudStorage>(); }
+
 absl::Status MapCloudStorage(const std::string& folder) {
   Folder::Get().Set(folder);
-  static const auto* const registered = new absl::Status(
-      tensorflow::Env::Default()->RegisterFileSystem("gs", std::make_unique<CloudStorage>()));
+  static const auto* const registered =
+      new absl::Status(tensorflow::Env::Default()->RegisterFileSystem("gs", MakeCloudStorage()));
   return *registered;
 }
 
