@@ -25,6 +25,7 @@ if not (ROOT / "tf_tpu_ext" / "libtf_tpu_ext_ops.so").exists():
 
 # TensorFlow makes its devices at the first op of any test: ours must be registered by then.
 import tf_tpu_ext  # noqa: E402
+from tf_tpu_ext import patches  # noqa: E402
 
 # Processes that tests start take the same package.
 _PACKAGES = str(pathlib.Path(tf_tpu_ext.__file__).parent.parent)
@@ -60,6 +61,20 @@ def from_host(request: pytest.FixtureRequest) -> Iterator[bool]:
     tf_tpu_ext.configure(launch_from_host=request.param)
     yield request.param
     tf_tpu_ext.configure(launch_from_host=True)
+
+
+@pytest.fixture
+def tensorflow_patches() -> Iterator[None]:
+    """The patches of TensorFlow itself are in force, and no others; afterwards those of before."""
+    applied = set(patches.applied())
+    # A dictionary keeps their order.
+    groups = {patch.group: None for patch in patches.PATCHES if patch.name in applied}
+    patches.undo_all()
+    patches.apply()
+    yield
+    patches.undo_all()
+    for group in groups:
+        patches.apply(group)
 
 
 @pytest.fixture(scope="session")

@@ -11,12 +11,7 @@ from tensorflow.python.tpu.ops import tpu_ops
 
 from tf_tpu_ext import patches
 
-
-@pytest.fixture(autouse=True)
-def patched():
-    patches.apply_all()
-    yield
-    patches.apply_all()
+pytestmark = pytest.mark.usefixtures("tensorflow_patches")
 
 
 # AllToAll.

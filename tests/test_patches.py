@@ -19,7 +19,7 @@ from tensorflow.python.tpu.tpu_replication import TPUReplicateContext
 from tf_tpu_ext import _native, patches
 
 DOCS = pathlib.Path(__file__).resolve().parent.parent / "docs" / "patches.md"
-NAMES = tuple(patch.name for patch in patches.PATCHES)
+NAMES = tuple(patch.name for patch in patches.PATCHES if patch.group == "tensorflow")
 Resolver = tf.distribute.cluster_resolver.TPUClusterResolver
 CLOUD_VARIABLES = (
     "KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS",
@@ -30,13 +30,12 @@ CLOUD_VARIABLES = (
 
 
 @pytest.fixture(autouse=True)
-def patched(monkeypatch):
+def patched(tensorflow_patches, monkeypatch):
+    del tensorflow_patches
     for variable in CLOUD_VARIABLES:
         monkeypatch.delenv(variable, raising=False)
-    patches.apply_all()
     yield
     monkeypatch.undo()
-    patches.apply_all()
 
 
 def init_of(resolver: type) -> Any:
@@ -46,7 +45,7 @@ def init_of(resolver: type) -> Any:
 def stock_init() -> Any:
     patches.undo_all()
     stock = init_of(Resolver)
-    patches.apply_all()
+    patches.apply()
     return stock
 
 
@@ -65,7 +64,7 @@ def test_import_applies_every_patch(run_python):
 
 
 def test_names_are_unique_and_every_field_is_filled():
-    assert len(set(NAMES)) == len(NAMES)
+    assert len({patch.name for patch in patches.PATCHES}) == len(patches.PATCHES)
     for patch in patches.PATCHES:
         for field in dataclasses.fields(patch):
             assert getattr(patch, field.name), (patch.name, field.name)
@@ -76,7 +75,7 @@ def test_names_are_unique_and_every_field_is_filled():
 def test_applying_twice_changes_nothing():
     assert patches.applied() == NAMES
     init = init_of(Resolver)
-    patches.apply_all()
+    patches.apply()
     assert patches.applied() == NAMES
     assert init_of(Resolver) is init
 
@@ -93,7 +92,7 @@ def test_undo_restores_the_very_objects():
     with pytest.raises(ValueError, match="TPU Name"):
         Resolver()
 
-    patches.apply_all()
+    patches.apply()
     assert patches.applied() == NAMES
     assert init_of(Resolver).__wrapped__ is stock
 
@@ -121,7 +120,7 @@ def test_undo_takes_away_what_covers_an_inherited_method():
     patches.undo_all()
     assert "ExitResult" not in vars(TPUReplicateContext)
     assert TPUReplicateContext.ExitResult is ours.__wrapped__
-    patches.apply_all()
+    patches.apply()
     assert TPUReplicateContext.ExitResult.__wrapped__ is ours.__wrapped__
 
 
@@ -150,7 +149,7 @@ def test_threads_may_apply_and_undo_at_once():
         try:
             for turn in range(50):
                 if (turn % 2 == 0) == apply_first:
-                    patches.apply_all()
+                    patches.apply()
                 else:
                     patches.undo_all()
                 assert patches.applied() in ((), NAMES)
@@ -163,14 +162,15 @@ def test_threads_may_apply_and_undo_at_once():
     for thread in threads:
         thread.join()
     assert not failures
-    patches.apply_all()
+    patches.apply()
     assert init_of(Resolver).__wrapped__ is stock
     patches.undo_all()
     assert init_of(Resolver) is stock
 
 
 def test_a_patch_that_does_not_fit_is_left_out_with_a_warning(monkeypatch):
-    def refuse() -> Any:
+    def refuse(changes: Any) -> None:
+        del changes
         raise patches.UnavailableError("Expected a loop, got none.")
 
     patches.undo_all()
@@ -178,7 +178,7 @@ def test_a_patch_that_does_not_fit_is_left_out_with_a_warning(monkeypatch):
     changed = (dataclasses.replace(first, install=refuse), *others)
     monkeypatch.setattr(patches, "PATCHES", changed)
     with pytest.warns(RuntimeWarning) as caught:
-        patches.apply_all()
+        patches.apply()
     assert patches.applied() == NAMES[1:]
     [warning] = caught
     for part in (first.target, first.name, first.reason, "Expected a loop, got none."):
@@ -190,7 +190,7 @@ def test_the_native_message_reaches_the_user(monkeypatch):
     patches.undo_all()
     monkeypatch.setattr(_native, "text_of", lambda function: "No loaded library calls it.")
     with pytest.warns(RuntimeWarning, match="No loaded library calls it"):
-        patches.apply_all()
+        patches.apply()
     assert patches.applied() == NAMES[:-1]
 
 
@@ -198,7 +198,7 @@ def test_nothing_changes_beside_a_real_tpu(monkeypatch):
     patches.undo_all()
     stock = init_of(Resolver)
     monkeypatch.setattr(_native, "load", lambda: False)
-    patches.apply_all()
+    patches.apply()
     assert patches.applied() == ()
     assert init_of(Resolver) is stock
 

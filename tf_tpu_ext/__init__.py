@@ -26,13 +26,13 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from tf_tpu_ext import _native
+from tf_tpu_ext import _native, patches
 
 if _native.load():
-    from tf_tpu_ext import _machine, patches
+    from tf_tpu_ext import _machine
 
     _machine.configure_from_environment()
-    patches.apply_all()
+    patches.apply()
 
 from tf_tpu_ext import contrib, towers, tpu
 from tf_tpu_ext._machine import (
@@ -65,6 +65,7 @@ __all__ = [
     "contrib",
     "is_virtual",
     "machine",
+    "patches",
     "towers",
     "tpu",
     "transfer_stats",

@@ -16,12 +16,14 @@ what to use today. docs/towers.md lists the modules.
 
 from __future__ import annotations
 
-import sys
+import importlib
 
 import tensorflow as tf
 
-from tf_tpu_ext import _aliases, _namespaces
-from tf_tpu_ext.contrib import _modules, _private_names
+from tf_tpu_ext import _namespaces, patches
+from tf_tpu_ext.contrib import _modules
+from tf_tpu_ext.patches._changes import Changes
+from tf_tpu_ext.patches._finders import Alias
 from tf_tpu_ext.towers.context import get_tower_context
 
 __all__ = ["install"]
@@ -40,12 +42,18 @@ def install() -> None:
         >>> HParams(rate=0.5).override_from_dict({"rate": 0.25}).rate
         0.25
     """
-    if not any(isinstance(finder, _modules.Finder) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _modules.Finder())
-    _private_names.restore()
-    # Where tensorflow.python.layers, on which tf-slim stands, looks for its layers.
-    _aliases.add("tf_keras.legacy_tf_layers", "tf_keras.src.legacy_tf_layers")
-    contrib = _modules.import_contrib()
+    patches.apply("contrib")
+
+
+def supply_contrib(changes: Changes) -> None:
+    """Makes `import tensorflow.contrib` work, and sets the public names."""
+    changes.add_finder(_modules.ContribFinder(), first=True)
+    contrib = importlib.import_module(_modules.ROOT)
     for module in (tf, *_namespaces.public_modules("v1")):
-        module.contrib = contrib
-        module.get_tower_context = get_tower_context
+        changes.put(module, "contrib", contrib)
+        changes.put(module, "get_tower_context", get_tower_context)
+
+
+def find_keras_layers(changes: Changes) -> None:
+    """Makes the layers of tf_keras importable from where tensorflow.python.layers looks."""
+    changes.add_finder(Alias("tf_keras.legacy_tf_layers", "tf_keras.src.legacy_tf_layers"))

@@ -4,23 +4,16 @@ from __future__ import annotations
 
 import difflib
 import importlib
-import importlib.abc
 import importlib.machinery
 import importlib.util
-import sys
 import types
-from collections.abc import Sequence
 from typing import Any
 
 from tf_tpu_ext.contrib import _names
+from tf_tpu_ext.patches._finders import Finder
 
 ROOT = "tensorflow.contrib"
 _GUIDE = "https://www.tensorflow.org/guide/migrate"
-
-
-def is_contrib(name: str) -> bool:
-    """Whether a full module name is that of `tensorflow.contrib` or of a module in it."""
-    return name == ROOT or name.startswith(ROOT + ".")
 
 
 class ContribModule(types.ModuleType):
@@ -67,26 +60,25 @@ class ContribModule(types.ModuleType):
         return sorted(modules | found)
 
 
-class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+class ContribFinder(Finder):
     """Finds `tensorflow.contrib` and its modules."""
 
-    def find_spec(
-        self,
-        fullname: str,
-        path: Sequence[str] | None = None,
-        target: types.ModuleType | None = None,
-    ) -> importlib.machinery.ModuleSpec | None:
-        """Returns how to load a module of contrib; None for any other."""
-        del path, target
-        if not is_contrib(fullname):
-            return None
+    def __init__(self) -> None:
+        super().__init__(ROOT)
+
+    def is_package(self, fullname: str) -> bool:
+        """Returns True: every module of contrib has an attribute `__path__`.
+
+        Raises:
+            ModuleNotFoundError: contrib has no such module.
+        """
         within = fullname[len(ROOT) :].lstrip(".")
         if not _is_module(within):
             parent, _, name = within.rpartition(".")
             entry = _names.MODULES.get(parent, {}).get(name)
             # Python hides the sentence of an error that bears the module's name.
             raise ModuleNotFoundError(_missing(within, entry))
-        return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
+        return True
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType:
         """Returns the empty module."""
@@ -125,11 +117,6 @@ def _is_module(within: str) -> bool:
         return package is not None and _installed(package.partition(".")[0])
     package = _package_of(within)
     return package is not None and _installed(package)
-
-
-def import_contrib() -> types.ModuleType:
-    """Returns the module `tensorflow.contrib`."""
-    return sys.modules.get(ROOT) or importlib.import_module(ROOT)
 
 
 def _resolve(entry: str, full: str) -> Any:

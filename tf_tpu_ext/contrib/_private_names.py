@@ -9,6 +9,8 @@ import importlib
 
 import tensorflow as tf
 
+from tf_tpu_ext.patches._changes import Changes
+
 _V1 = tf.compat.v1
 _MOVED = {
     "tensorflow.python.framework.ops": {
@@ -26,10 +28,9 @@ _MOVED = {
 }
 
 
-def restore() -> None:
-    """Puts the names back where they are missing; may be called again."""
+def supply_names(changes: Changes) -> None:
+    """Puts the names back where they are missing."""
     for module_name, names in _MOVED.items():
         module = importlib.import_module(module_name)
         for name, value in names.items():
-            if not hasattr(module, name):
-                setattr(module, name, value)
+            changes.supply(module, name, value)

@@ -15,22 +15,17 @@
 The classes are those of the package tensorflow-estimator 2.15.0 (`pip install
 'tf_tpu_ext[estimator]'`), under which lies here what TensorFlow has removed since. They are
 documented at https://www.tensorflow.org/versions/r2.15/api_docs/python/tf/compat/v1/estimator, and
-docs/estimator.md tells how to run, debug and test programs with them. Importing this module changes
-no name of TensorFlow; `install` makes `tf.estimator` work.
+docs/estimator.md shows how to run, debug and test programs with them. Importing this module applies
+the patches of the group `estimator` (see `tf_tpu_ext.patches`), which supply what is missing and
+change classes of tensorflow-estimator; `install` makes `tf.estimator` work.
 """
 
 from __future__ import annotations
 
+from tf_tpu_ext.estimator._hosts import set_input_hosts
 from tf_tpu_ext.estimator._install import install, load
 
 load()
-
-from tf_tpu_ext.estimator import _endings, _hosts, _steps, _training_time  # noqa: E402
-
-_endings.install()
-_training_time.install()
-_steps.install()
-_hosts.install()
 
 from tensorflow_estimator.python.estimator import keras_lib as _keras  # noqa: E402
 from tensorflow_estimator.python.estimator.early_stopping import (  # noqa: E402
@@ -79,7 +74,6 @@ from tensorflow_estimator.python.estimator.training import (  # noqa: E402
 )
 
 model_to_estimator = _keras.model_to_estimator
-set_input_hosts = _hosts.set_input_hosts
 
 __all__ = [
     "BatchConfig",

@@ -19,6 +19,8 @@ import tensorflow as tf
 from tensorflow_estimator.python.estimator.tools import analytics
 from tensorflow_estimator.python.estimator.tpu import error_handling, tpu_estimator
 
+from tf_tpu_ext.patches._changes import Changes, find
+
 # A source that fails waits so long for errors of the others, which may have caused its own.
 _GRACE_SECONDS = 0.3
 # Threads end as soon as their session is closed. One that a user's function holds is let go.
@@ -196,9 +198,13 @@ class NoSignalHandler(tf.compat.v1.train.SessionRunHook):
     """Stands for the hook that made Ctrl-C kill the process without its handlers."""
 
 
-def install() -> None:
-    """Puts these classes in the places of tensorflow-estimator's own; may be called again."""
-    error_handling.ErrorRendezvous = Rendezvous
-    tpu_estimator._OpQueueContext = Queue
-    tpu_estimator._OpSignalOnceQueueContext = OnceQueue
-    tpu_estimator.InstallSignalHandlerHook = NoSignalHandler
+def install(changes: Changes) -> None:
+    """Puts these classes in the places of tensorflow-estimator's own."""
+    find(error_handling, "_IGNORED_ERRORS")
+    for name in ("record_error", "raise_errors"):
+        changes.check(error_handling.ErrorRendezvous, name, vars(Rendezvous)[name])
+    changes.check(_StockQueue, "send_next_batch_signal", OnceQueue.send_next_batch_signal)
+    changes.replace(error_handling, "ErrorRendezvous", Rendezvous)
+    changes.replace(tpu_estimator, "_OpQueueContext", Queue)
+    changes.replace(tpu_estimator, "_OpSignalOnceQueueContext", OnceQueue)
+    changes.replace(tpu_estimator, "InstallSignalHandlerHook", NoSignalHandler)

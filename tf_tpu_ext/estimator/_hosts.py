@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from tensorflow_estimator.python.estimator.tpu import tpu_context, tpu_estimator
+from tf_tpu_ext.patches._changes import Changes, find
 
 VARIABLE = "TF_TPU_EXT_HOSTS"
 _hosts: int | None = None
@@ -41,18 +41,17 @@ def set_input_hosts(hosts: int) -> None:
     _hosts = hosts
 
 
-def install() -> None:
-    """Changes the contexts of tensorflow-estimator; may be called again."""
+def install(changes: Changes) -> None:
+    """Changes the contexts of tensorflow-estimator."""
+    from tensorflow_estimator.python.estimator.tpu import tpu_context, tpu_estimator
+
     context = tpu_context._InternalTPUContext
-    if hasattr(context, "_has_input_hosts"):
-        return
-    context._has_input_hosts = True
-    context._get_tpu_system_metadata = _divided(context._get_tpu_system_metadata)
-    context.tpu_ordinal_function = _ordinals_of_host(context.tpu_ordinal_function)
-    context.device_for_replica = _device_for_replica(context.device_for_replica)
-    tpu_estimator.generate_broadcast_enqueue_ops_fn = _broadcast(
-        tpu_estimator.generate_broadcast_enqueue_ops_fn
-    )
+    find(context, "num_of_replicas_per_host")
+    changes.wrap(context, "_get_tpu_system_metadata", _metadata_of)
+    changes.wrap(context, "tpu_ordinal_function", _ordinal_function_of)
+    changes.wrap(context, "device_for_replica", _device_for_replica_of)
+    broadcast_of = functools.partial(_broadcast_of, context)
+    changes.wrap(tpu_estimator, "generate_broadcast_enqueue_ops_fn", broadcast_of)
 
 
 def _number() -> int:
@@ -64,10 +63,9 @@ def _number() -> int:
     return int(text)
 
 
-def _divided(stock: Callable[..., Any]) -> Callable[..., Any]:
+def _metadata_of(stock: Callable[..., Any]) -> Callable[..., Any]:
     """Divides the cores of the only host."""
 
-    @functools.wraps(stock)
     def metadata(self: Any) -> Any:
         told, hosts = stock(self), _number()
         if hosts == 1 or told.num_hosts != 1:
@@ -87,8 +85,7 @@ def _divided(stock: Callable[..., Any]) -> Callable[..., Any]:
     return metadata
 
 
-def _ordinals_of_host(stock: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(stock)
+def _ordinal_function_of(stock: Callable[..., Any]) -> Callable[..., Any]:
     def ordinal_function(self: Any, host_id: int) -> Callable[[int], int]:
         ordinal: Callable[[int], int] = stock(self, host_id)
         if self.num_hosts == 1:
@@ -99,8 +96,7 @@ def _ordinals_of_host(stock: Callable[..., Any]) -> Callable[..., Any]:
     return ordinal_function
 
 
-def _device_for_replica(stock: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(stock)
+def _device_for_replica_of(stock: Callable[..., Any]) -> Callable[..., Any]:
     def device_for_replica(self: Any, replica_id: int) -> tuple[str, int]:
         if self.num_hosts == 1:
             device: tuple[str, int] = stock(self, replica_id)
@@ -110,19 +106,19 @@ def _device_for_replica(stock: Callable[..., Any]) -> Callable[..., Any]:
     return device_for_replica
 
 
-class _AllReplicasOnOneHost(tpu_context._InternalTPUContext):
-    """A context for making the ops that feed all replicas from the first host."""
+def _broadcast_of(context: Any, stock: Callable[..., Any]) -> Callable[..., Any]:
+    class AllReplicasOnOneHost(context):
+        """A context for making the ops that feed all replicas from the first host."""
 
-    @property
-    def num_of_replicas_per_host(self) -> int:
-        return int(self.num_replicas)
+        @property
+        def num_of_replicas_per_host(self) -> int:
+            return int(self.num_replicas)
 
-
-def _broadcast(stock: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(stock)
-    def generate(ctx: Any, input_fn: Callable[[Any], Any], recorder: Any, num_hosts: int) -> Any:
+    def generate(
+        ctx: Any, input_fn: Callable[[Any], Any], inputs_structure_recorder: Any, num_hosts: int
+    ) -> Any:
         if num_hosts == 1 or ctx.num_hosts == 1:
-            return stock(ctx, input_fn, recorder, num_hosts)
+            return stock(ctx, input_fn, inputs_structure_recorder, num_hosts)
 
         def input_of_all(user_context: Any) -> Any:
             # The program is told of its hosts.
@@ -130,7 +126,7 @@ def _broadcast(stock: Callable[..., Any]) -> Callable[..., Any]:
             return input_fn(user_context)
 
         feeding = copy.copy(ctx)
-        feeding.__class__ = _AllReplicasOnOneHost
-        return stock(feeding, input_of_all, recorder, 1)
+        feeding.__class__ = AllReplicasOnOneHost
+        return stock(feeding, input_of_all, inputs_structure_recorder, 1)
 
     return generate

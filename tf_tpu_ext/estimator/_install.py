@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import sys
-import threading
 from types import ModuleType
-from typing import Any
 
 import tensorflow as tf
 
-from tf_tpu_ext import _aliases, _namespaces
+from tf_tpu_ext import _namespaces, patches
+from tf_tpu_ext.patches._changes import Changes, find
+from tf_tpu_ext.patches._finders import Alias
 
 _SUPPLIED = "tf_tpu_ext.estimator._supplied"
 # What tensorflow-estimator imports, and what takes its place where TensorFlow has none.
@@ -28,11 +27,10 @@ _PARAMETERS = (
     "FtrlParameters",
     "StochasticGradientDescentParameters",
 )
-_lock = threading.RLock()
 
 
 def load() -> ModuleType:
-    """Supplies what is missing and imports tensorflow-estimator; may be called again.
+    """Applies the patches for tensorflow-estimator and imports it; may be called again.
 
     Returns:
         The package `tensorflow_estimator`.
@@ -40,21 +38,19 @@ def load() -> ModuleType:
     Raises:
         ImportError: tensorflow-estimator, or what it needs, is not installed.
     """
-    with _lock:
-        if importlib.util.find_spec("tensorflow_estimator") is None:
-            raise ImportError(
-                "tf_tpu_ext.estimator needs the package tensorflow-estimator, which is not "
-                "installed. Run: pip install --no-deps tensorflow-estimator==2.15.0"
-            )
-        _supply_modules()
-        _supply_export_names()
-        try:
-            return importlib.import_module("tensorflow_estimator")
-        except (ImportError, AttributeError) as error:
-            raise ImportError(
-                f"tensorflow-estimator can't be imported: {error}. Expected version 2.15.0. "
-                "Run: pip install --no-deps tensorflow-estimator==2.15.0"
-            ) from error
+    if importlib.util.find_spec("tensorflow_estimator") is None:
+        raise ImportError(
+            "tf_tpu_ext.estimator needs the package tensorflow-estimator, which is not "
+            "installed. Run: pip install --no-deps tensorflow-estimator==2.15.0"
+        )
+    patches.apply("estimator")
+    try:
+        return importlib.import_module("tensorflow_estimator")
+    except (ImportError, AttributeError) as error:
+        raise ImportError(
+            f"tensorflow-estimator can't be imported: {error}. Expected version 2.15.0. "
+            "Run: pip install --no-deps tensorflow-estimator==2.15.0"
+        ) from error
 
 
 def install() -> None:
@@ -71,41 +67,50 @@ def install() -> None:
         True
     """
     load()
+    patches.apply("estimator_names")
+
+
+def set_public_names(changes: Changes) -> None:
+    """Sets `estimator` in all modules that programs know as TensorFlow."""
     old = importlib.import_module("tensorflow_estimator._api.v1.estimator")
     new = importlib.import_module("tensorflow_estimator._api.v2.estimator")
     for module in _namespaces.public_modules("v1"):
-        module.estimator = old
+        changes.put(module, "estimator", old)
     for module in (tf, *_namespaces.public_modules("v2")):
-        module.estimator = new
-    # Programs import private modules by the place that they had in TensorFlow.
-    _aliases.add("tensorflow.python.estimator", "tensorflow_estimator.python.estimator")
+        changes.put(module, "estimator", new)
 
 
-def _supply_modules() -> None:
+def find_private_modules(changes: Changes) -> None:
+    """Makes the private modules importable from the place that they had in TensorFlow."""
+    changes.add_finder(
+        Alias("tensorflow.python.estimator", "tensorflow_estimator.python.estimator")
+    )
+
+
+def supply_modules(changes: Changes) -> None:
+    """Supplies the modules that TensorFlow no longer has."""
     for name, ours in SUPPLIED.items():
-        if name in sys.modules or importlib.util.find_spec(name) is not None:
-            continue
-        module = importlib.import_module(f"{_SUPPLIED}.{ours}")
-        sys.modules[name] = module
-        parent, _, short = name.rpartition(".")
-        setattr(importlib.import_module(parent), short, module)
-    embedding: Any = sys.modules["tensorflow.python.tpu.tpu_embedding"]
+        changes.supply_module(name, f"{_SUPPLIED}.{ours}")
+
+
+def supply_parameters(changes: Changes) -> None:
+    """Supplies the names of `tf.compat.v1.tpu.experimental` that went away with its module."""
+    embedding = importlib.import_module("tensorflow.python.tpu.tpu_embedding")
     experimental = tf.compat.v1.tpu.experimental
     for name in _PARAMETERS:
-        if not hasattr(experimental, name):
-            setattr(experimental, name, getattr(embedding, name))
+        changes.supply(experimental, name, getattr(embedding, name))
 
 
-def _supply_export_names() -> None:
+def supply_export_names(changes: Changes) -> None:
     """Registers the API name under which tensorflow-estimator exports its symbols."""
     from tensorflow.python.util import tf_export
 
     if hasattr(tf_export, "ESTIMATOR_API_NAME"):
         return
-    attributes = type(tf_export.API_ATTRS[tf_export.TENSORFLOW_API_NAME])
+    attributes = type(find(tf_export, "API_ATTRS")[tf_export.TENSORFLOW_API_NAME])
     name = "estimator"
-    tf_export.API_ATTRS[name] = attributes("_estimator_api_names", "_estimator_api_constants")
-    tf_export.API_ATTRS_V1[name] = attributes(
-        "_estimator_api_names_v1", "_estimator_api_constants_v1"
-    )
-    tf_export.ESTIMATOR_API_NAME = name
+    names = attributes("_estimator_api_names", "_estimator_api_constants")
+    names_v1 = attributes("_estimator_api_names_v1", "_estimator_api_constants_v1")
+    changes.put_item(tf_export.API_ATTRS, name, names)
+    changes.put_item(find(tf_export, "API_ATTRS_V1"), name, names_v1)
+    changes.put(tf_export, "ESTIMATOR_API_NAME", name)

@@ -1,4 +1,4 @@
-"""Mends two things in the steps that TPUEstimator makes of a model_fn.
+"""Two corrections of the steps that TPUEstimator makes of a model_fn.
 
 What the host puts into the infeed for a step has to be taken out in that step. A graph leaves out
 ops that nothing depends on: where the model uses nothing of its input, the program would take
@@ -17,22 +17,19 @@ from typing import Any
 import tensorflow as tf
 from tensorflow_estimator.python.estimator.tpu import tpu_estimator
 
-_TRAIN = "convert_to_single_tpu_train_step"
-_EVALUATE = "convert_to_single_tpu_eval_step"
-_PREDICT = "convert_to_single_tpu_predict_step"
+from tf_tpu_ext.patches._changes import Changes
 
 
-def install() -> None:
-    """Changes `_ModelFnWrapper` of tensorflow-estimator; may be called again."""
+def install(changes: Changes) -> None:
+    """Changes how tensorflow-estimator makes steps for training, evaluation and prediction."""
     wrapper = tpu_estimator._ModelFnWrapper
-    for name in (_TRAIN, _EVALUATE, _PREDICT):
-        stock = vars(wrapper)[name]
-        if not hasattr(stock, "__wrapped__"):
-            setattr(wrapper, name, _mended(stock, mean_loss=name == _EVALUATE))
+    changes.wrap(wrapper, "convert_to_single_tpu_train_step", _convert_of)
+    mean_loss = functools.partial(_convert_of, mean_loss=True)
+    changes.wrap(wrapper, "convert_to_single_tpu_eval_step", mean_loss)
+    changes.wrap(wrapper, "convert_to_single_tpu_predict_step", _convert_of)
 
 
-def _mended(stock: Callable[..., Any], mean_loss: bool) -> Callable[..., Any]:
-    @functools.wraps(stock)
+def _convert_of(stock: Callable[..., Any], mean_loss: bool = False) -> Callable[..., Any]:
     def convert(self: Any, dequeue_fn: Callable[[], Any]) -> Any:
         dequeues: list[tf.Operation] = []
 
@@ -46,7 +43,7 @@ def _mended(stock: Callable[..., Any], mean_loss: bool) -> Callable[..., Any]:
 
         step, *rest = stock(self, dequeue)
 
-        def mended_step(state: Any) -> Any:
+        def complete_step(state: Any) -> Any:
             result = step(state)
             if mean_loss:
                 replicas = self._ctx.num_replicas
@@ -54,6 +51,6 @@ def _mended(stock: Callable[..., Any], mean_loss: bool) -> Callable[..., Any]:
             with tf.control_dependencies(dequeues):
                 return tf.identity(result)
 
-        return (mended_step, *rest)
+        return (complete_step, *rest)
 
     return convert

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import time
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 from tensorflow_estimator.python.estimator import estimator as estimator_lib
+
+from tf_tpu_ext.patches._changes import Changes
 
 
 @dataclasses.dataclass
@@ -27,13 +29,12 @@ class Totals:
 totals = Totals()
 
 
-def install() -> None:
-    """Begins to count; may be called again."""
-    stock = vars(estimator_lib.Estimator)["train"]
-    if hasattr(stock, "_counts_steps"):
-        return
+def install(changes: Changes) -> None:
+    """Begins to count."""
+    changes.wrap(estimator_lib.Estimator, "train", _train_of)
 
-    @functools.wraps(stock)
+
+def _train_of(stock: Callable[..., Any]) -> Callable[..., Any]:
     def train(self: Any, *args: Any, **kwargs: Any) -> Any:
         before, start = _global_step(self), time.monotonic()
         try:
@@ -42,8 +43,7 @@ def install() -> None:
             totals.seconds += time.monotonic() - start
             totals.steps += max(0, _global_step(self) - before)
 
-    train._counts_steps = True  # type: ignore[attr-defined]
-    estimator_lib.Estimator.train = train
+    return train
 
 
 def _global_step(estimator: Any) -> int:

@@ -7,8 +7,8 @@ import sys
 import types
 from collections.abc import Sequence
 
-from tf_tpu_ext import patches
 from tf_tpu_ext.launcher import _report, _storage
+from tf_tpu_ext.patches import _resolver
 
 __all__ = ["launch", "prepare"]
 
@@ -32,7 +32,7 @@ def prepare(legacy: bool, storage: str | None, arguments: Sequence[str]) -> None
     """
     _storage.check_arguments(arguments, storage)
     _storage.install(storage)
-    patches.take_every_tpu_as_local()
+    _resolver.take_every_tpu_as_local()
     if legacy:
         from tf_tpu_ext.launcher import _legacy
 

@@ -7,13 +7,16 @@ in packages that belong to TensorFlow and are written for version 2.
 from __future__ import annotations
 
 import builtins
+import functools
 import importlib
 import os
-import sys
 import sysconfig
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+from tf_tpu_ext import patches
+from tf_tpu_ext.patches._changes import Changes
 
 # Packages that know TensorFlow 2: by the beginnings of their names, where they are installed.
 _FAMILY = ("tensorflow", "tensorboard", "keras", "tf_keras", "tf_tpu_ext", "tf_slim", "jax")
@@ -72,8 +75,7 @@ def install() -> None:
             "TensorFlow 1's tf.layers and tf.keras need the package tf_keras, which is not "
             "installed. Run: pip install 'tf_tpu_ext[estimator]'"
         )
-    # Keras reads it when it is first used.
-    os.environ["TF_USE_LEGACY_KERAS"] = "1"
+    patches.apply("legacy")
     import tensorflow as tf
 
     import tf_tpu_ext.contrib
@@ -82,14 +84,24 @@ def install() -> None:
     tf_tpu_ext.estimator.install()
     tf_tpu_ext.contrib.install()
     tf.compat.v1.disable_v2_behavior()
-    _add_numpy_names()
+
+
+def use_legacy_keras(changes: Changes) -> None:
+    """Chooses Keras 2; Keras reads the variable when it is first used."""
+    changes.put_item(os.environ, "TF_USE_LEGACY_KERAS", "1")
+
+
+def replace_import(changes: Changes) -> None:
+    """Lets `import tensorflow` give the names of TensorFlow 1 where they are wanted."""
+    tensorflow = importlib.import_module("tensorflow")
     # `import tensorflow.compat.v1` gives another module than the attribute.
-    names = importlib.import_module("tensorflow.compat.v1")
-    _replace_import(sys.modules["tensorflow"], TensorFlow1(sys.modules["tensorflow"], names))
+    view = TensorFlow1(tensorflow, importlib.import_module("tensorflow.compat.v1"))
+    changes.wrap(builtins, "__import__", functools.partial(_import_of, tensorflow, view))
 
 
-def _replace_import(tensorflow: types.ModuleType, view: types.ModuleType) -> None:
-    stock = builtins.__import__
+def _import_of(
+    tensorflow: types.ModuleType, view: types.ModuleType, stock: Callable[..., Any]
+) -> Callable[..., Any]:
     installed = tuple(
         os.path.join(os.path.realpath(sysconfig.get_path(name)), "")
         for name in ("purelib", "platlib", "stdlib")
@@ -112,14 +124,15 @@ def _replace_import(tensorflow: types.ModuleType, view: types.ModuleType) -> Non
         module = stock(name, globals, locals, fromlist or (), level)
         return view if module is tensorflow and not is_for_today(globals) else module
 
-    builtins.__import__ = import_
+    return import_
 
 
 def _top_level(importer: Mapping[str, Any]) -> str:
     return str(importer.get("__name__") or "").split(".")[0]
 
 
-def _add_numpy_names() -> None:
+def supply_numpy_names(changes: Changes) -> None:
+    """Gives NumPy the names again that it has dropped."""
     import numpy as np
 
     missing = {name: value for name, value in _NUMPY_NAMES.items() if not _has(np, name)}
@@ -127,7 +140,7 @@ def _add_numpy_names() -> None:
         (name, getattr(np, today)) for name, today in _NUMPY_ALIASES.items() if not _has(np, name)
     )
     for name, value in missing.items():
-        setattr(np, name, value)
+        changes.put(np, name, value)
 
 
 def _has(module: types.ModuleType, name: str) -> bool:

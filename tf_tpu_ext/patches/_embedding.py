@@ -2,34 +2,25 @@
 
 from __future__ import annotations
 
-import functools
+from collections.abc import Callable
 from typing import Any
 
-from tf_tpu_ext.patches._attributes import (
-    UnavailableError,
-    Undo,
-    replace_attributes,
-)
+from tf_tpu_ext.patches._changes import Changes
 
 
-def install_embedding_packing() -> Undo:
+def install_embedding_packing(changes: Changes) -> None:
     from tensorflow.python.tpu import tpu_embedding_v2_utils
 
-    optimizer_class = tpu_embedding_v2_utils._Optimizer
-    stock = vars(optimizer_class).get("_set_optimization_parameters")
-    if stock is None:
-        raise UnavailableError("_Optimizer has no _set_optimization_parameters of its own.")
+    def set_of(stock: Callable[..., None]) -> Callable[..., None]:
+        def set_optimization_parameters(self: Any, parameters: Any) -> None:
+            # The field is an enum: False is its value UNSPECIFIED, and True is ENABLED.
+            status = getattr(self, "low_dimensional_packing_status", 0)
+            self.low_dimensional_packing_status = int(status)
+            try:
+                stock(self, parameters)
+            finally:
+                self.low_dimensional_packing_status = status
 
-    @functools.wraps(stock)
-    def set_optimization_parameters(self: Any, parameters: Any) -> None:
-        # The field is an enum: False is its value UNSPECIFIED, and True is ENABLED.
-        status = getattr(self, "low_dimensional_packing_status", 0)
-        self.low_dimensional_packing_status = int(status)
-        try:
-            stock(self, parameters)
-        finally:
-            self.low_dimensional_packing_status = status
+        return set_optimization_parameters
 
-    return replace_attributes(
-        [(optimizer_class, "_set_optimization_parameters", set_optimization_parameters)]
-    )
+    changes.wrap(tpu_embedding_v2_utils._Optimizer, "_set_optimization_parameters", set_of)

@@ -9,37 +9,38 @@ from typing import Any
 
 import numpy as np
 
-from tf_tpu_ext.patches._attributes import Undo, replace_attributes
+from tf_tpu_ext.patches._changes import Changes
 
 
-def install_all_to_all() -> Undo:
+def install_all_to_all(changes: Changes) -> None:
     import tensorflow as tf
     from tensorflow.python.tpu.ops import tpu_ops
 
-    stock = tpu_ops.all_to_all
-    signature = inspect.signature(stock)
+    def all_to_all_of(stock: Callable[..., Any]) -> Callable[..., Any]:
+        signature = inspect.signature(stock)
 
-    @functools.wraps(stock)
-    def all_to_all(*args: Any, **kwargs: Any) -> Any:
-        if not tf.executing_eagerly():
-            return stock(*args, **kwargs)
-        try:
-            given = signature.bind(*args, **kwargs).arguments
-        except TypeError:
-            # TensorFlow's own complaint names its own function.
-            stock(*args, **kwargs)
-            raise
-        given["x"] = tf.convert_to_tensor(given["x"])
-        if given.get("group_assignment") is not None:
-            given["group_assignment"] = np.asarray(given["group_assignment"])
-        with tf.Graph().as_default():
-            # A graph runs the op's shape function, which eager execution leaves out.
-            x = tf.compat.v1.placeholder(given["x"].dtype, given["x"].shape)
-            checked = stock(**{**given, "x": x})
-            given["group_assignment"] = tf.get_static_value(checked.op.inputs[1])
-        return stock(**given)
+        def all_to_all(*args: Any, **kwargs: Any) -> Any:
+            if not tf.executing_eagerly():
+                return stock(*args, **kwargs)
+            try:
+                given = signature.bind(*args, **kwargs).arguments
+            except TypeError:
+                # TensorFlow's own complaint names its own function.
+                stock(*args, **kwargs)
+                raise
+            given["x"] = tf.convert_to_tensor(given["x"])
+            if given.get("group_assignment") is not None:
+                given["group_assignment"] = np.asarray(given["group_assignment"])
+            with tf.Graph().as_default():
+                # A graph runs the op's shape function, which eager execution leaves out.
+                x = tf.compat.v1.placeholder(given["x"].dtype, given["x"].shape)
+                checked = stock(**{**given, "x": x})
+                given["group_assignment"] = tf.get_static_value(checked.op.inputs[1])
+            return stock(**given)
 
-    return replace_attributes([(tpu_ops, "all_to_all", all_to_all)])
+        return all_to_all
+
+    changes.wrap(tpu_ops, "all_to_all", all_to_all_of, uses=("x", "group_assignment"))
 
 
 def _builds_tpu_computation() -> bool:
@@ -61,7 +62,7 @@ def _builds_tpu_computation() -> bool:
     return False
 
 
-def install_resource_scatters() -> Undo:
+def install_resource_scatters(changes: Changes) -> None:
     import tensorflow as tf
     from tensorflow.python.ops import gen_resource_variable_ops as generated
 
@@ -81,8 +82,7 @@ def install_resource_scatters() -> Undo:
             ),
         )
 
-    def replace(stock: Callable[..., Any], new_value: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(stock)
+    def scatter_of(new_value: Callable[..., Any], stock: Callable[..., Any]) -> Callable[..., Any]:
         def scatter(resource: Any, indices: Any, updates: Any, name: str | None = None) -> Any:
             if not _builds_tpu_computation():
                 return stock(resource, indices, updates, name)
@@ -103,21 +103,16 @@ def install_resource_scatters() -> Undo:
         "mul": combine_by(raw.Mul),
         "div": combine_by(raw.Div),
     }
-    names = [(f"resource_scatter_{name}", new_value) for name, new_value in new_values.items()]
-    return replace_attributes(
-        [(generated, name, replace(vars(generated)[name], value)) for name, value in names]
-    )
+    for name, new_value in new_values.items():
+        wrapper_of = functools.partial(scatter_of, new_value)
+        changes.wrap(generated, f"resource_scatter_{name}", wrapper_of)
 
 
-def install_partitioned_infeed() -> Undo:
+def install_partitioned_infeed(changes: Changes) -> None:
     from tensorflow.python.tpu import tpu_feed
 
     from tf_tpu_ext.tpu import _partitioned_infeed
 
     queue = tpu_feed._PartitionedInfeedQueue
-    return replace_attributes(
-        [
-            (queue, "generate_enqueue_ops", _partitioned_infeed.enqueue_ops),
-            (queue, "generate_dequeue_op", _partitioned_infeed.dequeue_op),
-        ]
-    )
+    changes.replace(queue, "generate_enqueue_ops", _partitioned_infeed.enqueue_ops)
+    changes.replace(queue, "generate_dequeue_op", _partitioned_infeed.dequeue_op)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import logging
 import os
+from collections.abc import Callable
 from typing import Any
 
 from tf_tpu_ext._tpu_client import VirtualTpuClient
-from tf_tpu_ext.patches._attributes import Undo, replace_attributes
+from tf_tpu_ext.patches._changes import Changes, find
 
 # Where one of these is set, a cloud has told the program which TPU is its own.
 _CLOUD_VARIABLES = ("KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS", "TPU_CONFIG", "TPU_API_DISCOVERY_URL")
@@ -53,58 +53,59 @@ def _names_this_machine(tpu: Any, service: Any, discovery_url: Any) -> bool:
     return isinstance(name, str) and "/" not in name and ":" not in name
 
 
-def install_cluster_resolver() -> Undo:
+def install_cluster_resolver(changes: Changes) -> None:
     import tensorflow as tf
 
-    resolver = tf.distribute.cluster_resolver.TPUClusterResolver
-    stock = vars(resolver)["__init__"]
-    signature = inspect.signature(stock)
+    def init_of(stock: Callable[..., None]) -> Callable[..., None]:
+        signature = inspect.signature(stock)
 
-    @functools.wraps(stock)
-    def init(*args: Any, **kwargs: Any) -> None:
-        try:
-            bound = signature.bind(*args, **kwargs)
-        except TypeError:
-            # TensorFlow's own complaint names its own function.
-            stock(*args, **kwargs)
-            raise
-        bound.apply_defaults()
-        given = bound.arguments
-        tpu = given["tpu"]
-        if not _names_this_machine(tpu, given["service"], given["discovery_url"]):
+        def init(*args: Any, **kwargs: Any) -> None:
+            try:
+                bound = signature.bind(*args, **kwargs)
+            except TypeError:
+                # TensorFlow's own complaint names its own function.
+                stock(*args, **kwargs)
+                raise
+            bound.apply_defaults()
+            given = bound.arguments
+            tpu = given["tpu"]
+            if not _names_this_machine(tpu, given["service"], given["discovery_url"]):
+                stock(*bound.args, **bound.kwargs)
+                return
+            _log.debug("TPU %r is the virtual cores of this machine", tpu)
+            given["tpu"] = "local"
+            if not given["coordinator_address"]:
+                # A coordinator is the way to a remote TPU, and TensorFlow can't make one locally.
+                given["coordinator_name"] = None
             stock(*bound.args, **bound.kwargs)
-            return
-        _log.debug("TPU %r is the virtual cores of this machine", tpu)
-        given["tpu"] = "local"
-        if not given["coordinator_address"]:
-            # A coordinator is the way to a remote TPU, and TensorFlow can't make one locally.
-            given["coordinator_name"] = None
-        stock(*bound.args, **bound.kwargs)
-        given["self"]._cloud_tpu_client = VirtualTpuClient(str(_name_of_tpu(tpu) or "local"))
+            given["self"]._cloud_tpu_client = VirtualTpuClient(str(_name_of_tpu(tpu) or "local"))
 
-    return replace_attributes([(resolver, "__init__", init)])
+        return init
+
+    changes.wrap(
+        tf.distribute.cluster_resolver.TPUClusterResolver,
+        "__init__",
+        init_of,
+        uses=("self", "tpu", "service", "discovery_url", "coordinator_name", "coordinator_address"),
+    )
 
 
-def install_connect_to_cluster() -> Undo:
+def install_connect_to_cluster(changes: Changes) -> None:
     import tensorflow as tf
     from tensorflow.python.eager import remote
 
-    stock = remote.connect_to_cluster
-
-    @functools.wraps(stock)
-    def connect_to_cluster(cluster_spec_or_resolver: Any, *args: Any, **kwargs: Any) -> None:
+    def connect_of(stock: Callable[..., None]) -> Callable[..., None]:
+        local_masters = find(remote, "_LOCAL_MASTERS")
         resolver = tf.distribute.cluster_resolver.TPUClusterResolver
-        if (
-            isinstance(cluster_spec_or_resolver, resolver)
-            and cluster_spec_or_resolver.master() in remote._LOCAL_MASTERS
-        ):
-            return
-        stock(cluster_spec_or_resolver, *args, **kwargs)
 
-    modules = (tf.config, tf.compat.v1.config, tf.compat.v2.config)
-    return replace_attributes(
-        [
-            (remote, "connect_to_cluster", connect_to_cluster),
-            *((m, "experimental_connect_to_cluster", connect_to_cluster) for m in modules),
-        ]
-    )
+        def connect_to_cluster(cluster_spec_or_resolver: Any, *args: Any, **kwargs: Any) -> None:
+            target = cluster_spec_or_resolver
+            if isinstance(target, resolver) and target.master() in local_masters:
+                return
+            stock(cluster_spec_or_resolver, *args, **kwargs)
+
+        return connect_to_cluster
+
+    connect_to_cluster = changes.wrap(remote, "connect_to_cluster", connect_of)
+    for module in (tf.config, tf.compat.v1.config, tf.compat.v2.config):
+        changes.replace(module, "experimental_connect_to_cluster", connect_to_cluster)

@@ -20,6 +20,8 @@ import tensorflow as tf
 from tensorflow.python.framework import func_graph, op_def_registry, ops
 from tensorflow.python.ops import cond_v2
 
+from tf_tpu_ext import patches
+from tf_tpu_ext.patches._changes import Changes
 from tf_tpu_ext.towers import _collectives, _state
 
 # They act on the host whenever they run.
@@ -63,39 +65,43 @@ class _Active(threading.local):
 
 
 class _Hook:
-    """Asks the thread's `_Active.create` first when an op is made in the graph of a function.
-
-    In TensorFlow's class only while some thread traces a `merge_fn`.
-    """
+    """Keeps the patch `host_ops` in force while any thread traces a `merge_fn`."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._users = 0
-        self._stock: Callable[..., tf.Operation] = func_graph.FuncGraph._create_op_internal
 
     def __enter__(self) -> None:
-        stock = self._stock
-
-        def create(graph: Any, op_type: str, inputs: Any, *args: Any, **kwargs: Any) -> Any:
-            if _active.create is None:
-                return stock(graph, op_type, inputs, *args, **kwargs)
-            bound = functools.partial(stock, graph)
-            return _active.create(graph, bound, op_type, inputs, args, kwargs)
-
         with self._lock:
             self._users += 1
             if self._users == 1:
-                func_graph.FuncGraph._create_op_internal = create
+                patches.apply("towers")
 
     def __exit__(self, *exception: object) -> None:
         with self._lock:
             self._users -= 1
             if self._users == 0:
-                func_graph.FuncGraph._create_op_internal = self._stock
+                # If other code has wrapped ours meanwhile, ours stays within it, and idle.
+                with contextlib.suppress(RuntimeError):
+                    patches.undo("host_ops")
 
 
 _active = _Active()
 _hook = _Hook()
+
+
+def install_hook(changes: Changes) -> None:
+    """Asks the thread's `_Active.create` first when an op is made in the graph of a function."""
+    changes.wrap(func_graph.FuncGraph, "_create_op_internal", _create_of)
+
+
+def _create_of(stock: Callable[..., tf.Operation]) -> Callable[..., tf.Operation]:
+    def create(self: Any, op_type: str, inputs: Any, *args: Any, **kwargs: Any) -> tf.Operation:
+        if _active.create is None:
+            return stock(self, op_type, inputs, *args, **kwargs)
+        return _active.create(self, functools.partial(stock, self), op_type, inputs, args, kwargs)
+
+    return create
 
 
 @contextlib.contextmanager
