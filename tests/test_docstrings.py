@@ -19,7 +19,13 @@ WITH_EXAMPLES = [
     for path in sorted(PACKAGE.rglob("*.py"))
     if ">>> " in path.read_text()
 ]
-PUBLIC_MODULES = ["tf_tpu_ext", "tf_tpu_ext.contrib", "tf_tpu_ext.towers", "tf_tpu_ext.tpu"]
+PUBLIC_MODULES = [
+    "tf_tpu_ext",
+    "tf_tpu_ext.contrib",
+    "tf_tpu_ext.patches",
+    "tf_tpu_ext.towers",
+    "tf_tpu_ext.tpu",
+]
 
 # Each function, and each class with its methods, has a process of its own with the names of its
 # package, and eight cores, or two if the docstring or that of the package says so.

@@ -197,6 +197,9 @@ def _close(session: Any) -> None:
 class NoSignalHandler(tf.compat.v1.train.SessionRunHook):
     """Stands for the hook that made Ctrl-C kill the process without its handlers."""
 
+    def __init__(self) -> None:
+        super().__init__()
+
 
 def install(changes: Changes) -> None:
     """Puts these classes in the places of tensorflow-estimator's own."""

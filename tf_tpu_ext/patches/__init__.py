@@ -20,6 +20,7 @@ docs/patches.md lists them all.
 
 from __future__ import annotations
 
+import importlib
 import threading
 import warnings
 
@@ -41,6 +42,11 @@ __all__ = [
 
 PATCHES: tuple[Patch, ...] = (*_tensorflow.PATCHES, *_estimator.PATCHES, *_legacy.PATCHES)
 
+# Importing the package applies the group too, so the package comes first.
+_PACKAGES: dict[Group, str] = {
+    "estimator": "tf_tpu_ext.estimator",
+    "estimator_names": "tf_tpu_ext.estimator",
+}
 _lock = threading.RLock()
 _applied: dict[str, Changes] = {}
 
@@ -59,7 +65,7 @@ def apply(group: Group = "tensorflow") -> None:
         group: Which patches.
 
     Raises:
-        ImportError: The native library can't be loaded.
+        ImportError: The native library, or the package tensorflow-estimator, can't be loaded.
         RuntimeError: The native library was asked for too late.
 
     Example:
@@ -71,6 +77,8 @@ def apply(group: Group = "tensorflow") -> None:
     with _lock:
         if group == "tensorflow" and not _native.load():
             return
+        if group in _PACKAGES:
+            importlib.import_module(_PACKAGES[group])
         for patch in PATCHES:
             if patch.group != group or patch.name in _applied:
                 continue

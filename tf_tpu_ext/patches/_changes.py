@@ -21,7 +21,21 @@ _MISSING = object()
 
 
 class UnavailableError(Exception):
-    """A patch does not fit what is installed."""
+    """A patch does not fit what is installed.
+
+    Example:
+        >>> import warnings
+        >>> import tensorflow as tf
+        >>> from tf_tpu_ext import patches
+        >>> patches.undo("tensorflow_io")
+        >>> load, tf.load_op_library = tf.load_op_library, lambda path: load(path)
+        >>> with warnings.catch_warnings(record=True) as caught:
+        ...     patches.apply()
+        >>> "expected the parameters (library_filename), got (path)" in str(caught[-1].message)
+        True
+        >>> tf.load_op_library = load
+        >>> patches.apply()
+    """
 
 
 @dataclasses.dataclass(frozen=True)

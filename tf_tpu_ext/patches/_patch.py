@@ -24,6 +24,11 @@ class Patch:
         reason: Why programs need it.
         install: Makes the changes. Raises `UnavailableError` where the target is not what the
             patch was written for; what was changed by then is taken back.
+
+    Example:
+        >>> from tf_tpu_ext import patches
+        >>> patches.PATCHES[1].name, patches.PATCHES[1].target
+        ('connect_to_cluster', 'tf.config.experimental_connect_to_cluster')
     """
 
     name: str
