@@ -159,6 +159,8 @@ def test_ctrl_c_ends_a_training(run_python):
             started.wait()
             os.kill(os.getpid(), signal.SIGINT)
 
+        # Jobs that a shell runs in the background ignore it.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         threading.Thread(target=interrupt).start()
         start = time.monotonic()
         try:
