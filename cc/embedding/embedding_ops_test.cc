@@ -16,6 +16,7 @@
 #include "cc/transfer/process_testing.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
+#include "tensorflow/core/common_runtime/device.h"
 #include "tensorflow/core/common_runtime/device_factory.h"
 #include "tensorflow/core/framework/node_def_builder.h"
 #include "tensorflow/core/framework/op_kernel.h"
