@@ -15,7 +15,7 @@ namespace {
 using xla::HloComputation;
 using xla::HloInstruction;
 
-bool IsCollective(const HloInstruction* instruction) {
+bool Communicates(const HloInstruction* instruction) {
   return xla::hlo_query::IsCollectiveCommunicationOp(instruction->opcode());
 }
 
@@ -28,7 +28,7 @@ class Orderer {
     // In the order in which they were made, an instruction comes after its operands, so a chain in
     // it closes no circle; and it is the same for all shapes, as an order by users would not be.
     for (HloInstruction* instruction : computation->instructions()) {
-      bool ordered = IsCollective(instruction);
+      bool ordered = Communicates(instruction);
       for (HloComputation* callee : instruction->called_computations()) {
         TF_ASSIGN_OR_RETURN(const bool holds, Order(callee));
         ordered = ordered || holds;
@@ -48,7 +48,7 @@ class Orderer {
 
 bool HasCollectives(const xla::HloModule& module) {
   return absl::c_any_of(module.computations(), [](const HloComputation* computation) {
-    return absl::c_any_of(computation->instructions(), IsCollective);
+    return absl::c_any_of(computation->instructions(), Communicates);
   });
 }
 
