@@ -77,11 +77,12 @@ class HostCallsTest : public ::testing::Test {
     return tensor;
   }
 
-  CoreThreads host_threads_{CoreThreads::Options{/*usual_threads=*/2, /*max_threads=*/8}};
   TransferStats stats_;
   WaitMonitor wait_monitor_{[] { return absl::Minutes(30); }};
   absl::Notification failed_;
   absl::Status failure_;
+  // Ends before what is above, which a thread uses until it has returned from the last call.
+  CoreThreads host_threads_{CoreThreads::Options{/*usual_threads=*/2, /*max_threads=*/8}};
   std::shared_ptr<HostFunctions> functions_;
   std::shared_ptr<HostCalls> calls_;
 };
