@@ -11,6 +11,7 @@
 #include "cc/transfer/effect_xla_kernel.h"
 #include "tensorflow/compiler/tf2xla/xla_op_kernel.h"
 #include "tensorflow/compiler/tf2xla/xla_op_registry.h"
+#include "tensorflow/core/framework/op_requires.h"
 #include "xla/hlo/builder/lib/constants.h"
 #include "xla/hlo/builder/sharding_builder.h"
 #include "xla/hlo/builder/xla_builder.h"
@@ -41,9 +42,7 @@ class EmbeddingXlaKernel : public EffectXlaKernel {
     OP_REQUIRES(construction, config.ParseFromString(serialized),
                 absl::InvalidArgumentError(absl::StrCat("The config attribute of ", name(),
                                                         " is no TPUEmbeddingConfiguration.")));
-    auto layout = EmbeddingLayout::Create(config);
-    OP_REQUIRES_OK(construction, layout.status());
-    layout_ = *std::move(layout);
+    OP_REQUIRES_VALUE(layout_, construction, EmbeddingLayout::Create(config));
   }
 
  protected:
@@ -159,11 +158,10 @@ class SendGradientsOp : public EmbeddingXlaKernel {
                       absl::StrCat("Learning rate ", i, " of ", name(), " has the shape ",
                                    rate_shapes[i].DebugString(), "; it must be a scalar.")));
       if (is_split()) {
-        auto shape = builder->GetShape(rates[i]);
-        OP_REQUIRES_OK(context, shape.status());
+        OP_REQUIRES_VALUE(const xla::Shape shape, context, builder->GetShape(rates[i]));
         rates[i] =
             Reshard(builder, "SPMDFullToShardShape", rates[i], xla::sharding_builder::Replicate(),
-                    xla::sharding_builder::Manual(), *shape, *shape);
+                    xla::sharding_builder::Manual(), shape, shape);
       }
     }
     const SendGradientsCall call{name(), static_cast<int>(operands.size())};

@@ -14,6 +14,7 @@
 #include "cc/embedding/current_embedding.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/framework/op_requires.h"
 #include "tensorflow/core/tpu/tpu_embedding_optimization_parameters_utils.h"
 #include "xla/tsl/platform/errors.h"
 #include "xla/tsl/platform/statusor.h"
@@ -39,9 +40,8 @@ class ShardOp : public OpKernel {
   }
 
   void Compute(OpKernelContext* context) final {
-    absl::StatusOr<std::shared_ptr<EmbeddingEngine>> engine = Engine();
-    OP_REQUIRES_OK(context, engine.status());
-    OP_REQUIRES_OK(context, Run(context, **engine));
+    OP_REQUIRES_VALUE(const std::shared_ptr<EmbeddingEngine> engine, context, Engine());
+    OP_REQUIRES_OK(context, Run(context, *engine));
   }
 
  protected:

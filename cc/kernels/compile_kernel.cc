@@ -21,6 +21,8 @@
 #include "cc/runtime/step_transfers.h"
 #include "tensorflow/core/framework/cancellation.h"
 #include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/framework/op_requires.h"
+#include "tensorflow/core/platform/errors.h"
 #include "tensorflow/core/platform/fingerprint.h"
 #include "tensorflow/core/protobuf/tpu/compile_metadata.pb.h"
 #include "tsl/profiler/lib/traceme.h"
@@ -89,11 +91,9 @@ class CompileMlirOp : public OpKernel {
     status->scalar<tstring>()() = SerializeCompilationStatus(program.status());
     ProgramKey key;
     if (ForOneReplica()) {
-      absl::StatusOr<int64_t> id =
-          LaunchIdOfGroup(context, Process::Get().launches, launch_group_, launch_member_,
-                          std::max(1, metadata_.num_replicas()));
-      OP_REQUIRES_OK(context, id.status());
-      key.launch_id = *id;
+      OP_REQUIRES_VALUE(key.launch_id, context,
+                        LaunchIdOfGroup(context, Process::Get().launches, launch_group_,
+                                        launch_member_, std::max(1, metadata_.num_replicas())));
     } else {
       key.launch_id = Process::Get().launches->NextLaunchId();
     }
@@ -140,8 +140,7 @@ class CompileMlirOp : public OpKernel {
 
   absl::Status ArgumentShapes(OpKernelContext* context, std::vector<TensorShape>* shapes) const {
     tensorflow::OpInputList dynamic;
-    absl::Status status = context->input_list("dynamic_shapes", &dynamic);
-    if (!status.ok()) return status;
+    TF_RETURN_IF_ERROR(context->input_list("dynamic_shapes", &dynamic));
     int next_dynamic = 0;
     for (const auto& argument : metadata_.args()) {
       TensorShape shape;
@@ -152,8 +151,8 @@ class CompileMlirOp : public OpKernel {
                                                   "unknown shape; argument '",
                                                   argument.name(), "' has none."));
         }
-        status = TensorShape::BuildTensorShape(dynamic[next_dynamic++].flat<int64_t>(), &shape);
-        if (!status.ok()) return status;
+        TF_RETURN_IF_ERROR(
+            TensorShape::BuildTensorShape(dynamic[next_dynamic++].flat<int64_t>(), &shape));
       }
       shapes->push_back(std::move(shape));
     }
@@ -181,9 +180,9 @@ class CompileMlirOp : public OpKernel {
     LoweredModule lowered;
     lowered.options = options;
     lowered.for_one_replica = ForOneReplica();
-    absl::Status status = LowerModule(module_, metadata_, shapes, &lowered);
+    const absl::Status status = LowerModule(module_, metadata_, shapes, &lowered);
     record->lowering = absl::Now() - start;
-    if (!status.ok()) return WithoutInventedTrace(status);
+    TF_RETURN_IF_ERROR(WithoutInventedTrace(status));
     return MakeProgram(lowered, metadata_, id, record);
   }
 
@@ -204,8 +203,8 @@ class CompileSucceededAssertOp : public OpKernel {
   void Compute(OpKernelContext* context) override {
     const absl::Status status =
         ParseCompilationStatus(absl::string_view(context->input(0).scalar<tstring>()()));
-    if (status.ok()) return;
-    context->SetStatus(
+    OP_REQUIRES(
+        context, status.ok(),
         absl::Status(status.code(), absl::StrCat("Compilation failure: ", status.message())));
   }
 };

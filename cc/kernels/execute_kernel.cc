@@ -83,17 +83,15 @@ class ExecuteOp : public AsyncOpKernel {
  private:
   // After success, `done` is called by the launch.
   absl::Status Join(OpKernelContext* context, const ProgramKey& key, DoneCallback done) {
-    absl::StatusOr<std::shared_ptr<Program>> program =
-        Process::Get().programs->Find(key.program_id);
-    if (!program.ok()) return program.status();
+    TF_ASSIGN_OR_RETURN(const std::shared_ptr<Program> program,
+                        Process::Get().programs->Find(key.program_id));
     auto variables = std::make_shared<ArgumentVariables>();
     std::vector<Tensor> arguments;
-    absl::Status status = FindArguments(context, &arguments, variables.get());
-    if (!status.ok()) return status;
+    TF_RETURN_IF_ERROR(FindArguments(context, &arguments, variables.get()));
     auto write = [this, context, variables](std::vector<Tensor> outputs) {
       return WriteResults(context, *variables, std::move(outputs));
     };
-    return JoinLaunch(context, Process::Get().launches, core_, key.launch_id, *program,
+    return JoinLaunch(context, Process::Get().launches, core_, key.launch_id, program,
                       {std::move(arguments), variables, updates_variables_}, std::move(write),
                       std::move(done));
   }

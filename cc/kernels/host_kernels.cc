@@ -14,6 +14,7 @@
 #include "cc/transfer/channel_op.h"
 #include "cc/transfer/channels.h"
 #include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/platform/errors.h"
 #include "tensorflow/core/platform/statusor.h"
 #include "xla/tsl/platform/status.h"
 
@@ -37,7 +38,7 @@ class HostTransferOp : public ChannelOp {
     absl::StatusOr<ProgramKey> program =
         DecodeProgramKey(context->input(context->num_inputs() - 1 - ordinal_is_input_));
     // A failed compilation is told by its own op.
-    if (!program.ok()) return tsl::StatusGroup::MakeDerived(program.status());
+    TF_RETURN_IF_ERROR(tsl::StatusGroup::MakeDerived(program.status()));
     TF_ASSIGN_OR_RETURN(const int slot, SlotOf(context, program->program_id));
     *key = {program->launch_id, key_, slot};
     return absl::OkStatus();

@@ -33,7 +33,9 @@
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/resource_mgr.h"
 #include "tensorflow/core/framework/resource_var.h"
+#include "tensorflow/core/platform/errors.h"
 #include "tensorflow/core/platform/fingerprint.h"
+#include "tensorflow/core/platform/statusor.h"
 
 namespace tf_tpu_ext {
 namespace {
@@ -114,8 +116,7 @@ class JitLaunchOp : public AsyncOpKernel {
     for (int i = 0; i < size; ++i) {
       XlaArgument& argument = call->arguments[i];
       if (context->input_dtype(i) == tensorflow::DT_RESOURCE) {
-        absl::Status status = DescribeVariable(context, i, call);
-        if (!status.ok()) return status;
+        TF_RETURN_IF_ERROR(DescribeVariable(context, i, call));
       } else {
         call->values[i] = context->input(i);
         argument.type = context->input_dtype(i);
@@ -165,9 +166,7 @@ class JitLaunchOp : public AsyncOpKernel {
     options.device_type = tensorflow::DeviceType(kCompilationDevice);
     tensorflow::FunctionLibraryDefinition library(
         *context->function_library()->GetFunctionLibraryDefinition());
-    absl::Status status;
-    if (call.options.tensorflow_kernels) status = UseTensorFlowKernels(&library);
-    if (!status.ok()) return status;
+    if (call.options.tensorflow_kernels) TF_RETURN_IF_ERROR(UseTensorFlowKernels(&library));
     options.flib_def = &library;
     options.graph_def_version = context->function_library()->graph_def_version();
     options.allow_cpu_custom_calls = true;
@@ -177,11 +176,13 @@ class JitLaunchOp : public AsyncOpKernel {
     compile_options.is_entry_computation = true;
     LoweredModule lowered;
     lowered.options = call.options;
-    status = compiler.CompileFunction(compile_options, function_, call.arguments, &lowered.result);
+    const absl::Status status =
+        compiler.CompileFunction(compile_options, function_, call.arguments, &lowered.result);
     record->lowering = absl::Now() - start;
-    if (!status.ok()) return status;
-    auto program = MakeProgram(lowered, tensorflow::tpu::TPUCompileMetadataProto(), id, record);
-    if (!program.ok()) return program;
+    TF_RETURN_IF_ERROR(status);
+    TF_ASSIGN_OR_RETURN(
+        std::shared_ptr<Program> program,
+        MakeProgram(lowered, tensorflow::tpu::TPUCompileMetadataProto(), id, record));
     auto interface = std::make_shared<ProgramInterface>();
     interface->outputs = lowered.result.outputs;
     interface->updates = lowered.result.resource_updates;
@@ -240,12 +241,12 @@ class JitKernelCreator : public tensorflow::XlaKernelCreator {
         !on_core && status.ok() &&
         HoldsOutsideCompilation(function.name(), *library->GetFunctionLibraryDefinition());
     if (!on_core && !with_host) return XlaKernelCreator::CreateKernel(library, properties, kernel);
-    if (!status.ok()) return status;
+    TF_RETURN_IF_ERROR(status);
     tensorflow::XlaOpRegistry::RegisterCompilationKernels();
     const tensorflow::FunctionBody* body = nullptr;
     std::vector<int> constants, resources;
-    status = GetBodyAndConstantsAndResources(library, function, &body, &constants, &resources);
-    if (!status.ok()) return status;
+    TF_RETURN_IF_ERROR(
+        GetBodyAndConstantsAndResources(library, function, &body, &constants, &resources));
     const tensorflow::MemoryTypeVector inputs = GetInputMemoryTypes(body, constants, resources);
     const tensorflow::MemoryTypeVector outputs = GetOutputMemoryTypes(body);
     auto function_properties = std::make_shared<NodeProperties>(

@@ -10,6 +10,7 @@
 #include "cc/program/traced_options.h"
 #include "tensorflow/core/framework/attr_value.pb.h"
 #include "tensorflow/core/framework/node_def_util.h"
+#include "tensorflow/core/platform/errors.h"
 
 namespace tf_tpu_ext {
 namespace {
@@ -64,8 +65,7 @@ class JitWithHostOp : public AsyncOpKernel {
   static absl::Status Define(const std::string& function, const std::vector<Tensor>& arguments,
                              FunctionLibraryDefinition* library) {
     const std::string name = NameFor(function);
-    absl::Status status = AddAsTpuComputation(function, name, library);
-    if (!status.ok()) return status;
+    TF_RETURN_IF_ERROR(AddAsTpuComputation(function, name, library));
     // What the host returns needs a static shape, which often follows from the arguments'.
     FunctionDef definition = *library->Find(name);
     for (size_t i = 0; i < arguments.size(); ++i) {

@@ -176,9 +176,7 @@ class Folder {
         TF_RETURN_IF_ERROR(ReadCallee(node, attribute, -1, value.func(), computation, body));
       }
       for (int i = 0; i < value.list().func_size(); ++i) {
-        absl::Status status =
-            ReadCallee(node, attribute, i, value.list().func(i), computation, body);
-        if (!status.ok()) return status;
+        TF_RETURN_IF_ERROR(ReadCallee(node, attribute, i, value.list().func(i), computation, body));
       }
     }
     return absl::OkStatus();
@@ -310,15 +308,14 @@ class Folder {
     }
     if (!callee.body->barrier.empty()) kept[callee.body->barrier] = callee.body->barrier;
     FunctionDef definition;
-    absl::Status status = tensorflow::GraphToFunctionDef(
+    TF_RETURN_IF_ERROR(tensorflow::GraphToFunctionDef(
         *callee.body->graph, name,
         [&kept](const Node* node) -> std::optional<std::string> {
           const auto found = kept.find(node->name());
           if (found == kept.end()) return std::nullopt;
           return found->second;
         },
-        &definition);
-    if (!status.ok()) return status;
+        &definition));
     *definition.mutable_attr() = old->attr();
     *definition.mutable_arg_attr() = old->arg_attr();
     *definition.mutable_resource_arg_unique_id() = old->resource_arg_unique_id();
@@ -327,8 +324,7 @@ class Folder {
     for (const Node* node : callee.body->graph->op_nodes()) {
       if (node->GetStackTrace() != nullptr) traces[node->name()] = node->GetStackTrace();
     }
-    status = library_->AddFunctionDef(definition, traces);
-    if (!status.ok()) return status;
+    TF_RETURN_IF_ERROR(library_->AddFunctionDef(definition, traces));
     AttrValue value = *callee.node->attrs().Find(callee.attribute);
     NameAttrList* function =
         callee.index < 0 ? value.mutable_func() : value.mutable_list()->mutable_func(callee.index);

@@ -30,9 +30,7 @@ void ChannelOp::Receive(OpKernelContext* context, const ChannelKey& key, const D
         if (message.ok() && message->taken != nullptr) {
           message->taken->store(absl::GetCurrentTimeNanos());
         }
-        const absl::Status status =
-            message.ok() ? SetOutputs(context, message->tensors) : message.status();
-        if (!status.ok()) context->SetStatus(status);
+        context->SetStatus(message.ok() ? SetOutputs(context, message->tensors) : message.status());
         done();
       });
   wait->Began(id);
@@ -43,7 +41,7 @@ void ChannelOp::Send(OpKernelContext* context, const ChannelKey& key, int capaci
   if (capacity == TensorChannels::kUnbounded) {
     Process::Get().channels->Send(key, std::move(message), capacity,
                                   [context, done](const absl::Status& status) {
-                                    if (!status.ok()) context->SetStatus(status);
+                                    context->SetStatus(status);
                                     done();
                                   });
     return;
@@ -58,7 +56,7 @@ void ChannelOp::Send(OpKernelContext* context, const ChannelKey& key, int capaci
       key, std::move(message), capacity,
       [context, wait, done](const absl::Status& status) {
         wait->Done();
-        if (!status.ok()) context->SetStatus(status);
+        context->SetStatus(status);
         done();
       },
       OwnerOfStep(context->step_id()));
