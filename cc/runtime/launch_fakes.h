@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -15,7 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "cc/base/compute_pool.h"
-#include "cc/base/wait_monitor.h"
+#include "cc/base/wait_monitor_testing.h"
 #include "cc/runtime/launch_transfers.h"
 #include "cc/runtime/program.h"
 #include "tensorflow/core/framework/tensor.h"
@@ -42,31 +41,6 @@ class FakePool : public ComputePool {
   bool IsCaller() const override { return is_caller; }
 
   bool is_caller = false;
-};
-
-// Waits that end when the test says so.
-class FakeMonitor : public WaitMonitor {
- public:
-  FakeMonitor() : WaitMonitor([] { return absl::InfiniteDuration(); }) {}
-
-  WaitId Begin(std::function<void(absl::Duration)> expired) override {
-    waits_[++last_] = std::move(expired);
-    return last_;
-  }
-  void End(WaitId id) override { waits_.erase(id); }
-
-  int num_waits() const { return static_cast<int>(waits_.size()); }
-
-  // The limit has come for all waits.
-  void Expire(absl::Duration waited = absl::Minutes(1)) {
-    std::map<WaitId, std::function<void(absl::Duration)>> expired;
-    expired.swap(waits_);
-    for (const auto& [id, wait] : expired) wait(waited);
-  }
-
- private:
-  WaitId last_ = 0;
-  std::map<WaitId, std::function<void(absl::Duration)>> waits_;
 };
 
 // Says what it was asked for.
