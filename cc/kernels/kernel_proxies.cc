@@ -11,7 +11,9 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/container/node_hash_map.h"
 #include "absl/synchronization/mutex.h"
+#include "cc/compiler/lower/lower_module.h"
 #include "cc/device/virtual_device.h"
+#include "cc/kernels/compile_on_demand.h"
 #include "cc/ops/host_update_ops.h"
 #include "tensorflow/compiler/tf2xla/xla_op_registry.h"
 #include "tensorflow/core/framework/allocator.h"
@@ -154,10 +156,15 @@ std::shared_ptr<const NodeProperties> Locking(const NodeProperties& properties) 
   return locking;
 }
 
-// Makes the kernel that the CPU has for the same node, or for the op that it overrides.
+// Makes the kernel that the CPU has for the same node, or for the op that it overrides. An op that
+// it can't compute is compiled.
 class CpuKernelFactory : public tensorflow::kernel_factory::OpKernelFactory {
  public:
   OpKernel* Create(OpKernelConstruction* construction) override {
+    if (construction->device_type() == tensorflow::DeviceType(kTpuDeviceType) &&
+        MustCompileOnDemand(construction->def())) {
+      return MakeCompileOnDemandKernel(construction);
+    }
     const tensorflow::OpRegistryInterface* registry = tensorflow::OpRegistry::Global();
     tensorflow::FunctionLibraryRuntime* library = construction->function_library();
     if (library != nullptr && library->GetFunctionLibraryDefinition() != nullptr) {
@@ -193,6 +200,13 @@ class CpuKernelFactory : public tensorflow::kernel_factory::OpKernelFactory {
   }
 };
 
+class CompileOnDemandFactory : public tensorflow::kernel_factory::OpKernelFactory {
+ public:
+  OpKernel* Create(OpKernelConstruction* construction) override {
+    return MakeCompileOnDemandKernel(construction);
+  }
+};
+
 void Register(std::unique_ptr<KernelDef> kernel) {
   // The registry takes ownership of the KernelDef.
   tensorflow::kernel_factory::OpKernelRegistrar(kernel.release(), "CpuKernelFactory",
@@ -208,6 +222,16 @@ void RegisterProxy(const KernelDef& cpu_kernel, const char* device_type,
     for (const char* argument : host_arguments->arguments) kernel->add_host_memory_arg(argument);
   }
   Register(std::move(kernel));
+}
+
+// What the compiler takes and the CPU has no kernel for, of another type for instance, is compiled:
+// the lower priority leaves the CPU's kernels the first choice.
+void RegisterCompileOnDemand(const KernelDef& compiled) {
+  auto kernel = std::make_unique<KernelDef>(compiled);
+  kernel->set_device_type(kTpuDeviceType);
+  kernel->set_priority(-1);
+  tensorflow::kernel_factory::OpKernelRegistrar(kernel.release(), "CompileOnDemandFactory",
+                                                std::make_unique<CompileOnDemandFactory>());
 }
 
 // A function's arguments and results live on the core, but for handles and strings. (The kernels
@@ -297,6 +321,14 @@ void RegisterKernelProxies() {
       RegisterProxy(kernel, kTpuSystemDeviceType, nullptr);
     }
     if (IsHostUpdate(kernel.op())) RegisterHostUpdateKernel(kernel);
+  }
+  tensorflow::XlaOpRegistry::RegisterCompilationKernels();
+  for (const KernelDef* kernel : tensorflow::XlaOpRegistry::DeviceKernels(
+           kCompilationDevice, /*include_compilation_only_kernels=*/false)) {
+    if (of_tpu.contains(kernel->op()) && !on_tpu.contains(kernel->op()) &&
+        !of_tpu_system.contains(kernel->op())) {
+      RegisterCompileOnDemand(*kernel);
+    }
   }
   if (!on_tpu.contains("_Arg")) RegisterFunctionBoundary("_Arg", "output");
   if (!on_tpu.contains("_Retval")) RegisterFunctionBoundary("_Retval", "input");

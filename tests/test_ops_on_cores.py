@@ -1,0 +1,167 @@
+"""Ops on `/device:TPU:i` outside of compiled programs, where the CPU has no kernel for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow.compiler.tf2xla.ops import gen_xla_ops
+
+CORE = "/device:TPU:0"
+Run = Callable[[Callable[[], Any]], Any]
+
+
+def _eagerly(make: Callable[[], Any]) -> Any:
+    with tf.device(CORE):
+        return tf.nest.map_structure(lambda value: value.numpy(), make())
+
+
+def _in_a_function(make: Callable[[], Any]) -> Any:
+    @tf.function
+    def step() -> Any:
+        with tf.device(CORE):
+            return make()
+
+    return tf.nest.map_structure(lambda value: value.numpy(), step())
+
+
+def _in_a_session(make: Callable[[], Any]) -> Any:
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session, tf.device(CORE):
+        return session.run(make())
+
+
+@pytest.fixture(params=[_eagerly, _in_a_function, _in_a_session])
+def run(request: pytest.FixtureRequest) -> Run:
+    return request.param
+
+
+class TestOpsThatOnlyXlaHas:
+    def test_pad(self, run: Run) -> None:
+        padded = run(lambda: gen_xla_ops.xla_pad([1.0, 2.0], 9.0, [1], [2], [1]))
+        np.testing.assert_array_equal(padded, [9, 1, 9, 2, 9, 9])
+
+    def test_dynamic_update_slice(self, run: Run) -> None:
+        updated = run(
+            lambda: gen_xla_ops.xla_dynamic_update_slice(tf.zeros([4]), tf.ones([2]), [1])
+        )
+        np.testing.assert_array_equal(updated, [0, 1, 1, 0])
+
+    def test_sort(self, run: Run) -> None:
+        values = np.random.default_rng(0).normal(size=(3, 5)).astype(np.float32)
+        np.testing.assert_array_equal(
+            run(lambda: gen_xla_ops.xla_sort(tf.constant(values))), np.sort(values)
+        )
+
+    def test_with_a_function_as_attribute(self, run: Run) -> None:
+        @tf.function(autograph=False)
+        def add(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
+            return a + b
+
+        scalar = tf.TensorSpec([], tf.float32)
+
+        def sums_of_rows() -> tf.Tensor:
+            return gen_xla_ops.xla_variadic_reduce_v2(
+                inputs=[tf.constant([[1.0, 2.0], [3.0, 4.0]])],
+                init_values=[tf.constant(0.0)],
+                dimensions_to_reduce=[1],
+                reducer=add.get_concrete_function(scalar, scalar),
+            )
+
+        np.testing.assert_array_equal(run(sums_of_rows), [[3, 7]])
+
+    def test_what_xla_cannot_run_is_an_error_and_the_core_goes_on(self, run: Run) -> None:
+        with pytest.raises(tf.errors.UnimplementedError, match="recv"):
+            run(lambda: gen_xla_ops.xla_recv(dtype=tf.float32, tensor_name="x", shape=[2]))
+        np.testing.assert_array_equal(run(lambda: tf.constant([1.0]) + 1.0), [2])
+
+    def test_a_type_that_xla_does_not_have_is_an_error(self, run: Run) -> None:
+        with pytest.raises(
+            (tf.errors.InvalidArgumentError, tf.errors.NotFoundError), match="XlaSort"
+        ):
+            run(lambda: gen_xla_ops.xla_sort(tf.constant(["b", "a"])))
+
+
+class TestLayoutsThatTheCpuRefuses:
+    @staticmethod
+    def _images() -> np.ndarray:
+        return np.random.default_rng(1).normal(size=(2, 3, 8, 6)).astype(np.float32)
+
+    def test_convolution(self, run: Run) -> None:
+        images = self._images()
+        filters = np.random.default_rng(2).normal(size=(3, 3, 3, 4)).astype(np.float32)
+        convolved = run(
+            lambda: tf.nn.conv2d(images, filters, [1, 1, 2, 1], "SAME", data_format="NCHW")
+        )
+        with tf.device("/CPU:0"):
+            expected = tf.nn.conv2d(images.transpose(0, 2, 3, 1), filters, [1, 2, 1, 1], "SAME")
+        np.testing.assert_allclose(
+            convolved, expected.numpy().transpose(0, 3, 1, 2), rtol=1e-5, atol=1e-5
+        )
+
+    @pytest.mark.parametrize("pool", [tf.nn.max_pool2d, tf.nn.avg_pool2d])
+    def test_pools(self, run: Run, pool: Callable[..., tf.Tensor]) -> None:
+        images = self._images()
+        pooled = run(lambda: pool(images, 2, 2, "VALID", data_format="NCHW"))
+        windows = images.reshape(2, 3, 4, 2, 3, 2)
+        expected = windows.max((3, 5)) if pool is tf.nn.max_pool2d else windows.mean((3, 5))
+        np.testing.assert_allclose(pooled, expected, rtol=1e-6)
+
+    def test_gradients(self) -> None:
+        images = self._images()
+        with tf.device(CORE), tf.GradientTape() as tape:
+            inputs = tf.constant(images)
+            tape.watch(inputs)
+            pooled = tf.nn.max_pool2d(inputs, 2, 2, "VALID", data_format="NCHW")
+            loss = tf.reduce_sum(pooled)
+            gradient = tape.gradient(loss, inputs)
+        windows = images.reshape(2, 3, 4, 2, 3, 2)
+        expected = windows == windows.max((3, 5), keepdims=True)
+        np.testing.assert_array_equal(gradient, expected.reshape(images.shape))
+
+
+class TestTypesThatTheCpuRefuses:
+    @staticmethod
+    def _apply(dtype: tf.DType) -> tuple[np.ndarray, np.ndarray]:
+        var, accumulator, squares = (
+            tf.Variable(tf.fill([3], tf.cast(value, dtype))) for value in (1.0, 0.0, 1.0)
+        )
+        zero = tf.constant(0.0, dtype)
+        tf.raw_ops.ResourceApplyAdagradDA(
+            var=var.handle,
+            gradient_accumulator=accumulator.handle,
+            gradient_squared_accumulator=squares.handle,
+            grad=tf.constant([1.0, 2.0, 3.0], dtype),
+            lr=tf.constant(0.5, dtype),
+            l1=zero,
+            l2=zero,
+            global_step=tf.constant(1, tf.int64),
+        )
+        return var.numpy(), squares.numpy()
+
+    def test_an_optimizer_in_float16(self) -> None:
+        with tf.device("/CPU:0"):
+            expected = self._apply(tf.float32)
+        with tf.device(CORE):
+            found = self._apply(tf.float16)
+        for value, reference in zip(found, expected, strict=True):
+            assert value.dtype == np.float16
+            np.testing.assert_allclose(value, reference, rtol=2e-3)
+
+    def test_a_variable_of_another_device_is_an_error(self) -> None:
+        with tf.device("/CPU:0"):
+            variable = tf.Variable(tf.ones([3], tf.float16))
+        one = tf.constant(1.0, tf.float16)
+        with tf.device(CORE), pytest.raises(tf.errors.OpError, match="device"):
+            tf.raw_ops.ResourceApplyAdagradDA(
+                var=variable.handle,
+                gradient_accumulator=variable.handle,
+                gradient_squared_accumulator=variable.handle,
+                grad=tf.ones([3], tf.float16),
+                lr=one,
+                l1=one,
+                l2=one,
+                global_step=tf.constant(1, tf.int64),
+            )
