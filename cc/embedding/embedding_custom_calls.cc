@@ -21,8 +21,8 @@
 #include "cc/embedding/current_embedding.h"
 #include "cc/program/embedding_call.h"
 #include "cc/transfer/call_buffers.h"
-#include "cc/transfer/channel_wait.h"
 #include "cc/transfer/channels.h"
+#include "cc/transfer/monitored_channels.h"
 #include "xla/ffi/api/c_api.h"
 #include "xla/tsl/platform/statusor.h"
 
@@ -35,14 +35,15 @@ struct Place {
   std::shared_ptr<EmbeddingEngine> engine;
 };
 
-absl::StatusOr<Place> PlaceOf(const XLA_FFI_CallFrame& frame, const std::string& op) {
+absl::StatusOr<Place> PlaceOf(const XLA_FFI_CallFrame& frame, const EmbeddingSlot& embedding,
+                              const std::string& op) {
   Place place;
   place.core = CoreOf(frame);
   if (place.core == nullptr) {
     return absl::FailedPreconditionError(
         absl::StrCat("Op ", op, " uses a TPU core's embedding and can run only in a TPU program."));
   }
-  TF_ASSIGN_OR_RETURN(place.engine, Process::Get().embedding->Require(op));
+  TF_ASSIGN_OR_RETURN(place.engine, embedding.Require(op));
   return place;
 }
 
@@ -76,8 +77,9 @@ absl::StatusOr<std::vector<float*>> MatchBuffers(const EmbeddingLayout& layout,
 // A lookup that waits for the update of a step: ends with it, or with the time limit.
 class UpdateWait : public std::enable_shared_from_this<UpdateWait> {
  public:
-  UpdateWait(std::shared_ptr<EmbeddingEngine> engine, int core, std::string op)
-      : engine_(std::move(engine)), core_(core), op_(std::move(op)) {}
+  UpdateWait(std::shared_ptr<EmbeddingEngine> engine, WaitMonitor* wait_monitor, int core,
+             std::string op)
+      : engine_(std::move(engine)), wait_monitor_(*wait_monitor), core_(core), op_(std::move(op)) {}
 
   void Begin(int64_t launch, std::shared_ptr<const EmbeddingBatch> batch,
              std::vector<float*> outputs, std::shared_ptr<Completion> completion) {
@@ -89,14 +91,13 @@ class UpdateWait : public std::enable_shared_from_this<UpdateWait> {
         });
     absl::MutexLock lock(&mutex_);
     if (done_) return;
-    monitored_ =
-        Process::Get().wait_monitor->Begin([self = shared_from_this(), id](absl::Duration waited) {
-          self->engine_->Cancel(
-              id, absl::DeadlineExceededError(absl::StrCat(
-                      "Op ", self->op_, " waited ", absl::FormatDuration(waited), ": ",
-                      self->engine_->DescribeWait(self->core_),
-                      ". Find out which core enqueued or sent less, or ", kRaiseWaitLimit)));
-        });
+    monitored_ = wait_monitor_.Begin([self = shared_from_this(), id](absl::Duration waited) {
+      self->engine_->Cancel(
+          id, absl::DeadlineExceededError(absl::StrCat(
+                  "Op ", self->op_, " waited ", absl::FormatDuration(waited), ": ",
+                  self->engine_->DescribeWait(self->core_),
+                  ". Find out which core enqueued or sent less, or ", kRaiseWaitLimit)));
+    });
   }
 
  private:
@@ -107,10 +108,11 @@ class UpdateWait : public std::enable_shared_from_this<UpdateWait> {
       done_ = true;
       monitored = monitored_;
     }
-    if (monitored != 0) Process::Get().wait_monitor->End(monitored);
+    if (monitored != 0) wait_monitor_.End(monitored);
   }
 
   const std::shared_ptr<EmbeddingEngine> engine_;
+  WaitMonitor& wait_monitor_;
   const int core_;
   const std::string op_;
   absl::Mutex mutex_;
@@ -120,23 +122,24 @@ class UpdateWait : public std::enable_shared_from_this<UpdateWait> {
 
 class ReceiveActivations : public CustomCall {
  public:
-  explicit ReceiveActivations(ReceiveActivationsCall call) : call_(std::move(call)) {}
+  ReceiveActivations(ReceiveActivationsCall call, const EmbeddingSlot* embedding,
+                     TensorChannels* channels, WaitMonitor* wait_monitor)
+      : call_(std::move(call)),
+        embedding_(*embedding),
+        channels_(channels, wait_monitor),
+        wait_monitor_(*wait_monitor) {}
 
   absl::Status Execute(XLA_FFI_CallFrame* frame) const override {
-    TF_ASSIGN_OR_RETURN(Place place, PlaceOf(*frame, call_.op));
+    TF_ASSIGN_OR_RETURN(Place place, PlaceOf(*frame, embedding_, call_.op));
     TF_ASSIGN_OR_RETURN(std::vector<float*> outputs,
                         MatchBuffers(place.engine->layout(), call_.op, ResultBuffers(frame->rets)));
     TF_ASSIGN_OR_RETURN(std::shared_ptr<Completion> completion, Completion::Create(frame));
     const ChannelKey key{kNoLaunch, kEmbeddingName, place.core->core};
-    auto wait =
-        std::make_shared<ChannelWait>(Process::Get(), /*cancellation=*/nullptr, key, call_.op);
-    wait->Watch();
-    wait->Began(Process::Get().channels->Receive(
-        key,
-        [wait, completion = std::move(completion), op = call_.op, engine = std::move(place.engine),
-         outputs = std::move(outputs), core = place.core->core,
+    channels_.Receive(
+        key, {call_.op, place.core->launch_id},
+        [completion = std::move(completion), op = call_.op, engine = std::move(place.engine),
+         wait_monitor = &wait_monitor_, outputs = std::move(outputs), core = place.core->core,
          launch = place.core->launch_id](absl::StatusOr<TensorMessage> received) {
-          wait->Done();
           if (!received.ok()) {
             completion->Complete(received.status());
             return;
@@ -147,23 +150,26 @@ class ReceiveActivations : public CustomCall {
                 absl::StrCat("Op ", op, " got a batch of another embedding configuration.")));
             return;
           }
-          std::make_shared<UpdateWait>(engine, core, op)
+          std::make_shared<UpdateWait>(engine, wait_monitor, core, op)
               ->Begin(launch, message->batch, outputs, completion);
-        },
-        place.core->launch_id));
+        });
     return absl::OkStatus();
   }
 
  private:
   const ReceiveActivationsCall call_;
+  const EmbeddingSlot& embedding_;
+  const MonitoredChannels channels_;
+  WaitMonitor& wait_monitor_;
 };
 
 class SendGradients : public CustomCall {
  public:
-  explicit SendGradients(SendGradientsCall call) : call_(std::move(call)) {}
+  SendGradients(SendGradientsCall call, const EmbeddingSlot* embedding)
+      : call_(std::move(call)), embedding_(*embedding) {}
 
   absl::Status Execute(XLA_FFI_CallFrame* frame) const override {
-    TF_ASSIGN_OR_RETURN(const Place place, PlaceOf(*frame, call_.op));
+    TF_ASSIGN_OR_RETURN(const Place place, PlaceOf(*frame, embedding_, call_.op));
     const CallBuffers operands = OperandBuffers(frame->args);
     const auto num_gradients = std::min(operands.size(), static_cast<size_t>(call_.num_gradients));
     TF_ASSIGN_OR_RETURN(const std::vector<float*> gradients,
@@ -179,17 +185,20 @@ class SendGradients : public CustomCall {
 
  private:
   const SendGradientsCall call_;
+  const EmbeddingSlot& embedding_;
 };
 
 absl::StatusOr<std::unique_ptr<CustomCall>> MakeReceiveActivations(
     const CallAttributes& attributes) {
   TF_ASSIGN_OR_RETURN(ReceiveActivationsCall call, DecodeReceiveActivationsCall(attributes));
-  return std::make_unique<ReceiveActivations>(std::move(call));
+  const Process& process = Process::Get();
+  return std::make_unique<ReceiveActivations>(std::move(call), process.embedding, process.channels,
+                                              process.wait_monitor);
 }
 
 absl::StatusOr<std::unique_ptr<CustomCall>> MakeSendGradients(const CallAttributes& attributes) {
   TF_ASSIGN_OR_RETURN(SendGradientsCall call, DecodeSendGradientsCall(attributes));
-  return std::make_unique<SendGradients>(std::move(call));
+  return std::make_unique<SendGradients>(std::move(call), Process::Get().embedding);
 }
 
 [[maybe_unused]] const bool kReceiveRegistered =

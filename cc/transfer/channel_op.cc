@@ -1,15 +1,14 @@
 #include "cc/transfer/channel_op.h"
 
-#include <memory>
+#include <cstdint>
 #include <utility>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "cc/base/after_cancellation.h"
 #include "cc/base/machine.h"
 #include "cc/base/process.h"
 #include "cc/device/virtual_device.h"
-#include "cc/transfer/channel_wait.h"
 
 namespace tf_tpu_ext {
 
@@ -17,57 +16,31 @@ using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
 
+ChannelOp::ChannelOp(OpKernelConstruction* construction)
+    : AsyncOpKernel(construction),
+      channels_(Process::Get().channels, Process::Get().wait_monitor) {}
+
 void ChannelOp::Receive(OpKernelContext* context, const ChannelKey& key, const DoneCallback& done) {
-  auto wait =
-      std::make_shared<ChannelWait>(Process::Get(), context->cancellation_manager(), key, name());
-  if (!wait->Watch()) {
-    EndCancelled(context, done);
-    return;
-  }
-  const auto id = Process::Get().channels->Receive(
-      key, [this, context, wait, done](absl::StatusOr<TensorMessage> message) {
-        wait->Done();
+  channels_.Receive(
+      key, {name(), kNoLaunch, context->cancellation_manager()},
+      [this, context, done](absl::StatusOr<TensorMessage> message) {
         if (message.ok() && message->taken != nullptr) {
           message->taken->store(absl::GetCurrentTimeNanos());
         }
         context->SetStatus(message.ok() ? SetOutputs(context, message->tensors) : message.status());
         done();
       });
-  wait->Began(id);
 }
 
 void ChannelOp::Send(OpKernelContext* context, const ChannelKey& key, int capacity,
                      std::vector<Tensor> message, const DoneCallback& done) {
-  if (capacity == TensorChannels::kUnbounded) {
-    Process::Get().channels->Send(key, std::move(message), capacity,
-                                  [context, done](const absl::Status& status) {
-                                    context->SetStatus(status);
-                                    done();
-                                  });
-    return;
-  }
-  auto wait =
-      std::make_shared<ChannelWait>(Process::Get(), context->cancellation_manager(), key, name());
-  if (!wait->Watch()) {
-    EndCancelled(context, done);
-    return;
-  }
-  const auto id = Process::Get().channels->Send(
-      key, std::move(message), capacity,
-      [context, wait, done](const absl::Status& status) {
-        wait->Done();
-        context->SetStatus(status);
-        done();
-      },
-      OwnerOfStep(context->step_id()));
-  wait->Began(id);
-}
-
-void ChannelOp::EndCancelled(OpKernelContext* context, const DoneCallback& done) {
-  AfterCancellation([this, context, done] {
-    context->SetStatus(Cancelled(absl::StrCat("Op ", name(), " was cancelled.")));
-    done();
-  });
+  const int64_t owner = key.launch_id == kNoLaunch ? OwnerOfStep(context->step_id()) : kNoLaunch;
+  channels_.Send(key, std::move(message), capacity,
+                 {name(), owner, context->cancellation_manager()},
+                 [context, done](const absl::Status& status) {
+                   context->SetStatus(status);
+                   done();
+                 });
 }
 
 absl::Status ChannelOp::SetOutputs(OpKernelContext* context,

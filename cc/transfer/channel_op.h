@@ -7,26 +7,30 @@
 
 #include "absl/status/status.h"
 #include "cc/transfer/channels.h"
+#include "cc/transfer/monitored_channels.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
 namespace tf_tpu_ext {
 
 class ChannelOp : public tensorflow::AsyncOpKernel {
  public:
-  using AsyncOpKernel::AsyncOpKernel;
+  explicit ChannelOp(tensorflow::OpKernelConstruction* construction);
 
  protected:
   // Makes the op's outputs of the channel's next message.
   void Receive(tensorflow::OpKernelContext* context, const ChannelKey& key,
                const DoneCallback& done);
 
+  // Ends once the channel has room. What goes to a core's queue belongs to the step, see
+  // OwnerOfStep.
   void Send(tensorflow::OpKernelContext* context, const ChannelKey& key, int capacity,
             std::vector<tensorflow::Tensor> message, const DoneCallback& done);
 
  private:
-  void EndCancelled(tensorflow::OpKernelContext* context, const DoneCallback& done);
   absl::Status SetOutputs(tensorflow::OpKernelContext* context,
                           const std::vector<tensorflow::Tensor>& message) const;
+
+  const MonitoredChannels channels_;
 };
 
 // An op of a core's queue. The core is named by the attribute device_ordinal, by the last input, or

@@ -15,8 +15,8 @@
 #include "cc/base/process.h"
 #include "cc/program/transfer_call.h"
 #include "cc/transfer/call_buffers.h"
-#include "cc/transfer/channel_wait.h"
 #include "cc/transfer/channels.h"
+#include "cc/transfer/monitored_channels.h"
 #include "cc/transfer/transfer_stats.h"
 #include "tensorflow/core/framework/tensor.h"
 #include "xla/ffi/api/c_api.h"
@@ -64,11 +64,10 @@ class TransferCount {
 
 class TransferCustomCall : public CustomCall {
  public:
-  explicit TransferCustomCall(TransferCall call) : call_(std::move(call)) {
-    if (call_.is_infeed() || call_.is_outfeed()) return;
-    counters_ = Process::Get().transfer_stats->CountersOf(
-        call_.counted_as.empty() ? call_.op : call_.counted_as);
-  }
+  // `counters` are null for what is not counted.
+  TransferCustomCall(TransferCall call, MonitoredChannels channels,
+                     std::shared_ptr<ClusterCounters> counters)
+      : call_(std::move(call)), channels_(channels), counters_(std::move(counters)) {}
 
   absl::Status Execute(XLA_FFI_CallFrame* frame) const override {
     const CoreContext* core = CoreOf(*frame);
@@ -85,25 +84,20 @@ class TransferCustomCall : public CustomCall {
       Send(*core, std::move(operands), std::move(completion));
       return absl::OkStatus();
     }
-    const ChannelKey key = KeyOf(call_.receive, *core);
-    auto wait =
-        std::make_shared<ChannelWait>(Process::Get(), /*cancellation=*/nullptr, key, call_.op);
-    wait->Watch();
-    // A cluster without inputs starts by itself on the host.
+    // A cluster without inputs starts by itself on the host. The launch's abort refuses this, and
+    // is told below.
     if (!operands.empty()) {
-      Process::Get().channels->Send(KeyOf(call_.send, *core), {std::move(operands), count.taken()},
-                                    TensorChannels::kUnbounded, [](const absl::Status&) {});
+      channels_.Send(KeyOf(call_.send, *core), {std::move(operands), count.taken()},
+                     TensorChannels::kUnbounded, UserOn(*core), [](const absl::Status&) {});
     }
-    wait->Began(Process::Get().channels->Receive(
-        key,
-        [completion = std::move(completion), wait, results = ResultsOf(frame->rets), op = call_.op,
-         count](absl::StatusOr<TensorMessage> message) mutable {
-          wait->Done();
-          if (message.ok()) count.ToDevice(message->tensors);
-          completion->Complete(message.ok() ? WriteResults(results, message->tensors, op)
-                                            : message.status());
-        },
-        core->launch_id));
+    channels_.Receive(KeyOf(call_.receive, *core), UserOn(*core),
+                      [completion = std::move(completion), results = ResultsOf(frame->rets),
+                       op = call_.op, count](absl::StatusOr<TensorMessage> message) mutable {
+                        if (message.ok()) count.ToDevice(message->tensors);
+                        completion->Complete(message.ok()
+                                                 ? WriteResults(results, message->tensors, op)
+                                                 : message.status());
+                      });
     return absl::OkStatus();
   }
 
@@ -111,19 +105,14 @@ class TransferCustomCall : public CustomCall {
   // Completes when the channel has room.
   void Send(const CoreContext& core, std::vector<Tensor> tensors,
             std::shared_ptr<Completion> completion) const {
-    const ChannelKey key = KeyOf(call_.send, core);
-    auto wait =
-        std::make_shared<ChannelWait>(Process::Get(), /*cancellation=*/nullptr, key, call_.op);
-    wait->Watch();
     const int capacity = call_.is_outfeed() ? kFeedCapacity : TensorChannels::kUnbounded;
-    wait->Began(Process::Get().channels->Send(
-        key, std::move(tensors), capacity,
-        [completion = std::move(completion), wait](const absl::Status& status) {
-          wait->Done();
-          completion->Complete(status);
-        },
-        core.launch_id));
+    channels_.Send(KeyOf(call_.send, core), std::move(tensors), capacity, UserOn(core),
+                   [completion = std::move(completion)](const absl::Status& status) {
+                     completion->Complete(status);
+                   });
   }
+
+  ChannelUser UserOn(const CoreContext& core) const { return {call_.op, core.launch_id}; }
 
   // Infeed and outfeed are channels of a core, all others of a launch.
   ChannelKey KeyOf(const std::string& channel, const CoreContext& core) const {
@@ -135,13 +124,22 @@ class TransferCustomCall : public CustomCall {
   }
 
   const TransferCall call_;
-  // Null for infeed and outfeed, which are no clusters.
-  std::shared_ptr<ClusterCounters> counters_;
+  const MonitoredChannels channels_;
+  const std::shared_ptr<ClusterCounters> counters_;
 };
 
 absl::StatusOr<std::unique_ptr<CustomCall>> MakeTransfer(const CallAttributes& attributes) {
   TF_ASSIGN_OR_RETURN(TransferCall call, DecodeTransferCall(attributes));
-  return std::make_unique<TransferCustomCall>(std::move(call));
+  const Process& process = Process::Get();
+  std::shared_ptr<ClusterCounters> counters;
+  // Infeed and outfeed are no clusters.
+  if (!call.is_infeed() && !call.is_outfeed()) {
+    counters =
+        process.transfer_stats->CountersOf(call.counted_as.empty() ? call.op : call.counted_as);
+  }
+  return std::make_unique<TransferCustomCall>(
+      std::move(call), MonitoredChannels(process.channels, process.wait_monitor),
+      std::move(counters));
 }
 
 [[maybe_unused]] const bool kRegistered = RegisterCustomCall<MakeTransfer>(kTransferTarget);
