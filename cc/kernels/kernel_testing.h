@@ -2,8 +2,10 @@
 #ifndef TF_TPU_EXT_CC_KERNELS_KERNEL_TESTING_H_
 #define TF_TPU_EXT_CC_KERNELS_KERNEL_TESTING_H_
 
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,10 +25,13 @@
 #include "tensorflow/core/common_runtime/device_mgr.h"
 #include "tensorflow/core/common_runtime/process_function_library_runtime.h"
 #include "tensorflow/core/common_runtime/rendezvous_mgr.h"
+#include "tensorflow/core/framework/cancellation.h"
+#include "tensorflow/core/framework/device_base.h"
 #include "tensorflow/core/framework/function.h"
 #include "tensorflow/core/framework/node_def_util.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/rendezvous.h"
+#include "tensorflow/core/lib/core/refcount.h"
 #include "tensorflow/core/platform/errors.h"
 #include "tensorflow/core/platform/statusor.h"
 #include "tensorflow/core/public/session_options.h"
@@ -73,10 +78,57 @@ class KernelRunner {
     return node;
   }
 
-  // Runs the node on the device, such as "TPU:0"; returns its outputs.
-  absl::StatusOr<std::vector<tensorflow::Tensor>> Run(tensorflow::NodeDef node,
-                                                      const std::string& device_name,
-                                                      std::vector<tensorflow::Tensor> inputs = {}) {
+  // One run of a kernel.
+  class Execution {
+   public:
+    // Must not be called before the kernel is done.
+    ~Execution() { CHECK(has_ended()); }
+
+    bool has_ended() const { return done_.HasBeenNotified(); }
+
+    // The kernel's outputs, once.
+    absl::StatusOr<std::vector<tensorflow::Tensor>> Wait() {
+      done_.WaitForNotification();
+      TF_RETURN_IF_ERROR(context_->status());
+      std::vector<tensorflow::Tensor> outputs;
+      for (int i = 0; i < context_->num_outputs(); ++i) {
+        const tensorflow::TensorValue output = context_->release_output(i);
+        outputs.push_back(*output.tensor);
+        delete output.tensor;
+      }
+      return outputs;
+    }
+
+   private:
+    friend class KernelRunner;
+
+    // What the kernel refers to while it runs.
+    std::unique_ptr<tensorflow::OpKernel> kernel_;
+    std::vector<tensorflow::Tensor> inputs_;
+    std::vector<tensorflow::TensorValue> values_;
+    std::vector<tensorflow::AllocatorAttributes> input_attributes_;
+    std::vector<tensorflow::AllocatorAttributes> output_attributes_;
+    std::function<void(std::function<void()>)> runner_ = [](const std::function<void()>& work) {
+      work();
+    };
+    tensorflow::core::RefCountPtr<tensorflow::DeviceContext> device_context_;
+    tensorflow::OpKernelContext::Params params_;
+    std::optional<tensorflow::OpKernelContext> context_;
+    absl::Notification done_;
+  };
+
+  // The step that a kernel runs in.
+  struct Step {
+    int64_t id = 0;
+    tensorflow::CancellationManager* cancellation = nullptr;
+  };
+
+  // Starts the node on the device, such as "TPU:0". It goes on after the return if its kernel is
+  // asynchronous.
+  absl::StatusOr<std::unique_ptr<Execution>> Start(tensorflow::NodeDef node,
+                                                   const std::string& device_name,
+                                                   std::vector<tensorflow::Tensor> inputs,
+                                                   const Step& step) {
     const tensorflow::OpDef* op = nullptr;
     TF_RETURN_IF_ERROR(definitions_.LookUpOpDef(node.op(), &op));
     for (size_t i = 0; i < inputs.size(); ++i) node.add_input(absl::StrCat("input", i));
@@ -88,44 +140,46 @@ class KernelRunner {
         tensorflow::NodeProperties::CreateFromNodeDef(node, &definitions_, &properties));
     tensorflow::OpKernel* created = nullptr;
     TF_RETURN_IF_ERROR(library->CreateKernel(properties, &created));
-    const std::unique_ptr<tensorflow::OpKernel> kernel(created);
-
-    std::vector<tensorflow::TensorValue> values;
-    for (tensorflow::Tensor& input : inputs) values.emplace_back(&input);
-    const std::vector<tensorflow::AllocatorAttributes> input_attributes(inputs.size());
-    const std::vector<tensorflow::AllocatorAttributes> output_attributes(kernel->num_outputs());
-    std::function<void(std::function<void()>)> runner = [](const std::function<void()>& work) {
-      work();
-    };
-    tensorflow::OpKernelContext::Params params;
-    params.device = device;
-    params.op_kernel = kernel.get();
-    params.resource_manager = device->resource_manager();
-    params.function_library = library;
-    params.inputs = values;
-    params.input_alloc_attrs = input_attributes;
-    params.output_attr_array = output_attributes.data();
-    params.runner = &runner;
+    std::unique_ptr<tensorflow::OpKernel> kernel(created);
     tensorflow::DeviceContext* device_context = nullptr;
     TF_RETURN_IF_ERROR(device->TryGetDeviceContext(&device_context));
-    const tensorflow::core::ScopedUnref unref(device_context);
+
+    auto execution = std::make_unique<Execution>();
+    execution->kernel_ = std::move(kernel);
+    execution->device_context_.reset(device_context);
+    execution->inputs_ = std::move(inputs);
+    for (tensorflow::Tensor& input : execution->inputs_) execution->values_.emplace_back(&input);
+    execution->input_attributes_.resize(execution->values_.size());
+    execution->output_attributes_.resize(created->num_outputs());
+    tensorflow::OpKernelContext::Params& params = execution->params_;
+    params.step_id = step.id;
+    params.cancellation_manager = step.cancellation;
+    params.device = device;
+    params.op_kernel = created;
+    params.resource_manager = device->resource_manager();
+    params.function_library = library;
+    params.inputs = execution->values_;
+    params.input_alloc_attrs = execution->input_attributes_;
+    params.output_attr_array = execution->output_attributes_.data();
+    params.runner = &execution->runner_;
     params.op_device_context = device_context;
-    tensorflow::OpKernelContext context(&params);
-    if (tensorflow::AsyncOpKernel* const async = kernel->AsAsync(); async != nullptr) {
-      absl::Notification done;
-      device->ComputeAsync(async, &context, [&done] { done.Notify(); });
-      done.WaitForNotification();
+    tensorflow::OpKernelContext& context = execution->context_.emplace(&params);
+    if (tensorflow::AsyncOpKernel* const async = created->AsAsync(); async != nullptr) {
+      device->ComputeAsync(async, &context, [done = &execution->done_] { done->Notify(); });
     } else {
-      device->Compute(kernel.get(), &context);
+      device->Compute(created, &context);
+      execution->done_.Notify();
     }
-    TF_RETURN_IF_ERROR(context.status());
-    std::vector<tensorflow::Tensor> outputs;
-    for (int i = 0; i < context.num_outputs(); ++i) {
-      const tensorflow::TensorValue output = context.release_output(i);
-      outputs.push_back(*output.tensor);
-      delete output.tensor;
-    }
-    return outputs;
+    return execution;
+  }
+
+  // Runs the node; returns its outputs.
+  absl::StatusOr<std::vector<tensorflow::Tensor>> Run(tensorflow::NodeDef node,
+                                                      const std::string& device_name,
+                                                      std::vector<tensorflow::Tensor> inputs = {}) {
+    TF_ASSIGN_OR_RETURN(const std::unique_ptr<Execution> execution,
+                        Start(std::move(node), device_name, std::move(inputs), Step()));
+    return execution->Wait();
   }
 
  private:
