@@ -41,9 +41,12 @@ using tensorflow::tstring;
 
 // tf2xla invents a stack frame for nodes that have none; it would only mislead.
 absl::Status WithoutInventedTrace(const absl::Status& status) {
-  constexpr absl::string_view kInvented =
+  constexpr absl::string_view kTrace =
       "Stack trace for op definition: \ndummy_file_name:10:dummy_function_name\n";
-  return absl::Status(status.code(), absl::StrReplaceAll(status.message(), {{kInvented, ""}}));
+  constexpr absl::string_view kOrigin =
+      "\nThe op is created at: \ndummy_file_name:10:dummy_function_name";
+  return absl::Status(status.code(),
+                      absl::StrReplaceAll(status.message(), {{kTrace, ""}, {kOrigin, ""}}));
 }
 
 // Compiles the module of the op, once for every set of argument shapes, and starts a new launch. A

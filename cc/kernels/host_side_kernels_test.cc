@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "cc/base/tensor_testing.h"
 #include "cc/kernels/kernel_testing.h"
 #include "cc/ops/op_names.h"
 #include "gtest/gtest.h"
@@ -25,32 +26,8 @@ using tensorflow::ResourceHandle;
 using tensorflow::Tensor;
 using tensorflow::TensorShape;
 
-Tensor Floats(const std::vector<float>& values, const TensorShape& shape) {
-  Tensor tensor(tensorflow::DT_FLOAT, shape);
-  std::copy(values.begin(), values.end(), tensor.flat<float>().data());
-  return tensor;
-}
-
-Tensor Integers(const std::vector<int32_t>& values, const TensorShape& shape) {
-  Tensor tensor(tensorflow::DT_INT32, shape);
-  std::copy(values.begin(), values.end(), tensor.flat<int32_t>().data());
-  return tensor;
-}
-
-std::vector<float> ValuesOf(const Tensor& tensor) {
-  const auto flat = tensor.flat<float>();
-  return {flat.data(), flat.data() + flat.size()};
-}
-
 class HostSideKernelsTest : public ::testing::Test {
  protected:
-  absl::StatusOr<Tensor> RunOne(const NodeDef& node, const std::string& device,
-                                std::vector<Tensor> inputs = {}) {
-    TF_ASSIGN_OR_RETURN(std::vector<Tensor> outputs, runner_.Run(node, device, std::move(inputs)));
-    if (outputs.size() != 1) return absl::InternalError(absl::StrCat(outputs.size(), " outputs"));
-    return outputs[0];
-  }
-
   // The text of an error; empty if there was none.
   static std::string ErrorOf(const absl::StatusOr<Tensor>& result) {
     return std::string(result.status().message());
@@ -61,44 +38,19 @@ class HostSideKernelsTest : public ::testing::Test {
   }
 
   // A variable of the device under the name "v".
-  Tensor VariableOn(const std::string& device) {
-    const absl::StatusOr<Tensor> handle =
-        RunOne(KernelRunner::Node("VarHandleOp",
-                                  [](NodeDef* node) {
-                                    AddNodeAttr("dtype", tensorflow::DT_FLOAT, node);
-                                    AddNodeAttr("shape", TensorShape({2}), node);
-                                    AddNodeAttr("shared_name", "v", node);
-                                  }),
-               device);
-    EXPECT_TRUE(handle.ok()) << handle.status();
-    return *handle;
-  }
-
-  absl::Status Assign(const std::string& device, const Tensor& handle, const Tensor& value) {
-    return runner_
-        .Run(KernelRunner::Node(
-                 "AssignVariableOp",
-                 [](NodeDef* node) { AddNodeAttr("dtype", tensorflow::DT_FLOAT, node); }),
-             device, {handle, value})
-        .status();
-  }
-
-  absl::StatusOr<Tensor> Read(const std::string& device, const Tensor& handle) {
-    return RunOne(
-        KernelRunner::Node("ReadVariableOp",
-                           [](NodeDef* node) { AddNodeAttr("dtype", tensorflow::DT_FLOAT, node); }),
-        device, {handle});
-  }
+  Tensor VariableOn(const std::string& device) { return runner_.Variable(device, "v", {2}); }
 
   KernelRunner runner_;
 };
 
 TEST_F(HostSideKernelsTest, CrossReplicaSumOfOneReplicaIsItsInput) {
-  const Tensor x = Floats({1, 2, 3}, {3});
-  const auto sum = RunOne(Typed("CrossReplicaSum"), "CPU:0", {x, Integers({0}, {1, 1})});
+  const Tensor x = MakeTensor<float>({1, 2, 3}, {3});
+  const auto sum =
+      runner_.RunOne(Typed("CrossReplicaSum"), "CPU:0", {x, MakeTensor<int32_t>({0}, {1, 1})});
   ASSERT_TRUE(sum.ok()) << sum.status();
-  EXPECT_EQ(ValuesOf(*sum), ValuesOf(x));
-  const auto other = RunOne(Typed("CrossReplicaSum"), "CPU:0", {x, Integers({0, 1}, {1, 2})});
+  EXPECT_EQ(ValuesOf<float>(*sum), ValuesOf<float>(x));
+  const auto other =
+      runner_.RunOne(Typed("CrossReplicaSum"), "CPU:0", {x, MakeTensor<int32_t>({0, 1}, {1, 2})});
   EXPECT_TRUE(absl::IsInvalidArgument(other.status()));
   EXPECT_TRUE(absl::StrContains(ErrorOf(other), "names replica 1")) << ErrorOf(other);
   EXPECT_TRUE(absl::StrContains(ErrorOf(other), "tpu.replicate")) << ErrorOf(other);
@@ -113,31 +65,34 @@ TEST_F(HostSideKernelsTest, AllToAllOfOneReplicaIsItsInput) {
       AddNodeAttr("split_count", split_count, node);
     });
   };
-  const Tensor x = Floats({1, 2, 3, 4, 5, 6}, {2, 3});
-  const Tensor alone = Integers({0}, {1, 1});
-  const auto same = RunOne(node(1), "CPU:0", {x, alone});
+  const Tensor x = MakeTensor<float>({1, 2, 3, 4, 5, 6}, {2, 3});
+  const Tensor alone = MakeTensor<int32_t>({0}, {1, 1});
+  const auto same = runner_.RunOne(node(1), "CPU:0", {x, alone});
   ASSERT_TRUE(same.ok()) << same.status();
-  EXPECT_EQ(ValuesOf(*same), ValuesOf(x));
+  EXPECT_EQ(ValuesOf<float>(*same), ValuesOf<float>(x));
   EXPECT_EQ(same->shape(), x.shape());
-  const auto uneven = RunOne(node(2), "CPU:0", {x, Integers({0, 1}, {1, 2})});
+  const auto uneven = runner_.RunOne(node(2), "CPU:0", {x, MakeTensor<int32_t>({0, 1}, {1, 2})});
   EXPECT_TRUE(absl::StrContains(ErrorOf(uneven), "split_count")) << ErrorOf(uneven);
 }
 
 TEST_F(HostSideKernelsTest, CollectivePermuteKeepsOrZeroesTheInput) {
-  const Tensor x = Floats({1, 2}, {2});
-  const auto kept = RunOne(Typed("CollectivePermute"), "CPU:0", {x, Integers({0, 0}, {1, 2})});
+  const Tensor x = MakeTensor<float>({1, 2}, {2});
+  const auto kept =
+      runner_.RunOne(Typed("CollectivePermute"), "CPU:0", {x, MakeTensor<int32_t>({0, 0}, {1, 2})});
   ASSERT_TRUE(kept.ok()) << kept.status();
-  EXPECT_EQ(ValuesOf(*kept), ValuesOf(x));
-  const auto zeros = RunOne(Typed("CollectivePermute"), "CPU:0", {x, Integers({}, {0, 2})});
+  EXPECT_EQ(ValuesOf<float>(*kept), ValuesOf<float>(x));
+  const auto zeros =
+      runner_.RunOne(Typed("CollectivePermute"), "CPU:0", {x, MakeTensor<int32_t>({}, {0, 2})});
   ASSERT_TRUE(zeros.ok()) << zeros.status();
-  EXPECT_EQ(ValuesOf(*zeros), (std::vector<float>{0, 0}));
-  const auto odd = RunOne(Typed("CollectivePermute"), "CPU:0", {x, Integers({0}, {1, 1})});
+  EXPECT_EQ(ValuesOf<float>(*zeros), (std::vector<float>{0, 0}));
+  const auto odd =
+      runner_.RunOne(Typed("CollectivePermute"), "CPU:0", {x, MakeTensor<int32_t>({0}, {1, 1})});
   EXPECT_TRUE(absl::StrContains(ErrorOf(odd), "[pairs, 2]")) << ErrorOf(odd);
 }
 
 TEST_F(HostSideKernelsTest, StartGivesTheTopologyOfTheMachine) {
   for (const char* device : {"TPU_SYSTEM:0", "CPU:0"}) {
-    const auto serialized = RunOne(KernelRunner::Node("ConfigureDistributedTPU"), device);
+    const auto serialized = runner_.RunOne(KernelRunner::Node("ConfigureDistributedTPU"), device);
     ASSERT_TRUE(serialized.ok()) << serialized.status();
     tensorflow::tpu::TopologyProto topology;
     ASSERT_TRUE(topology.ParseFromString(serialized->scalar<tensorflow::tstring>()()));
@@ -150,22 +105,23 @@ TEST_F(HostSideKernelsTest, StartGivesTheTopologyOfTheMachine) {
 
 TEST_F(HostSideKernelsTest, DummyInputIsZeros) {
   for (const char* device : {"CPU:0", "TPU:1"}) {
-    const auto zeros = RunOne(KernelRunner::Node("TPUDummyInput",
-                                                 [](NodeDef* node) {
-                                                   AddNodeAttr("dtype", tensorflow::DT_FLOAT, node);
-                                                   AddNodeAttr("shape", TensorShape({2, 2}), node);
-                                                 }),
-                              device);
+    const auto zeros =
+        runner_.RunOne(KernelRunner::Node("TPUDummyInput",
+                                          [](NodeDef* node) {
+                                            AddNodeAttr("dtype", tensorflow::DT_FLOAT, node);
+                                            AddNodeAttr("shape", TensorShape({2, 2}), node);
+                                          }),
+                       device);
     ASSERT_TRUE(zeros.ok()) << zeros.status();
     EXPECT_EQ(zeros->shape(), TensorShape({2, 2}));
-    EXPECT_EQ(ValuesOf(*zeros), std::vector<float>(4, 0));
+    EXPECT_EQ(ValuesOf<float>(*zeros), std::vector<float>(4, 0));
   }
 }
 
 TEST_F(HostSideKernelsTest, CoresTakeTurns) {
   std::multiset<int> cores;
   for (int i = 0; i < 3 * KernelRunner::kCores; ++i) {
-    const auto core = RunOne(KernelRunner::Node("TPUOrdinalSelector"), "CPU:0");
+    const auto core = runner_.RunOne(KernelRunner::Node("TPUOrdinalSelector"), "CPU:0");
     ASSERT_TRUE(core.ok()) << core.status();
     cores.insert(core->scalar<int32_t>()());
   }
@@ -174,37 +130,38 @@ TEST_F(HostSideKernelsTest, CoresTakeTurns) {
 
 TEST_F(HostSideKernelsTest, HostHandleLetsTheHostReadAVariableOfACore) {
   const Tensor handle = VariableOn("TPU:2");
-  ASSERT_TRUE(Assign("TPU:2", handle, Floats({3, 4}, {2})).ok());
+  ASSERT_TRUE(runner_.Assign("TPU:2", handle, MakeTensor<float>({3, 4}, {2})).ok());
   // The host's kernels refuse the core's own handle.
-  EXPECT_FALSE(Read("CPU:0", handle).ok());
-  const auto on_host = RunOne(KernelRunner::Node(kHostHandleOp), "CPU:0", {handle});
+  EXPECT_FALSE(runner_.Read("CPU:0", handle).ok());
+  const auto on_host = runner_.RunOne(KernelRunner::Node(kHostHandleOp), "CPU:0", {handle});
   ASSERT_TRUE(on_host.ok()) << on_host.status();
-  const auto value = Read("CPU:0", *on_host);
+  const auto value = runner_.Read("CPU:0", *on_host);
   ASSERT_TRUE(value.ok()) << value.status();
-  EXPECT_EQ(ValuesOf(*value), (std::vector<float>{3, 4}));
+  EXPECT_EQ(ValuesOf<float>(*value), (std::vector<float>{3, 4}));
   // The handle names the variable, not a copy of it.
-  ASSERT_TRUE(Assign("TPU:2", handle, Floats({5, 6}, {2})).ok());
-  EXPECT_EQ(ValuesOf(*Read("CPU:0", *on_host)), (std::vector<float>{5, 6}));
+  ASSERT_TRUE(runner_.Assign("TPU:2", handle, MakeTensor<float>({5, 6}, {2})).ok());
+  EXPECT_EQ(ValuesOf<float>(*runner_.Read("CPU:0", *on_host)), (std::vector<float>{5, 6}));
   // And keeps it.
   ASSERT_TRUE(runner_.Run(KernelRunner::Node("DestroyResourceOp"), "TPU:2", {handle}).ok());
-  EXPECT_EQ(ValuesOf(*Read("CPU:0", *on_host)), (std::vector<float>{5, 6}));
+  EXPECT_EQ(ValuesOf<float>(*runner_.Read("CPU:0", *on_host)), (std::vector<float>{5, 6}));
 }
 
 TEST_F(HostSideKernelsTest, HostHandleOfAHandleThatHoldsItsResource) {
   auto* const variable = new tensorflow::Var(tensorflow::DT_FLOAT);
-  *variable->tensor() = Floats({7, 8}, {2});
+  *variable->tensor() = MakeTensor<float>({7, 8}, {2});
   variable->is_initialized = true;
   Tensor handle(tensorflow::DT_RESOURCE, {});
   handle.scalar<ResourceHandle>()() =
       ResourceHandle::MakeRefCountingHandle(variable, KernelRunner::Name("TPU:1"), {}, {});
-  const auto on_host = RunOne(KernelRunner::Node(kHostHandleOp), "CPU:0", {handle});
+  const auto on_host = runner_.RunOne(KernelRunner::Node(kHostHandleOp), "CPU:0", {handle});
   ASSERT_TRUE(on_host.ok()) << on_host.status();
   EXPECT_EQ(on_host->scalar<ResourceHandle>()().device(), KernelRunner::Name("CPU:0"));
-  EXPECT_EQ(ValuesOf(*Read("CPU:0", *on_host)), (std::vector<float>{7, 8}));
+  EXPECT_EQ(ValuesOf<float>(*runner_.Read("CPU:0", *on_host)), (std::vector<float>{7, 8}));
 }
 
 TEST_F(HostSideKernelsTest, HostHandleSaysWhatIsMissing) {
-  const auto missing = RunOne(KernelRunner::Node(kHostHandleOp), "CPU:0", {VariableOn("TPU:3")});
+  const auto missing =
+      runner_.RunOne(KernelRunner::Node(kHostHandleOp), "CPU:0", {VariableOn("TPU:3")});
   EXPECT_TRUE(absl::IsFailedPrecondition(missing.status())) << missing.status();
   EXPECT_TRUE(absl::StartsWith(ErrorOf(missing), "Variable 'v' does not exist on "))
       << ErrorOf(missing);
@@ -212,7 +169,7 @@ TEST_F(HostSideKernelsTest, HostHandleSaysWhatIsMissing) {
       << ErrorOf(missing);
   Tensor other = VariableOn("TPU:3");
   other.scalar<ResourceHandle>()().set_hash_code(1);
-  const auto of_other_type = RunOne(KernelRunner::Node(kHostHandleOp), "CPU:0", {other});
+  const auto of_other_type = runner_.RunOne(KernelRunner::Node(kHostHandleOp), "CPU:0", {other});
   EXPECT_TRUE(absl::IsNotFound(of_other_type.status())) << of_other_type.status();
   EXPECT_TRUE(absl::StartsWith(ErrorOf(of_other_type), "Resource 'v' ")) << ErrorOf(of_other_type);
 }
@@ -222,31 +179,33 @@ TEST_F(HostSideKernelsTest, HostBarrierRuns) {
 }
 
 TEST_F(HostSideKernelsTest, CoresRunTheKernelsOfTheCpu) {
-  const Tensor a = Floats({1, 2, 3, 4}, {2, 2}), b = Floats({5, 6, 7, 8}, {2, 2});
-  const auto product = RunOne(Typed("MatMul"), "TPU:0", {a, b});
+  const Tensor a = MakeTensor<float>({1, 2, 3, 4}, {2, 2}),
+               b = MakeTensor<float>({5, 6, 7, 8}, {2, 2});
+  const auto product = runner_.RunOne(Typed("MatMul"), "TPU:0", {a, b});
   ASSERT_TRUE(product.ok()) << product.status();
-  EXPECT_EQ(ValuesOf(*product), (std::vector<float>{19, 22, 43, 50}));
+  EXPECT_EQ(ValuesOf<float>(*product), (std::vector<float>{19, 22, 43, 50}));
   // What XLA can't compile, a TPU does not run either.
-  const auto text = RunOne(Typed("AsString"), "TPU:0", {a});
+  const auto text = runner_.RunOne(Typed("AsString"), "TPU:0", {a});
   EXPECT_FALSE(text.ok());
 }
 
 TEST_F(HostSideKernelsTest, SystemDeviceHasInfrastructureOnly) {
-  const auto same = RunOne(Typed("Identity"), "TPU_SYSTEM:0", {Floats({1}, {1})});
+  const auto same =
+      runner_.RunOne(Typed("Identity"), "TPU_SYSTEM:0", {MakeTensor<float>({1}, {1})});
   ASSERT_TRUE(same.ok()) << same.status();
-  EXPECT_FALSE(RunOne(Typed("Neg"), "TPU_SYSTEM:0", {Floats({1}, {1})}).ok());
+  EXPECT_FALSE(runner_.RunOne(Typed("Neg"), "TPU_SYSTEM:0", {MakeTensor<float>({1}, {1})}).ok());
 }
 
 TEST_F(HostSideKernelsTest, OverridesOfUpdatesDoWhatTheOriginalsDo) {
   const Tensor handle = VariableOn("CPU:0");
-  ASSERT_TRUE(Assign("CPU:0", handle, Floats({1, 2}, {2})).ok());
+  ASSERT_TRUE(runner_.Assign("CPU:0", handle, MakeTensor<float>({1, 2}, {2})).ok());
   ASSERT_TRUE(runner_
                   .Run(KernelRunner::Node(
                            HostUpdateOverride("AssignAddVariableOp"),
                            [](NodeDef* node) { AddNodeAttr("dtype", tensorflow::DT_FLOAT, node); }),
-                       "CPU:0", {handle, Floats({10, 20}, {2})})
+                       "CPU:0", {handle, MakeTensor<float>({10, 20}, {2})})
                   .ok());
-  EXPECT_EQ(ValuesOf(*Read("CPU:0", handle)), (std::vector<float>{11, 22}));
+  EXPECT_EQ(ValuesOf<float>(*runner_.Read("CPU:0", handle)), (std::vector<float>{11, 22}));
   // A scatter, whose op has no attribute for locking.
   const auto scattered =
       runner_.Run(KernelRunner::Node(HostUpdateOverride("ResourceScatterAdd"),
@@ -254,9 +213,9 @@ TEST_F(HostSideKernelsTest, OverridesOfUpdatesDoWhatTheOriginalsDo) {
                                        AddNodeAttr("dtype", tensorflow::DT_FLOAT, node);
                                        AddNodeAttr("Tindices", tensorflow::DT_INT32, node);
                                      }),
-                  "CPU:0", {handle, Integers({1}, {1}), Floats({100}, {1})});
+                  "CPU:0", {handle, MakeTensor<int32_t>({1}, {1}), MakeTensor<float>({100}, {1})});
   ASSERT_TRUE(scattered.ok()) << scattered.status();
-  EXPECT_EQ(ValuesOf(*Read("CPU:0", handle)), (std::vector<float>{11, 122}));
+  EXPECT_EQ(ValuesOf<float>(*runner_.Read("CPU:0", handle)), (std::vector<float>{11, 122}));
 }
 
 TEST_F(HostSideKernelsTest, PartitionedCallWantsOneCore) {
@@ -267,10 +226,10 @@ TEST_F(HostSideKernelsTest, PartitionedCallWantsOneCore) {
     function.set_name("nothing");
     AddNodeAttr("f", function, node);
   });
-  const auto two = runner_.Run(node, "CPU:0", {Integers({0, 1}, {2})});
+  const auto two = runner_.Run(node, "CPU:0", {MakeTensor<int32_t>({0, 1}, {2})});
   EXPECT_TRUE(absl::StrContains(two.status().message(), "expects one number as device_ordinal"))
       << two.status();
-  const auto unknown = runner_.Run(node, "CPU:0", {Integers({0}, {})});
+  const auto unknown = runner_.Run(node, "CPU:0", {MakeTensor<int32_t>({0}, {})});
   EXPECT_TRUE(absl::StrContains(unknown.status().message(), "nothing")) << unknown.status();
 }
 

@@ -31,6 +31,8 @@
 #include "tensorflow/core/framework/node_def_util.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/rendezvous.h"
+#include "tensorflow/core/framework/tensor.h"
+#include "tensorflow/core/framework/tensor_shape.h"
 #include "tensorflow/core/lib/core/refcount.h"
 #include "tensorflow/core/platform/errors.h"
 #include "tensorflow/core/platform/statusor.h"
@@ -182,7 +184,48 @@ class KernelRunner {
     return execution->Wait();
   }
 
+  // The same for a node of one output.
+  absl::StatusOr<tensorflow::Tensor> RunOne(tensorflow::NodeDef node,
+                                            const std::string& device_name,
+                                            std::vector<tensorflow::Tensor> inputs = {}) {
+    TF_ASSIGN_OR_RETURN(std::vector<tensorflow::Tensor> outputs,
+                        Run(std::move(node), device_name, std::move(inputs)));
+    if (outputs.size() != 1) return absl::InternalError(absl::StrCat(outputs.size(), " outputs"));
+    return outputs[0];
+  }
+
+  // The handle of a variable of floats on the device, which is not initialized.
+  tensorflow::Tensor Variable(const std::string& device_name, const std::string& name,
+                              const tensorflow::TensorShape& shape) {
+    absl::StatusOr<tensorflow::Tensor> handle =
+        RunOne(OfFloats("VarHandleOp",
+                        [&](tensorflow::NodeDef* node) {
+                          tensorflow::AddNodeAttr("shape", shape, node);
+                          tensorflow::AddNodeAttr("shared_name", name, node);
+                        }),
+               device_name);
+    CHECK_OK(handle.status());
+    return *std::move(handle);
+  }
+
+  absl::Status Assign(const std::string& device_name, const tensorflow::Tensor& handle,
+                      const tensorflow::Tensor& value) {
+    return Run(OfFloats("AssignVariableOp"), device_name, {handle, value}).status();
+  }
+
+  absl::StatusOr<tensorflow::Tensor> Read(const std::string& device_name,
+                                          const tensorflow::Tensor& handle) {
+    return RunOne(OfFloats("ReadVariableOp"), device_name, {handle});
+  }
+
  private:
+  static tensorflow::NodeDef OfFloats(
+      const std::string& op, const std::function<void(tensorflow::NodeDef*)>& fill = nullptr) {
+    tensorflow::NodeDef node = Node(op, fill);
+    tensorflow::AddNodeAttr("dtype", tensorflow::DT_FLOAT, &node);
+    return node;
+  }
+
   static absl::Status MakeRendezvous(
       int64_t /*step*/, const tensorflow::DeviceMgr* devices,
       tensorflow::core::RefCountPtr<tensorflow::Rendezvous>* rendezvous) {
