@@ -63,15 +63,14 @@ OwnedText GiveError(const absl::Status& status) {
 }
 
 // `folder` is as for TfTpuExt_Configure.
-absl::Status Configure(const MachineOptions& options, const char* folder) {
-  std::shared_ptr<CompilationCache> cache;
-  if (folder != nullptr && *folder != '\0') {
-    TF_ASSIGN_OR_RETURN(cache, CompilationCache::Open(folder));
+absl::Status Configure(MachineOptions options, const char* folder) {
+  if (folder != nullptr) {
+    options.compilation_cache = nullptr;
+    if (*folder != '\0') {
+      TF_ASSIGN_OR_RETURN(options.compilation_cache, CompilationCache::Open(folder));
+    }
   }
-  // The options may be refused, and then the cache stays as well.
-  TF_RETURN_IF_ERROR(Process::Get().machine->SetOptions(options));
-  if (folder != nullptr) CompilationCache::SetCurrent(std::move(cache));
-  return absl::OkStatus();
+  return Process::Get().machine->SetOptions(options);
 }
 
 JsonObject Describe(const MachineOptions& options) {
@@ -81,8 +80,8 @@ JsonObject Describe(const MachineOptions& options) {
       .Number("wait_limit_seconds", absl::ToDoubleSeconds(options.wait_limit))
       .Bool("local_devices", options.local_devices);
   for (const auto& [name, value] : kProgramSwitches) json.Bool(name, options.programs.*value);
-  if (const auto cache = CompilationCache::Current(); cache != nullptr) {
-    json.String("compilation_cache", cache->folder());
+  if (options.compilation_cache != nullptr) {
+    json.String("compilation_cache", options.compilation_cache->folder());
   } else {
     json.Null("compilation_cache");
   }
@@ -145,7 +144,7 @@ OwnedText TfTpuExt_Configure(int cores, int local_devices, double wait_limit_sec
   options.local_devices = local_devices != 0;
   options.wait_limit = absl::Seconds(wait_limit_seconds);
   absl::Status status = tf_tpu_ext::ApplyProgramOptions(programs, &options.programs);
-  if (status.ok()) status = tf_tpu_ext::Configure(options, compilation_cache);
+  if (status.ok()) status = tf_tpu_ext::Configure(std::move(options), compilation_cache);
   return tf_tpu_ext::GiveError(status);
 }
 

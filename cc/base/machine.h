@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -14,6 +15,9 @@
 #include "cc/base/program_options.h"
 
 namespace tf_tpu_ext {
+
+// Of cc/compiler/build: a setting of the machine that only the compiler looks into.
+class CompilationCache;
 
 inline constexpr int kDefaultCores = 8;
 inline constexpr int kMaxCores = 1024;
@@ -25,6 +29,8 @@ struct MachineOptions {
   absl::Duration wait_limit = absl::Minutes(30);
   // Of programs that were traced without options of their own.
   ProgramOptions programs;
+  // Where machine code is kept for later processes; null for nowhere.
+  std::shared_ptr<const CompilationCache> compilation_cache;
 };
 
 // Returns InvalidArgument unless `cores` is in [1, kMaxCores].

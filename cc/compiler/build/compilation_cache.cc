@@ -4,15 +4,12 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdint>
 #include <fstream>
-#include <utility>
 
-#include "absl/base/const_init.h"
-#include "absl/base/thread_annotations.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/synchronization/mutex.h"
 #include "tensorflow/c/c_api.h"
 #include "tensorflow/core/platform/cpu_info.h"
 #include "tensorflow/core/platform/env.h"
@@ -26,13 +23,6 @@ using tensorflow::Env;
 
 // What a file starts with; the fingerprint of the rest follows.
 constexpr absl::string_view kMagic = "tf_tpu_ext compilation 1\n";
-
-absl::Mutex mutex(absl::kConstInit);
-
-std::shared_ptr<const CompilationCache>& CurrentCache() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
-  static auto* cache = new std::shared_ptr<const CompilationCache>;
-  return *cache;
-}
 
 std::string Fingerprint(absl::string_view text) {
   const auto fingerprint = tensorflow::Fingerprint128({text.data(), text.size()});
@@ -109,16 +99,6 @@ absl::StatusOr<std::string> CompilationCache::Read(absl::string_view key) const 
 
 absl::Status CompilationCache::Write(absl::string_view key, absl::string_view code) const {
   return WriteWhole(PathOf(key), absl::StrCat(kMagic, Fingerprint(code), code));
-}
-
-std::shared_ptr<const CompilationCache> CompilationCache::Current() {
-  absl::MutexLock lock(&mutex);
-  return CurrentCache();
-}
-
-void CompilationCache::SetCurrent(std::shared_ptr<const CompilationCache> cache) {
-  absl::MutexLock lock(&mutex);
-  CurrentCache() = std::move(cache);
 }
 
 const std::string& CompilationEnvironment() {

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -12,7 +13,7 @@
 namespace tf_tpu_ext {
 
 // Any number of processes may share a folder: an entry appears whole or not at all. Entries are
-// never removed.
+// never removed. Thread-safe: it holds nothing but the folder's name.
 class CompilationCache {
  public:
   // Makes the folder if it is new; an error if that fails, or if no file can be written to it.
@@ -24,10 +25,6 @@ class CompilationCache {
   absl::StatusOr<std::string> Read(absl::string_view key) const;
 
   absl::Status Write(absl::string_view key, absl::string_view code) const;
-
-  // The process's cache; null if there is none.
-  static std::shared_ptr<const CompilationCache> Current();
-  static void SetCurrent(std::shared_ptr<const CompilationCache> cache);
 
  private:
   explicit CompilationCache(std::string folder) : folder_(std::move(folder)) {}

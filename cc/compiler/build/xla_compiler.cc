@@ -11,6 +11,7 @@
 #include "xla/pjrt/plugin/xla_cpu/xla_cpu_pjrt_client.h"
 #include "xla/tsl/lib/strings/proto_serialization.h"
 #include "xla/tsl/platform/errors.h"
+#include "xla/tsl/platform/statusor.h"
 
 namespace tf_tpu_ext {
 namespace {
@@ -27,7 +28,7 @@ absl::StatusOr<xla::PjRtClient*> CompileClient() {
     options.cpu_device_count = GetMachineOptions().cores;
     return xla::GetXlaPjrtCpuClient(std::move(options));
   }());
-  if (!client->ok()) return client->status();
+  TF_RETURN_IF_ERROR(client->status());
   return (*client)->get();
 }
 
@@ -35,17 +36,17 @@ std::shared_ptr<xla::Executable> CpuExecutableOf(const xla::PjRtExecutable& exec
   return static_cast<const xla::PjRtCpuExecutable&>(executable).cpu_executable();
 }
 
-// What the machine code of a computation depends on.
+// What the machine code of a computation depends on: texts with their lengths before them, so that
+// no two programs have one key. A file is named by the key's fingerprint, of 128 bits.
 absl::StatusOr<std::string> CacheKey(const xla::XlaComputation& computation,
                                      const xla::CompileOptions& options) {
-  auto described = options.ToProto();
-  if (!described.ok()) return described.status();
+  TF_ASSIGN_OR_RETURN(const xla::CompileOptionsProto described, options.ToProto());
   // Numbers of the process; nothing compiled depends on them.
   xla::HloModuleProto module = computation.proto();
   module.clear_id();
   std::string key = CompilationEnvironment();
   for (const tsl::protobuf::MessageLite* part :
-       {static_cast<const tsl::protobuf::MessageLite*>(&*described),
+       {static_cast<const tsl::protobuf::MessageLite*>(&described),
         static_cast<const tsl::protobuf::MessageLite*>(&module)}) {
     std::string bytes;
     if (!tsl::SerializeToStringDeterministic(*part, &bytes)) {
@@ -59,9 +60,8 @@ absl::StatusOr<std::string> CacheKey(const xla::XlaComputation& computation,
 }  // namespace
 
 absl::StatusOr<XlaCompiler> XlaCompiler::Create(std::string name) {
-  auto client = CompileClient();
-  if (!client.ok()) return client.status();
-  return XlaCompiler(*client, std::move(name));
+  TF_ASSIGN_OR_RETURN(xla::PjRtClient * client, CompileClient());
+  return XlaCompiler(client, std::move(name), GetMachineOptions().compilation_cache);
 }
 
 absl::StatusOr<std::shared_ptr<xla::Executable>> XlaCompiler::Compile(
@@ -71,7 +71,9 @@ absl::StatusOr<std::shared_ptr<xla::Executable>> XlaCompiler::Compile(
     TF_RETURN_IF_ERROR(CutChains(kMaxChain, module.get()));
   }
   const xla::XlaComputation computation = ToComputation(*module);
+  // XLA's compiler makes copies of its own: the program may be large.
   module.reset();
+  // The cache only saves time: whatever is wrong with it, the program is compiled.
   std::string key;
   if (cache_ != nullptr) {
     absl::StatusOr<std::string> described = CacheKey(computation, options);
@@ -85,23 +87,27 @@ absl::StatusOr<std::shared_ptr<xla::Executable>> XlaCompiler::Compile(
     }
   }
   compiled_ = true;
-  auto executable = client_->Compile(computation, options);
-  if (!executable.ok()) return executable.status();
+  TF_ASSIGN_OR_RETURN(const std::unique_ptr<xla::PjRtExecutable> executable,
+                      client_->Compile(computation, options));
   if (!key.empty()) {
-    absl::StatusOr<std::string> code = (*executable)->SerializeExecutable();
-    const absl::Status written = code.ok() ? cache_->Write(key, *code) : code.status();
+    const absl::Status written = Keep(key, *executable);
     if (!written.ok()) Warn("write", written);
   }
-  return CpuExecutableOf(**executable);
+  return CpuExecutableOf(*executable);
 }
 
 absl::StatusOr<std::shared_ptr<xla::Executable>> XlaCompiler::Restore(
     const std::string& key, const xla::CompileOptions& options) {
-  absl::StatusOr<std::string> code = cache_->Read(key);
-  if (!code.ok()) return code.status();
-  auto executable = client_->LoadSerializedExecutable(*code, options, xla::LoadOptions());
-  if (!executable.ok()) return executable.status();
-  return CpuExecutableOf(*(*executable)->GetExecutable());
+  TF_ASSIGN_OR_RETURN(const std::string code, cache_->Read(key));
+  TF_ASSIGN_OR_RETURN(const std::unique_ptr<xla::PjRtLoadedExecutable> executable,
+                      client_->LoadSerializedExecutable(code, options, xla::LoadOptions()));
+  return CpuExecutableOf(*executable->GetExecutable());
+}
+
+absl::Status XlaCompiler::Keep(const std::string& key,
+                               const xla::PjRtExecutable& executable) const {
+  TF_ASSIGN_OR_RETURN(const std::string code, executable.SerializeExecutable());
+  return cache_->Write(key, code);
 }
 
 void XlaCompiler::Warn(const char* what, const absl::Status& status) const {

@@ -19,8 +19,8 @@ class PjRtClient;
 
 namespace tf_tpu_ext {
 
-// Compiles the computations of one program, or takes their machine code from the process's
-// CompilationCache.
+// Compiles the computations of one program, or takes their machine code from the compilation cache
+// that the machine has when the program begins to be compiled. For one thread at a time.
 class XlaCompiler {
  public:
   // `name` is the program's, for messages.
@@ -33,16 +33,18 @@ class XlaCompiler {
   bool restored_all() const { return !compiled_; }
 
  private:
-  XlaCompiler(xla::PjRtClient* client, std::string name)
-      : client_(client), name_(std::move(name)) {}
+  XlaCompiler(xla::PjRtClient* client, std::string name,
+              std::shared_ptr<const CompilationCache> cache)
+      : client_(client), name_(std::move(name)), cache_(std::move(cache)) {}
 
   absl::StatusOr<std::shared_ptr<xla::Executable>> Restore(const std::string& key,
                                                            const xla::CompileOptions& options);
+  absl::Status Keep(const std::string& key, const xla::PjRtExecutable& executable) const;
   void Warn(const char* what, const absl::Status& status) const;
 
   xla::PjRtClient* client_;
   std::string name_;
-  std::shared_ptr<const CompilationCache> cache_ = CompilationCache::Current();
+  std::shared_ptr<const CompilationCache> cache_;  // null if there is none
   bool compiled_ = false;
 };
 
