@@ -9,7 +9,7 @@
 #include "absl/time/clock.h"
 #include "cc/base/machine.h"
 #include "cc/base/process.h"
-#include "cc/compiler/build/xla_build.h"
+#include "cc/compiler/build/program_description.h"
 #include "cc/compiler/lower/lower_module.h"
 #include "cc/kernels/compilation_status.h"
 #include "cc/kernels/make_program.h"

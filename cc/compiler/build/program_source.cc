@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "cc/base/compute_pool.h"
 #include "cc/base/process.h"
+#include "cc/compiler/build/program_description.h"
 #include "cc/compiler/hlo/collective_order.h"
 #include "cc/compiler/replicas/group_replicas.h"
 #include "cc/compiler/replicas/split_update.h"
@@ -112,9 +113,8 @@ absl::StatusOr<std::shared_ptr<const SharedUpdate>> BuildSharedUpdate(XlaCompile
   program.parameter_arguments = compiled->parameter_arguments;
   for (size_t i = 0; i < split.combinations.size(); ++i) {
     CompiledProgram::Output combined;
-    auto dtype = tensorflow::EncodePrimitiveTypeAsDataType(split.combinations[i].type);
-    if (!dtype.ok()) return dtype.status();
-    combined.dtype = *dtype;
+    TF_ASSIGN_OR_RETURN(combined.dtype,
+                        tensorflow::EncodePrimitiveTypeAsDataType(split.combinations[i].type));
     compiled->outputs.push_back(std::move(combined));
   }
   for (int i = 0; i < split.num_combined_values; ++i) {
@@ -131,9 +131,7 @@ absl::StatusOr<std::shared_ptr<const SharedUpdate>> BuildSharedUpdate(XlaCompile
   }
   xla::CompileOptions options;
   options.compile_portable_executable = true;
-  auto executable = compiler.Compile(std::move(split.update), options);
-  if (!executable.ok()) return executable.status();
-  program.executable = *std::move(executable);
+  TF_ASSIGN_OR_RETURN(program.executable, compiler.Compile(std::move(split.update), options));
   update->program = std::make_shared<const CompiledProgram>(std::move(program));
   return update;
 }
@@ -152,19 +150,6 @@ std::vector<int> StackedMirroredParameters(const ProgramSource& source, const Me
 }
 
 }  // namespace
-
-std::shared_ptr<const xla::DeviceAssignment> ToDeviceAssignment(const std::vector<int>& cores,
-                                                                int replicas, int partitions) {
-  if (cores.empty()) return nullptr;
-  auto assignment = std::make_shared<xla::DeviceAssignment>(replicas, partitions);
-  const int cores_per_replica = cores.size() / replicas;
-  for (int replica = 0; replica < replicas; ++replica) {
-    for (int partition = 0; partition < partitions; ++partition) {
-      (*assignment)(replica, partition) = cores[replica * cores_per_replica + partition];
-    }
-  }
-  return assignment;
-}
 
 absl::StatusOr<std::shared_ptr<const CompiledProgram>> BuildSource(XlaCompiler& compiler,
                                                                    ProgramSource source) {
@@ -192,9 +177,7 @@ absl::StatusOr<std::shared_ptr<const CompiledProgram>> BuildSource(XlaCompiler& 
                                                   output_of_result[variable.result]);
     }
   }
-  auto executable = compiler.Compile(std::move(module), source.options);
-  if (!executable.ok()) return executable.status();
-  compiled.executable = *std::move(executable);
+  TF_ASSIGN_OR_RETURN(compiled.executable, compiler.Compile(std::move(module), source.options));
   return std::make_shared<const CompiledProgram>(std::move(compiled));
 }
 
@@ -246,9 +229,7 @@ absl::StatusOr<std::shared_ptr<const StackedReplicas>> BuildStacked(XlaCompiler&
   auto& build = groups.options.executable_build_options;
   build.set_num_replicas(groups.compiled.num_replicas);
   build.set_device_assignment(*groups.compiled.device_assignment);
-  auto program = BuildSource(compiler, std::move(groups));
-  if (!program.ok()) return program.status();
-  stacked->program = *std::move(program);
+  TF_ASSIGN_OR_RETURN(stacked->program, BuildSource(compiler, std::move(groups)));
   stacked->build_alone = [whole]() -> absl::StatusOr<std::shared_ptr<const CompiledProgram>> {
     TF_ASSIGN_OR_RETURN(XlaCompiler compiler, XlaCompiler::Create(whole.compiled.name));
     return BuildSource(compiler, whole);

@@ -13,7 +13,6 @@
 #include "tensorflow/core/protobuf/tpu/compile_metadata.pb.h"
 #include "xla/hlo/ir/hlo_module.h"
 #include "xla/pjrt/pjrt_executable.h"
-#include "xla/service/computation_placer.h"
 
 namespace tf_tpu_ext {
 
@@ -23,6 +22,8 @@ struct ProgramSource {
   xla::CompileOptions options;
   CompiledProgram compiled;  // without an executable
   int num_arguments = 0;
+  // Whether several replicas run it, each on one core and with results of the same sizes.
+  bool replicas_alike = false;
   // Parameters that are expected to be equal for all replicas.
   std::vector<int> mirrored_parameters;
   // Variables with new values: numbers of an argument and of an output.
@@ -32,10 +33,6 @@ struct ProgramSource {
   // Whether the program may overwrite variables: one of one core, which nothing can stop.
   bool overwrites_variables = false;
 };
-
-// The devices of so many replicas with the cores in their order; null if there are none.
-std::shared_ptr<const xla::DeviceAssignment> ToDeviceAssignment(const std::vector<int>& cores,
-                                                                int replicas, int partitions);
 
 // Compiles the program of each replica; what its replicas compute alike as a shared update, if it
 // may be split off.

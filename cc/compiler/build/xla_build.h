@@ -4,18 +4,14 @@
 
 #include <cstdint>
 #include <memory>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "cc/compiler/lower/lower_module.h"
 #include "cc/program/compilation_record.h"
 #include "cc/program/compiled_program.h"
+#include "tensorflow/core/protobuf/tpu/compile_metadata.pb.h"
 
 namespace tf_tpu_ext {
-
-// The physical core of every slot; empty for a program that may run anywhere.
-absl::StatusOr<std::vector<int>> AssignCores(
-    const tensorflow::tpu::TPUCompileMetadataProto& metadata);
 
 // Makes the program `id`, named as in the record, and notes in the record how.
 absl::StatusOr<std::shared_ptr<const CompiledProgram>> BuildProgram(

@@ -15,6 +15,8 @@
 #include "tensorflow/compiler/tf2xla/side_effect_util.h"
 #include "tensorflow/core/framework/attr_value.pb.h"
 #include "tensorflow/core/framework/node_def.pb.h"
+#include "xla/tsl/platform/errors.h"
+#include "xla/tsl/platform/statusor.h"
 
 namespace tf_tpu_ext {
 namespace {
@@ -150,18 +152,15 @@ class Orderer {
       if (IsBridgeHostCompute(*node)) RenameHostCompute(node);
       ordered[i] = TalksToHost(*node);
       for (const std::string& callee : Callees(*node)) {
-        absl::StatusOr<bool> talks = Order(callee);
-        if (!talks.ok()) return talks;
-        if (*talks) ordered[i] = true;
+        TF_ASSIGN_OR_RETURN(const bool talks, Order(callee));
+        if (talks) ordered[i] = true;
       }
       any = any || ordered[i];
     }
     if (!any) return false;
     OrderEmbeddingOps(&function);
     Chain(ordered, &function);
-    if (absl::Status status = library_->ReplaceFunction(name, function); !status.ok()) {
-      return status;
-    }
+    TF_RETURN_IF_ERROR(library_->ReplaceFunction(name, function));
     talks_[name] = true;
     return true;
   }
@@ -191,9 +190,7 @@ class Orderer {
 
 absl::Status OrderHostTransfers(const std::string& entry, FunctionLibraryDefinition* library,
                                 bool* has_host_transfers) {
-  absl::StatusOr<bool> talks = Orderer(library).Order(entry);
-  if (!talks.ok()) return talks.status();
-  *has_host_transfers = *talks;
+  TF_ASSIGN_OR_RETURN(*has_host_transfers, Orderer(library).Order(entry));
   return absl::OkStatus();
 }
 

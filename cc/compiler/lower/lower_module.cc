@@ -2,12 +2,9 @@
 
 #include <algorithm>
 #include <functional>
-#include <map>
 #include <memory>
-#include <unordered_map>
 #include <utility>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -15,10 +12,10 @@
 #include "cc/compiler/lower/cluster_marks.h"
 #include "cc/compiler/lower/host_transfer_order.h"
 #include "cc/compiler/lower/program_replicas.h"
+#include "cc/compiler/lower/rewrite_functions.h"
 #include "cc/compiler/lower/updated_arguments.h"
 #include "cc/compiler/overrides/dynamic_ops.h"
 #include "cc/compiler/overrides/tensorflow_kernels.h"
-#include "cc/ops/op_names.h"
 #include "llvm/ADT/StringRef.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "tensorflow/c/tf_status.h"
@@ -34,11 +31,11 @@
 #include "tensorflow/core/framework/function.h"
 #include "tensorflow/core/graph/graph.h"
 #include "xla/shape_util.h"
+#include "xla/tsl/platform/errors.h"
 
 namespace tf_tpu_ext {
 namespace {
 
-using tensorflow::FunctionDef;
 using tensorflow::FunctionLibraryDefinition;
 using tensorflow::Graph;
 using tensorflow::Node;
@@ -47,7 +44,6 @@ using tensorflow::XlaCompiler;
 using Metadata = tensorflow::tpu::TPUCompileMetadataProto;
 
 constexpr char kEntryFunction[] = "main";
-constexpr char kShardingAttribute[] = "_XlaSharding";
 // Calls are inlined, regions become functions, and shapes are filled in, so that the graph is one
 // that XlaCompiler takes.
 constexpr char kPassPipeline[] =
@@ -58,43 +54,20 @@ absl::Status ExportFunctions(const std::string& module, FunctionLibraryDefinitio
   TF_Status* c_status = TF_NewStatus();
   const std::string prepared = tensorflow::ExperimentalRunPassPipeline(
       module, kPassPipeline, /*show_debug_info=*/true, c_status);
-  absl::Status status = tensorflow::StatusFromTF_Status(c_status);
+  const absl::Status status = tensorflow::StatusFromTF_Status(c_status);
   TF_DeleteStatus(c_status);
-  if (!status.ok()) return status;
+  TF_RETURN_IF_ERROR(status);
 
   mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
   tensorflow::tf2xla::v2::LoadImporterDialects(context);
   mlir::OwningOpRef<mlir::ModuleOp> op;
-  status = tensorflow::DeserializeMlirModule(prepared, &context, &op);
-  if (!status.ok()) return status;
-  status = ExportFromTensorflowDialectToExecutor(op.get(), "");
-  if (!status.ok()) return status;
+  TF_RETURN_IF_ERROR(tensorflow::DeserializeMlirModule(prepared, &context, &op));
+  TF_RETURN_IF_ERROR(ExportFromTensorflowDialectToExecutor(op.get(), ""));
   tensorflow::GraphExportConfig config;
   config.export_entry_func_to_flib = true;
   absl::flat_hash_set<Node*> control_returns;
   return tensorflow::tf2xla::v2::ConvertTfExecutorToGraph(op.get(), config, nullptr, library,
                                                           &control_returns);
-}
-
-// Takes all traces of placement out of the functions, so that the whole replica becomes one
-// program.
-absl::Status RemovePlacement(FunctionLibraryDefinition* library) {
-  for (const std::string& name : library->ListFunctionNames()) {
-    FunctionDef function = *library->Find(name);
-    for (tensorflow::NodeDef& node : *function.mutable_node_def()) {
-      node.clear_device();
-      node.mutable_attr()->erase(kShardingAttribute);
-      node.mutable_attr()->erase("_XlaShardingV2");
-      if (node.op() == "XlaSharding") {
-        const tensorflow::AttrValue type = node.attr().at("T");
-        node.set_op("Identity");
-        node.mutable_attr()->clear();
-        (*node.mutable_attr())["T"] = type;
-      }
-    }
-    if (absl::Status status = library->ReplaceFunction(name, function); !status.ok()) return status;
-  }
-  return absl::OkStatus();
 }
 
 // Arguments and results lose their shardings on the way through MLIR; the metadata kept them.
@@ -119,55 +92,6 @@ bool MayFold(const Node* node) {
   if (kept->contains(node->type_string())) return false;
   return std::none_of(node->output_types().begin(), node->output_types().end(),
                       [](tensorflow::DataType type) { return type == tensorflow::DT_VARIANT; });
-}
-
-// Numbers the functions that the program calls on the host, and takes them out of it.
-absl::Status TakeHostFunctions(FunctionLibraryDefinition* library,
-                               std::vector<HostFunctionSource>* functions) {
-  absl::flat_hash_map<std::string, int> numbers;
-  for (const std::string& name : library->ListFunctionNames()) {
-    FunctionDef function = *library->Find(name);
-    bool changed = false;
-    for (tensorflow::NodeDef& node : *function.mutable_node_def()) {
-      if (node.op() != kHostCallOp) continue;
-      auto& attributes = *node.mutable_attr();
-      const std::string& called = attributes["function"].s();
-      const auto [number, fresh] = numbers.emplace(called, functions->size());
-      if (fresh) {
-        functions->push_back({called, attributes["library"].s(), attributes["source"].s()});
-      }
-      attributes["library"].set_s("");
-      attributes[kHostFunctionNumber].set_i(number->second);
-      changed = true;
-    }
-    if (!changed) continue;
-    if (absl::Status status = library->ReplaceFunction(name, function); !status.ok()) return status;
-  }
-  return absl::OkStatus();
-}
-
-// Lets the transfers of clusters in the host graph tell which cluster they belong to. The bridge
-// may split a cluster: the first part counts its calls.
-absl::Status CountClusters(const std::string& module, FunctionLibraryDefinition* library) {
-  const std::map<std::string, std::string> marks = ClusterMarks(module);
-  if (marks.empty()) return absl::OkStatus();
-  for (const std::string& name : library->ListFunctionNames()) {
-    FunctionDef function = *library->Find(name);
-    absl::flat_hash_set<std::string> counted;
-    for (tensorflow::NodeDef& node : *function.mutable_node_def()) {
-      if (node.op() != kHostComputeOp) continue;
-      auto& attributes = *node.mutable_attr();
-      const auto mark = marks.find(attributes["send_key"].s());
-      if (mark == marks.end()) continue;
-      attributes["counted_as"].set_s(mark->second);
-      attributes["counts_call"].set_b(counted.insert(mark->second).second);
-      // It says that the op comes from a function of the mark's name, and errors would tell so.
-      node.clear_experimental_debug_info();
-    }
-    if (counted.empty()) continue;
-    if (absl::Status status = library->ReplaceFunction(name, function); !status.ok()) return status;
-  }
-  return absl::OkStatus();
 }
 
 void InlineAndFold(tensorflow::FunctionLibraryRuntime* runtime, std::unique_ptr<Graph>* graph) {
@@ -204,13 +128,77 @@ absl::Status DescribeArguments(const Metadata& metadata, const std::vector<Tenso
     const auto& dynamic = described.is_bounded_dynamic_dim();
     if (std::find(dynamic.begin(), dynamic.end(), true) != dynamic.end()) {
       xla::PrimitiveType type;
-      absl::Status status = tensorflow::DataTypeToPrimitiveType(described.dtype(), &type);
-      if (!status.ok()) return status;
+      TF_RETURN_IF_ERROR(tensorflow::DataTypeToPrimitiveType(described.dtype(), &type));
       argument.shape = xla::ShapeUtil::MakeShape(type, shapes[i].dim_sizes(),
                                                  std::vector<bool>(dynamic.begin(), dynamic.end()));
     }
   }
   return absl::OkStatus();
+}
+
+// Makes of the functions of the bridge's module what tf2xla can compile.
+absl::Status RewriteFunctions(const std::string& module, const Metadata& metadata,
+                              LoweredModule* lowered, FunctionLibraryDefinition* library) {
+  const Partitioning partitioning = PartitioningOf(metadata);
+  if (partitioning == Partitioning::kMerged) TF_RETURN_IF_ERROR(RemovePlacement(library));
+  // It also gives the bridge's host computations our op's name, which the next two look for.
+  TF_RETURN_IF_ERROR(OrderHostTransfers(kEntryFunction, library, &lowered->has_host_transfers));
+  TF_RETURN_IF_ERROR(CountClusters(ClusterMarks(module), library));
+  TF_RETURN_IF_ERROR(TakeHostFunctions(library, &lowered->host_functions));
+  // Both replace average pools: where sizes are dynamic, the first must have them, for the stock
+  // kernel, to which the second hands on, reads padding.
+  TF_RETURN_IF_ERROR(ReplaceOpsOfDynamicSize(metadata, library));
+  // Only XLA can split an op over cores.
+  if (lowered->options.tensorflow_kernels && partitioning != Partitioning::kSpmd) {
+    TF_RETURN_IF_ERROR(UseTensorFlowKernels(library));
+  }
+  return absl::OkStatus();
+}
+
+// The entry function's graph, ready to be compiled. Gives the arguments the names of its nodes.
+absl::Status MakeGraph(const Metadata& metadata, tensorflow::FunctionLibraryRuntime* runtime,
+                       std::vector<XlaCompiler::Argument>* arguments,
+                       std::unique_ptr<Graph>* graph) {
+  tensorflow::FunctionLibraryRuntime::Handle handle;
+  TF_RETURN_IF_ERROR(runtime->Instantiate(kEntryFunction, tensorflow::AttrSlice(), &handle));
+  const tensorflow::FunctionBody* body = runtime->GetFunctionBody(handle);
+  *graph = std::make_unique<Graph>(runtime->GetFunctionLibraryDefinition());
+  tensorflow::CopyGraph(*body->graph, graph->get());
+  for (size_t i = 0; i < body->arg_nodes.size() && i < arguments->size(); ++i) {
+    (*arguments)[i].node_name = body->arg_nodes[i]->name();
+  }
+  if (PartitioningOf(metadata) == Partitioning::kSpmd) RestoreShardings(metadata, graph->get());
+  InlineAndFold(runtime, graph);
+  return absl::OkStatus();
+}
+
+absl::Status CompileFunctions(const Metadata& metadata, const std::vector<TensorShape>& shapes,
+                              FunctionLibraryDefinition* library,
+                              tensorflow::XlaCompilationResult* result) {
+  std::vector<XlaCompiler::Argument> arguments;
+  TF_RETURN_IF_ERROR(DescribeArguments(metadata, shapes, &arguments));
+
+  tensorflow::XlaOpRegistry::RegisterCompilationKernels();
+  XlaCompiler::Options options;
+  options.device_type = tensorflow::DeviceType(kCompilationDevice);
+  options.flib_def = library;
+  options.allow_cpu_custom_calls = true;
+  options.detailed_logging = false;
+  std::function<absl::Status(tensorflow::ResourceMgr*)> tell_replicas =
+      [&metadata](tensorflow::ResourceMgr* manager) {
+        return SetProgramReplicas(manager, std::max(1, metadata.num_replicas()));
+      };
+  options.populate_resource_manager = &tell_replicas;
+  XlaCompiler compiler(options);
+
+  std::unique_ptr<Graph> graph;
+  TF_RETURN_IF_ERROR(MakeGraph(metadata, compiler.flib_runtime(), &arguments, &graph));
+  XlaCompiler::CompileOptions compile_options;
+  compile_options.use_tuple_arg = false;
+  compile_options.always_return_tuple = true;
+  compile_options.is_entry_computation = true;
+  return compiler.CompileGraph(compile_options, kEntryFunction, std::move(graph), arguments,
+                               result);
 }
 
 }  // namespace
@@ -230,75 +218,19 @@ TakenQueues QueuesOf(const std::string& module) {
 
 absl::Status LowerModule(const std::string& module, const Metadata& metadata,
                          const std::vector<TensorShape>& argument_shapes, LoweredModule* lowered) {
-  FunctionLibraryDefinition library(tensorflow::OpRegistry::Global(),
-                                    tensorflow::FunctionDefLibrary());
-  absl::Status status = ExportFunctions(module, &library);
-  if (!status.ok()) return status;
   lowered->takes = QueuesOf(module);
   lowered->updated_arguments = UpdatedArguments(module);
-  const Partitioning partitioning = PartitioningOf(metadata);
-  if (partitioning == Partitioning::kMerged) {
-    if (lowered->takes.embedding) {
-      return absl::UnimplementedError(
-          "A TPU computation whose ops are placed on the cores of a replica one by one can't use "
-          "TPU embeddings. Give the replica one core, or use XLAOptions("
-          "use_spmd_for_xla_partitioning=True) without tpu.core().");
-    }
-    status = RemovePlacement(&library);
-    if (!status.ok()) return status;
+  if (lowered->takes.embedding && PartitioningOf(metadata) == Partitioning::kMerged) {
+    return absl::UnimplementedError(
+        "A TPU computation whose ops are placed on the cores of a replica one by one can't use "
+        "TPU embeddings. Give the replica one core, or use XLAOptions("
+        "use_spmd_for_xla_partitioning=True) without tpu.core().");
   }
-  status = OrderHostTransfers(kEntryFunction, &library, &lowered->has_host_transfers);
-  if (!status.ok()) return status;
-
-  status = CountClusters(module, &library);
-  if (!status.ok()) return status;
-  status = TakeHostFunctions(&library, &lowered->host_functions);
-  if (!status.ok()) return status;
-
-  status = ReplaceOpsOfDynamicSize(metadata, &library);
-  if (!status.ok()) return status;
-  // Only XLA can split an op over cores.
-  if (lowered->options.tensorflow_kernels && partitioning != Partitioning::kSpmd) {
-    status = UseTensorFlowKernels(&library);
-    if (!status.ok()) return status;
-  }
-
-  tensorflow::XlaOpRegistry::RegisterCompilationKernels();
-  XlaCompiler::Options options;
-  options.device_type = tensorflow::DeviceType(kCompilationDevice);
-  options.flib_def = &library;
-  options.allow_cpu_custom_calls = true;
-  options.detailed_logging = false;
-  std::function<absl::Status(tensorflow::ResourceMgr*)> tell_replicas =
-      [&metadata](tensorflow::ResourceMgr* manager) {
-        return SetProgramReplicas(manager, std::max(1, metadata.num_replicas()));
-      };
-  options.populate_resource_manager = &tell_replicas;
-  XlaCompiler compiler(options);
-
-  std::vector<XlaCompiler::Argument> arguments;
-  status = DescribeArguments(metadata, argument_shapes, &arguments);
-  if (!status.ok()) return status;
-
-  tensorflow::FunctionLibraryRuntime* runtime = compiler.flib_runtime();
-  tensorflow::FunctionLibraryRuntime::Handle handle;
-  status = runtime->Instantiate(kEntryFunction, tensorflow::AttrSlice(), &handle);
-  if (!status.ok()) return status;
-  const tensorflow::FunctionBody* body = runtime->GetFunctionBody(handle);
-  auto graph = std::make_unique<Graph>(runtime->GetFunctionLibraryDefinition());
-  tensorflow::CopyGraph(*body->graph, graph.get());
-  for (size_t i = 0; i < body->arg_nodes.size() && i < arguments.size(); ++i) {
-    arguments[i].node_name = body->arg_nodes[i]->name();
-  }
-  if (partitioning == Partitioning::kSpmd) RestoreShardings(metadata, graph.get());
-  InlineAndFold(runtime, &graph);
-
-  XlaCompiler::CompileOptions compile_options;
-  compile_options.use_tuple_arg = false;
-  compile_options.always_return_tuple = true;
-  compile_options.is_entry_computation = true;
-  return compiler.CompileGraph(compile_options, kEntryFunction, std::move(graph), arguments,
-                               &lowered->result);
+  FunctionLibraryDefinition library(tensorflow::OpRegistry::Global(),
+                                    tensorflow::FunctionDefLibrary());
+  TF_RETURN_IF_ERROR(ExportFunctions(module, &library));
+  TF_RETURN_IF_ERROR(RewriteFunctions(module, metadata, lowered, &library));
+  return CompileFunctions(metadata, argument_shapes, &library, &lowered->result);
 }
 
 }  // namespace tf_tpu_ext

@@ -1,0 +1,34 @@
+// What is known of a program before it is compiled.
+#ifndef TF_TPU_EXT_CC_COMPILER_BUILD_PROGRAM_DESCRIPTION_H_
+#define TF_TPU_EXT_CC_COMPILER_BUILD_PROGRAM_DESCRIPTION_H_
+
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "cc/compiler/lower/lower_module.h"
+#include "cc/program/compiled_program.h"
+#include "tensorflow/core/protobuf/tpu/compile_metadata.pb.h"
+#include "xla/service/computation_placer.h"
+
+namespace tf_tpu_ext {
+
+// The physical core of every slot; empty for a program that may run anywhere.
+absl::StatusOr<std::vector<int>> AssignCores(
+    const tensorflow::tpu::TPUCompileMetadataProto& metadata);
+
+// The devices of so many replicas with the cores in their order; null if there are none.
+std::shared_ptr<const xla::DeviceAssignment> ToDeviceAssignment(const std::vector<int>& cores,
+                                                                int replicas, int partitions);
+
+// On how many cores XLA splits every op.
+int NumPartitions(const tensorflow::tpu::TPUCompileMetadataProto& metadata);
+
+// The program without a name and an executable, and without the sizes of dynamic arguments and
+// results, which its module tells.
+absl::StatusOr<CompiledProgram> DescribeProgram(
+    const LoweredModule& lowered, const tensorflow::tpu::TPUCompileMetadataProto& metadata);
+
+}  // namespace tf_tpu_ext
+
+#endif  // TF_TPU_EXT_CC_COMPILER_BUILD_PROGRAM_DESCRIPTION_H_
