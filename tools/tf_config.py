@@ -89,8 +89,9 @@ def find_tensorflow() -> TensorFlow:
     spec = importlib.util.find_spec("tensorflow")
     if spec is None or spec.origin is None:
         raise RuntimeError(
-            f"TensorFlow is not installed for {sys.executable}. Expected 2.21: run "
-            f"`{sys.executable} -m pip install 'tensorflow-cpu==2.21.*'`."
+            f"TensorFlow is not installed for {sys.executable}. Install the version that "
+            "pyproject.toml requires, with the package itself, as CONTRIBUTING.md says: "
+            f"`{sys.executable} -m pip install -e '.[cpu,test,dev]'`."
         )
     names = importlib.metadata.packages_distributions().get("tensorflow", [])
     owners = {
