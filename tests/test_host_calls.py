@@ -4,39 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-WAITING_STEP = """
-import threading, time
-import numpy as np
-import tf_tpu_ext
-import tensorflow as tf
-v1 = tf.compat.v1
-cores = tf_tpu_ext.machine().cores
-
-def starved(x, queue):
-    def host():
-        return tf.ensure_shape(queue.dequeue(), [])
-    return v1.tpu.cross_replica_sum(x + v1.tpu.outside_compilation(host))
-
-def check_that_cores_work(session, outputs, enqueue):
-    session.run(enqueue)
-    assert np.ravel(session.run(outputs)).tolist() == [3.0 * cores] * cores
-    with tf.Graph().as_default(), v1.Session() as other:
-        other.run(v1.tpu.initialize_system())
-        sums = v1.tpu.replicate(lambda x: v1.tpu.cross_replica_sum(x), [[1.0]] * cores)
-        assert np.ravel(other.run(sums)).tolist() == [cores] * cores
-
-graph = tf.Graph()
-with graph.as_default():
-    start = v1.tpu.initialize_system()
-    queue = tf.queue.FIFOQueue(100, [tf.float32], shared_name="rows")
-    outputs = v1.tpu.replicate(lambda x: starved(x, queue), [[1.0]] * cores)
-    enqueue = queue.enqueue_many([[2.0] * cores])
-    session = v1.Session()
-    session.run(start)
-    # Compiles the program.
-    session.run([outputs, enqueue])
-"""
-
 LONG_LOOP = """
 import threading, time
 import numpy as np
@@ -69,72 +36,6 @@ def check():
     assert np.ravel(count(tf.constant(3))).tolist() == [3] * cores
 check()
 """
-
-
-def test_closing_the_session_ends_a_wait_in_the_host(run_python):
-    run_python(
-        WAITING_STEP
-        + """
-with graph.as_default():
-    threading.Timer(0.7, session.close).start()
-    begin = time.monotonic()
-    try:
-        session.run(outputs)
-        raise SystemExit("the step ended without its rows")
-    except tf.errors.CancelledError:
-        assert time.monotonic() - begin < 5
-    with v1.Session() as another:
-        another.run(start)
-        check_that_cores_work(another, outputs, enqueue)
-""",
-        env={"TF_TPU_EXT_CORES": "2"},
-        timeout=90,
-    )
-
-
-def test_operation_timeout_ends_a_wait_in_the_host(run_python):
-    run_python(
-        WAITING_STEP
-        + """
-with graph.as_default():
-    for _ in range(2):
-        begin = time.monotonic()
-        try:
-            session.run(outputs, options=v1.RunOptions(timeout_in_ms=700))
-            raise SystemExit("the step ended without its rows")
-        except tf.errors.DeadlineExceededError:
-            assert time.monotonic() - begin < 5
-        check_that_cores_work(session, outputs, enqueue)
-""",
-        env={"TF_TPU_EXT_CORES": "2"},
-        timeout=90,
-    )
-
-
-def test_time_limit_ends_a_wait_in_the_host(run_python):
-    """One core has its row and waits for the other, whose host call has none."""
-    run_python(
-        WAITING_STEP
-        + """
-with graph.as_default():
-    check_that_cores_work(session, outputs, enqueue)
-    # One row for two cores: one of them waits for the other.
-    one = queue.enqueue([2.0])
-    session.run(one)
-    tf_tpu_ext.configure(wait_limit_seconds=1)
-    begin = time.monotonic()
-    try:
-        session.run(outputs, options=v1.RunOptions(timeout_in_ms=20000))
-        raise SystemExit("the step ended without its rows")
-    except tf.errors.DeadlineExceededError as error:
-        message = str(error)
-    assert time.monotonic() - begin < 10, message
-    assert "wait_limit_seconds" in message, message
-    check_that_cores_work(session, outputs, enqueue)
-""",
-        env={"TF_TPU_EXT_CORES": "2"},
-        timeout=90,
-    )
 
 
 @pytest.mark.parametrize("cores", [1, 8])
