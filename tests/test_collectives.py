@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,6 +10,18 @@ import pytest
 import tensorflow as tf
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from numpy_collectives import (
+    Groups,
+    Pairs,
+    as_pairs,
+    assert_replicas_equal,
+    numpy_all_to_all,
+    numpy_permute,
+    numpy_sum,
+    random_array,
+    replica_arrays,
+)
+from replicas import strategy_of_all_cores
 from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 
 tpu = tf.compat.v1.tpu
@@ -28,9 +39,6 @@ compiled = settings(
     max_examples=15, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True
 )
 
-Groups = list[list[int]]
-Pairs = list[tuple[int, int]]
-
 
 def on_first_cores(session: Any, replicas: int) -> Any:
     """The device assignment of as many replicas, on one core each."""
@@ -47,66 +55,6 @@ def replicate(function: Callable[..., Any], values: Sequence[Any]) -> list[Any]:
             device_assignment=on_first_cores(session, len(values)),
         )
         return [output[0] for output in session.run(outputs)]
-
-
-def random_array(shape: Sequence[int], dtype: str, seed: int) -> np.ndarray:
-    generator = np.random.default_rng(seed)
-    kind = tf.as_dtype(dtype)
-    numpy_type = kind.as_numpy_dtype
-    if kind.is_bool:
-        return generator.integers(0, 2, size=shape).astype(bool)
-    if kind.is_integer:
-        limits = np.iinfo(numpy_type)
-        return generator.integers(limits.min, limits.max, size=shape, dtype=numpy_type)
-    real = generator.normal(size=shape) * 100
-    if kind.is_complex:
-        return (real + 1j * generator.normal(size=shape)).astype(numpy_type)
-    return real.astype(numpy_type)
-
-
-def replica_arrays(shape: Sequence[int], dtype: str, replicas: int) -> list[np.ndarray]:
-    return [random_array(shape, dtype, seed) for seed in range(replicas)]
-
-
-def numpy_sum(arrays: Sequence[np.ndarray], groups: Groups) -> list[np.ndarray]:
-    """Sums in the arrays' own type; 16-bit floats in float32, rounded once."""
-    dtype = arrays[0].dtype
-    wide = np.float32 if dtype.itemsize == 2 else dtype
-    sums = list(arrays)
-    for group in groups:
-        total = functools.reduce(np.add, [arrays[i].astype(wide) for i in group])
-        for replica in group:
-            sums[replica] = total.astype(dtype)
-    return sums
-
-
-def numpy_all_to_all(
-    arrays: Sequence[np.ndarray], groups: Groups, concat: int, split: int
-) -> list[np.ndarray]:
-    results = list(arrays)
-    for group in groups:
-        for place, replica in enumerate(group):
-            pieces = [np.split(arrays[source], len(group), split)[place] for source in group]
-            results[replica] = np.concatenate(pieces, concat)
-    return results
-
-
-def numpy_permute(arrays: Sequence[np.ndarray], pairs: Pairs) -> list[np.ndarray]:
-    results = [np.zeros_like(array) for array in arrays]
-    for source, target in pairs:
-        results[target] = arrays[source]
-    return results
-
-
-def as_pairs(pairs: Pairs) -> np.ndarray:
-    return np.array(pairs, np.int32).reshape(-1, 2)
-
-
-def assert_replicas_equal(actual: Sequence[Any], expected: Sequence[np.ndarray]) -> None:
-    assert len(actual) == len(expected)
-    for replica, (got, want) in enumerate(zip(actual, expected, strict=True)):
-        np.testing.assert_array_equal(got, want, err_msg=f"replica {replica}")
-        assert got.dtype == want.dtype
 
 
 @st.composite
@@ -440,9 +388,7 @@ class TestOneReplicaOnCpu:
 
 @pytest.fixture(scope="module")
 def strategy() -> tf.distribute.TPUStrategy:
-    resolver = tf.distribute.cluster_resolver.TPUClusterResolver("")
-    tf.tpu.experimental.initialize_tpu_system(resolver)
-    return tf.distribute.TPUStrategy(resolver)
+    return strategy_of_all_cores()
 
 
 class TestStrategy:

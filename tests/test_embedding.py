@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from replicas import local, strategy_of_all_cores
 from tensorflow.python.eager.cancellation import CancellationManager
 from tensorflow.python.tpu.ops import tpu_ops
 
@@ -27,16 +28,10 @@ ITEMS = np.linspace(1, -1, 30 * 2, dtype=np.float32).reshape(30, 2)
 HOST = tf.distribute.InputOptions(experimental_fetch_to_device=False)
 
 
-def make_strategy() -> Any:
-    """A strategy of a new TPU system, which has no tables."""
-    resolver = tf.distribute.cluster_resolver.TPUClusterResolver()
-    tf.tpu.experimental.initialize_tpu_system(resolver)
-    return tf.distribute.TPUStrategy(resolver)
-
-
 @pytest.fixture
 def strategy() -> Any:
-    return make_strategy()
+    """A strategy of a new TPU system, which has no tables."""
+    return strategy_of_all_cores()
 
 
 @pytest.fixture
@@ -101,8 +96,11 @@ def programs(strategy: Any, layer: Any) -> tuple[Callable[[], Any], Callable[[],
     return train, look_up
 
 
-def local(strategy: Any, value: Any) -> np.ndarray:
-    return np.array([np.asarray(x) for x in strategy.experimental_local_results(value)])
+def assert_looks_up(strategy: Any, program: Callable[[], Any], *first: int) -> None:
+    """Runs a program, which must return the initial rows of `ids_of_cores(*first)`."""
+    np.testing.assert_allclose(
+        local(strategy, program()), [USERS[ids] for ids in ids_of_cores(*first)]
+    )
 
 
 def rows_of(layer: Any, name: str = "users", slot: str = "parameters") -> np.ndarray:
@@ -246,9 +244,7 @@ def test_batches_may_be_queued_ahead(strategy):
     for step in range(3):
         enqueue(strategy, layer, ids_of_cores(step, 7), training=False)
     for step in range(3):
-        np.testing.assert_allclose(
-            local(strategy, look_up()), [USERS[ids] for ids in ids_of_cores(step, 7)]
-        )
+        assert_looks_up(strategy, look_up, step, 7)
 
 
 def test_a_full_queue_holds_up_who_enqueues(strategy):
@@ -330,7 +326,7 @@ def test_checkpoint_keeps_tables_over_systems_and_opens_on_cpu(strategy, tmp_pat
     assert not np.allclose(saved, USERS)
     path = tf.train.Checkpoint(layer=layer).save(str(tmp_path / "embedding"))
 
-    strategy = make_strategy()
+    strategy = strategy_of_all_cores()
     restored = one_table(strategy, embedding.Adagrad(learning_rate=0.5))
     np.testing.assert_allclose(rows_of(restored), USERS)
     tf.train.Checkpoint(layer=restored).restore(path)
@@ -368,9 +364,7 @@ def test_wrong_ids_are_refused_before_they_are_queued(strategy):
                 **arguments,
             )
     enqueue(strategy, layer, ids_of_cores(1, 2), training=False)
-    np.testing.assert_allclose(
-        local(strategy, look_up()), [USERS[ids] for ids in ids_of_cores(1, 2)]
-    )
+    assert_looks_up(strategy, look_up, 1, 2)
 
 
 def test_one_wrong_batch_takes_those_of_its_step_along(strategy):
@@ -383,9 +377,7 @@ def test_one_wrong_batch_takes_those_of_its_step_along(strategy):
         enqueue(strategy, layer, ids, training=False)
     enqueue(strategy, layer, ids_of_cores(5, 6), training=False)
     for first in (1, 5):
-        np.testing.assert_allclose(
-            local(strategy, look_up()), [USERS[ids] for ids in ids_of_cores(first, first + 1)]
-        )
+        assert_looks_up(strategy, look_up, first, first + 1)
 
 
 def test_failed_step_leaves_nothing_behind(strategy):
@@ -405,7 +397,7 @@ def test_failed_step_leaves_nothing_behind(strategy):
 
     np.testing.assert_allclose(rows_of(layer), USERS)
     enqueue(strategy, layer, ids_of_cores(1, 2), training=True)
-    np.testing.assert_allclose(local(strategy, train()), [USERS[ids] for ids in ids_of_cores(1, 2)])
+    assert_looks_up(strategy, train, 1, 2)
 
 
 def test_a_batch_that_never_comes_is_an_error(strategy, short_limit):
@@ -431,9 +423,7 @@ def test_cancellation_ends_the_wait_for_a_batch(strategy):
         cancelled()
     timer.join()
     enqueue(strategy, layer, ids_of_cores(1, 2), training=False)
-    np.testing.assert_allclose(
-        local(strategy, look_up()), [USERS[ids] for ids in ids_of_cores(1, 2)]
-    )
+    assert_looks_up(strategy, look_up, 1, 2)
 
 
 def test_a_new_system_has_no_tables(strategy):
@@ -444,7 +434,7 @@ def test_a_new_system_has_no_tables(strategy):
     with pytest.raises(RuntimeError, match="already initialized for embeddings"):
         one_table(strategy)
 
-    make_strategy()
+    strategy_of_all_cores()
     assert not tpu_ops.is_tpu_embedding_initialized()
     for call in (
         lambda: enqueue(strategy, layer, ids_of_cores(1, 2), training=False),

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from replicas import local, replica_id, strategy_of_all_cores
 from tensorflow.python.eager import cancellation
 
 import tf_tpu_ext
@@ -19,17 +20,7 @@ CORES = 8
 
 @pytest.fixture(scope="module")
 def strategy() -> Any:
-    resolver = tf.distribute.cluster_resolver.TPUClusterResolver()
-    tf.tpu.experimental.initialize_tpu_system(resolver)
-    return tf.distribute.TPUStrategy(resolver)
-
-
-def local(strategy: Any, value: Any) -> np.ndarray:
-    return np.array([np.asarray(x) for x in strategy.experimental_local_results(value)])
-
-
-def replica_id() -> Any:
-    return tf.distribute.get_replica_context().replica_id_in_sync_group
+    return strategy_of_all_cores()
 
 
 def all_sum(x: Any) -> Any:

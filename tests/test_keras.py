@@ -11,6 +11,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from replicas import strategy_of_all_cores
 
 layers = keras.layers
 
@@ -20,9 +21,7 @@ ROWS = 3 * BATCH
 
 @pytest.fixture(scope="module")
 def strategy() -> Any:
-    resolver = tf.distribute.cluster_resolver.TPUClusterResolver()
-    tf.tpu.experimental.initialize_tpu_system(resolver)
-    return tf.distribute.TPUStrategy(resolver)
+    return strategy_of_all_cores()
 
 
 @pytest.fixture(scope="module")

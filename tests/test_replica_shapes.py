@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from replicas import local, strategy_of_all_cores
 from tensorflow.python.tpu import tpu_replication
 
 TPUClusterResolver = tf.distribute.cluster_resolver.TPUClusterResolver
@@ -19,14 +20,7 @@ TPUClusterResolver = tf.distribute.cluster_resolver.TPUClusterResolver
 @pytest.fixture(scope="module")
 def strategy() -> Any:
     """All cores of the process, a replica each."""
-    resolver = TPUClusterResolver()
-    tf.tpu.experimental.initialize_tpu_system(resolver)
-    return tf.distribute.TPUStrategy(resolver)
-
-
-def local(strategy: Any, value: Any) -> np.ndarray:
-    """The value of each replica, stacked."""
-    return np.array([np.asarray(x) for x in strategy.experimental_local_results(value)])
+    return strategy_of_all_cores()
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from replicas import per_replica
 from tensorflow.python.tpu.ops import tpu_ops
 
 import tf_tpu_ext
@@ -30,23 +31,14 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.fixture(scope="module")
-def strategy() -> tf.distribute.TPUStrategy:
-    resolver = tf.distribute.cluster_resolver.TPUClusterResolver()
-    topology = tf.tpu.experimental.initialize_tpu_system(resolver)
-    assignment = tf.tpu.experimental.DeviceAssignment.build(topology, num_replicas=REPLICAS)
-    return tf.distribute.TPUStrategy(resolver, experimental_device_assignment=assignment)
+def strategy(make_strategy: Callable[[int], Any]) -> tf.distribute.TPUStrategy:
+    return make_strategy(REPLICAS)
 
 
 @pytest.fixture(autouse=True)
 def as_it_was() -> Iterator[None]:
     yield
     tf_tpu_ext.configure(stack_replicas=True)
-
-
-def per_replica(strategy: tf.distribute.TPUStrategy, arrays: np.ndarray) -> Any:
-    return strategy.experimental_distribute_values_from_function(
-        lambda context: tf.constant(arrays[context.replica_id_in_sync_group])
-    )
 
 
 def run(

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from replicas import local, per_replica, replica_id, strategy_of_all_cores
 
 ReduceOp = tf.distribute.ReduceOp
 Aggregation = tf.VariableAggregation
@@ -19,9 +20,7 @@ v1 = tf.compat.v1
 @pytest.fixture(scope="module")
 def strategy() -> Any:
     """All cores of the process, a replica each."""
-    resolver = TPUClusterResolver()
-    tf.tpu.experimental.initialize_tpu_system(resolver)
-    return tf.distribute.TPUStrategy(resolver)
+    return strategy_of_all_cores()
 
 
 @pytest.fixture(scope="module")
@@ -33,21 +32,6 @@ def strategy_on(topology: Any, replicas: int) -> Any:
     assignment = tf.tpu.experimental.DeviceAssignment.build(topology, num_replicas=replicas)
     return tf.distribute.TPUStrategy(
         TPUClusterResolver(), experimental_device_assignment=assignment
-    )
-
-
-def replica_id() -> Any:
-    return tf.distribute.get_replica_context().replica_id_in_sync_group
-
-
-def local(strategy: Any, value: Any) -> np.ndarray:
-    """The value of each replica, stacked."""
-    return np.array([np.asarray(x) for x in strategy.experimental_local_results(value)])
-
-
-def per_replica(strategy: Any, values: Any) -> Any:
-    return strategy.experimental_distribute_values_from_function(
-        lambda context: tf.constant(values[context.replica_id_in_sync_group])
     )
 
 

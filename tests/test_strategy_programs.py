@@ -7,32 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from replicas import local, per_replica, replica_id, strategy_of_all_cores
 
-TPUClusterResolver = tf.distribute.cluster_resolver.TPUClusterResolver
 v1 = tf.compat.v1
 
 
 @pytest.fixture(scope="module")
 def strategy() -> Any:
     """All cores of the process, a replica each."""
-    resolver = TPUClusterResolver()
-    tf.tpu.experimental.initialize_tpu_system(resolver)
-    return tf.distribute.TPUStrategy(resolver)
-
-
-def replica_id() -> Any:
-    return tf.distribute.get_replica_context().replica_id_in_sync_group
-
-
-def local(strategy: Any, value: Any) -> np.ndarray:
-    """The value of each replica, stacked."""
-    return np.array([np.asarray(x) for x in strategy.experimental_local_results(value)])
-
-
-def per_replica(strategy: Any, values: Any) -> Any:
-    return strategy.experimental_distribute_values_from_function(
-        lambda context: tf.constant(values[context.replica_id_in_sync_group])
-    )
+    return strategy_of_all_cores()
 
 
 class TestPrograms:
@@ -145,7 +128,7 @@ class TestSpmd:
 
     @pytest.fixture(scope="class")
     def pairs(self) -> Any:
-        resolver = TPUClusterResolver()
+        resolver = tf.distribute.cluster_resolver.TPUClusterResolver()
         topology = tf.tpu.experimental.initialize_tpu_system(resolver)
         assignment = tf.tpu.experimental.DeviceAssignment.build(
             topology, computation_shape=[1, 1, 1, 2], num_replicas=4

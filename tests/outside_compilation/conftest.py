@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from replicas import strategy_of_all_cores
 from tensorflow.python.eager import context
 
 import tf_tpu_ext
@@ -92,9 +93,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.fixture(scope="session")
 def strategy() -> Any:
     """All cores of the process, a replica each."""
-    resolver = tf.distribute.cluster_resolver.TPUClusterResolver()
-    tf.tpu.experimental.initialize_tpu_system(resolver)
-    return tf.distribute.TPUStrategy(resolver)
+    return strategy_of_all_cores()
 
 
 @pytest.fixture(params=["folded", "host_graph"])
