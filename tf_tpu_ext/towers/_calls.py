@@ -63,12 +63,33 @@ def call_for_each_tower(strategy: Any, fn: Callable[..., Any], args: Any, kwargs
     if _state.in_computation():
         return call_in_tower(strategy, fn, args, kwargs, convert)
     leaves = tf.nest.flatten((args, kwargs))
-    structure = (args, kwargs)
-    inputs = [_components(strategy, leaf) for leaf in leaves]
+    per_tower = [_components(strategy, leaf) for leaf in leaves]
+    call = _Call(strategy, fn, (args, kwargs), leaves, per_tower, convert)
     if tf.executing_eagerly():
-        return _call_eagerly(strategy, fn, structure, leaves, inputs, convert)
-    per_tower, packing = _build(strategy, fn, structure, leaves, inputs, convert)
-    return _merge(strategy, per_tower, packing)
+        return _call_eagerly(call)
+    outputs, packing = _build(call)
+    return _merge(outputs, packing)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Call:
+    """One call of `call_for_each_tower`.
+
+    Attributes:
+        strategy: The strategy.
+        fn: The user's function.
+        structure: Its arguments, `(args, kwargs)`.
+        leaves: The leaves of `structure`.
+        per_tower: For each leaf its value on each tower; None where the leaf serves all towers.
+        convert: What autograph does to `fn`.
+    """
+
+    strategy: Any
+    fn: Callable[..., Any]
+    structure: Any
+    leaves: list[Any]
+    per_tower: list[list[Any] | None]
+    convert: Any
 
 
 def _components(strategy: Any, leaf: Any) -> list[Any] | None:
@@ -91,38 +112,32 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (bool, int, float, complex))
 
 
-def _build(
-    strategy: Any,
-    fn: Callable[..., Any],
-    structure: Any,
-    leaves: list[Any],
-    inputs: list[list[Any] | None],
-    convert: Any,
-) -> tuple[list[Any], Packing]:
+def _build(call: _Call) -> tuple[list[Any], Packing]:
     """Adds the replicated computation to the default graph.
 
     Returns:
         For each tower the list of its tensors, or an operation if there are none; and how to pack
         them.
     """
+    strategy = call.strategy
     packing = Packing()
 
     def computation(tower_id: tf.Tensor, *own: Any) -> list[Any]:
         remaining = iter(own)
         merged = [
             leaf if of_towers is None else next(remaining)
-            for leaf, of_towers in zip(leaves, inputs, strict=True)
+            for leaf, of_towers in zip(call.leaves, call.per_tower, strict=True)
         ]
-        args, kwargs = tf.nest.pack_sequence_as(structure, merged)
+        args, kwargs = tf.nest.pack_sequence_as(call.structure, merged)
         state = _state.Computation(strategy, tower_id)
         with _state.tracing(state):
             args, kwargs = _values.map_leaves(_values.in_tower, (args, kwargs))
             with TowerReplicaContext(strategy, replica_id_in_sync_group=tower_id):
-                result = _state.converted(fn, convert)(*args, **kwargs)
+                result = _state.converted(call.fn, call.convert)(*args, **kwargs)
         return flatten_results(result, packing, state)
 
     of_each_tower = [
-        [tf.constant(tower, tf.int32)] + [own[tower] for own in inputs if own is not None]
+        [tf.constant(tower, tf.int32)] + [own[tower] for own in call.per_tower if own is not None]
         for tower in range(strategy.num_towers)
     ]
     outputs = replicate(strategy, computation, of_each_tower)
@@ -180,7 +195,7 @@ def flatten_results(result: Any, packing: Packing, state: _state.Computation) ->
     return tensors + operations
 
 
-def _merge(strategy: Any, per_tower: list[Any], packing: Packing) -> Any:
+def _merge(per_tower: list[Any], packing: Packing) -> Any:
     towers = []
     for outputs in per_tower:
         tensors: list[Any] = []
@@ -199,54 +214,43 @@ def _has_operation(packing: Packing) -> bool:
     return any(isinstance(x, tf.Operation) for x in tf.nest.flatten(packing.structure))
 
 
-def _call_eagerly(
-    strategy: Any,
-    fn: Callable[..., Any],
-    structure: Any,
-    leaves: list[Any],
-    inputs: list[list[Any] | None],
-    convert: Any,
-) -> Any:
+def _call_eagerly(call: _Call) -> Any:
     """Traces the computation into a function on the first call, and runs it."""
-    is_tensor = [own is None and tf.is_tensor(x) for x, own in zip(leaves, inputs, strict=True)]
-    shared = [x for x, tensor in zip(leaves, is_tensor, strict=True) if tensor]
+    # The trace outlives the call, so it must not hold the call's function and tensors.
+    strategy, convert = call.strategy, call.convert
+    structure = tf.nest.map_structure(lambda _: None, call.structure)
+    differs = [own is not None for own in call.per_tower]
+    is_tensor = [not own and tf.is_tensor(x) for x, own in zip(call.leaves, differs, strict=True)]
+    shared = [x for x, tensor in zip(call.leaves, is_tensor, strict=True) if tensor]
     fixed = [
-        None if tensor or own is not None else leaf
-        for leaf, own, tensor in zip(leaves, inputs, is_tensor, strict=True)
+        None if tensor or own else leaf
+        for leaf, own, tensor in zip(call.leaves, differs, is_tensor, strict=True)
     ]
-    arguments = [shared, [own for own in inputs if own is not None]]
+    arguments = [shared, [own for own in call.per_tower if own is not None]]
 
     def build(traced: Callable[..., Any], given: Any) -> Any:
         tensors, of_towers = iter(given[0]), iter(given[1])
-        all_leaves = [
+        leaves = [
             next(tensors) if tensor else leaf for leaf, tensor in zip(fixed, is_tensor, strict=True)
         ]
-        all_inputs = [None if own is None else next(of_towers) for own in inputs]
+        inputs = [next(of_towers) if own else None for own in differs]
         with strategy.scope():
-            per_tower, packing = _build(
-                strategy, traced, structure, all_leaves, all_inputs, convert
-            )
+            outputs, packing = _build(_Call(strategy, traced, structure, leaves, inputs, convert))
         setattr(tf.compat.v1.get_default_graph(), _PACKING, packing)
-        return per_tower
+        return outputs
 
-    options = (
-        "call_for_each_tower",
-        _eager.identity(strategy),
-        _structure_key(structure, leaves, is_tensor, inputs),
-    )
-    concrete = _eager.concrete(build, options, fn, arguments)
+    options = ("call_for_each_tower", _eager.identity(strategy), _structure_key(call, is_tensor))
+    concrete = _eager.concrete(build, options, call.fn, arguments)
     outputs, _ = concrete(arguments)
-    return _merge(strategy, outputs, getattr(concrete.graph, _PACKING))
+    return _merge(outputs, getattr(concrete.graph, _PACKING))
 
 
-def _structure_key(
-    structure: Any, leaves: list[Any], is_tensor: list[bool], inputs: list[Any]
-) -> Hashable:
-    """Returns a key that tells apart what one trace can't serve."""
+def _structure_key(call: _Call, is_tensor: list[bool]) -> Hashable:
+    """Returns a key that differs between calls that can't share a trace."""
     kinds = [
         "." if tensor or own is not None else _eager.fingerprint(leaf)
-        for leaf, tensor, own in zip(leaves, is_tensor, inputs, strict=True)
+        for leaf, tensor, own in zip(call.leaves, is_tensor, call.per_tower, strict=True)
     ]
-    dots = tf.nest.map_structure(lambda _: ".", structure)
-    own = tuple(None if each is None else len(each) for each in inputs)
+    dots = tf.nest.map_structure(lambda _: ".", call.structure)
+    own = tuple(None if each is None else len(each) for each in call.per_tower)
     return repr(dots), tuple(kinds), tuple(is_tensor), own

@@ -2,150 +2,65 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.data.ops import iterator_ops
 from tensorflow.python.eager.polymorphic_function import concrete_function
 from tensorflow.python.framework import func_graph
 from tensorflow.python.ops import cond_v2, control_flow_util_v2, while_v2
 from tensorflow.python.tpu.ops import tpu_ops
 
-from tf_tpu_ext.towers import _calls, _state, datasets
+from tf_tpu_ext.towers import _calls, _state
+from tf_tpu_ext.towers._sources import Source
 
-# A step: takes one tower's element, returns what to wait for and the outputs of that tower.
-Step = Callable[[Any], list[tf.Tensor]]
-# Combines a tower's outputs over all towers.
-Finish = Callable[[list[tf.Tensor]], list[tf.Tensor]]
-# The values that each tower's outputs begin with, known once the step has been traced.
-Initial = Callable[[], "list[list[Any]] | None"]
+
+@dataclasses.dataclass(frozen=True)
+class Steps:
+    """The steps of one `run_steps_on_dataset`.
+
+    Attributes:
+        strategy: The strategy whose towers run them.
+        source: Where the data come from.
+        iterations: The number of steps.
+        step: Builds a step from one tower's element. Returns what to wait for, followed by the
+            outputs of that tower.
+        finish: Combines a tower's outputs over all towers.
+        initial: Returns the initial values of each tower's outputs, or None for zeros. Called once
+            the step has been traced.
+        automatic: Whether every operation of a step that has effects runs, as in a `tf.function`;
+            otherwise only those that the user's function returns.
+    """
+
+    strategy: Any
+    source: Source
+    iterations: Any
+    step: Callable[[Any], list[tf.Tensor]]
+    finish: Callable[[list[tf.Tensor]], list[tf.Tensor]]
+    initial: Callable[[], list[list[Any]] | None]
+    automatic: bool
+
+
+# The operation that runs the loop, and the outputs of each tower.
 Built = tuple[tf.Operation, list[list[tf.Tensor]]]
 
 
-class Source:
-    """Where the towers' elements come from: any iterator, one element for each tower a step."""
-
-    def __init__(self, strategy: Any, iterator: Any) -> None:
-        self._strategy = strategy
-        self.iterator = iterator
-        self.element_spec = iterator.element_spec
-
-    @classmethod
-    def of(cls, strategy: Any, iterator: Any) -> Source:
-        """Returns the source of an iterator's elements.
-
-        Raises:
-            TypeError: `iterator` is none.
-        """
-        if isinstance(iterator, datasets.PerDeviceIterator):
-            return cls(strategy, iterator._iterator)
-        if isinstance(iterator, tf.distribute.DistributedIterator):
-            return _DistributedSource(strategy, iterator)
-        if isinstance(iterator, (tf.data.Iterator, tf.compat.v1.data.Iterator)):
-            return cls(strategy, iterator)
-        raise TypeError(
-            f"run_steps_on_dataset got an iterator of type {type(iterator).__name__}, expected an "
-            "iterator of a dataset. Write "
-            "distribution.distribute_dataset(dataset_fn).make_one_shot_iterator()."
-        )
-
-    def is_static(self) -> bool:
-        """Whether an infeed can carry the elements."""
-        return all(
-            isinstance(spec, tf.TensorSpec)
-            and spec.shape.is_fully_defined()
-            and spec.dtype not in (tf.string, tf.resource, tf.variant)
-            for spec in tf.nest.flatten(self.element_spec)
-        )
-
-    def flat_specs(self) -> list[tf.TensorSpec]:
-        """Returns the specs of an element's tensors."""
-        return list(tf.nest.flatten(self.element_spec, expand_composites=True))
-
-    def pack(self, tensors: list[tf.Tensor]) -> Any:
-        """Returns the element that is made of `tensors`."""
-        return tf.nest.pack_sequence_as(self.element_spec, tensors, expand_composites=True)
-
-    def next_optionals(self) -> list[Any]:
-        """Takes the next element of each tower, if there is one, in the order of the towers."""
-        optionals: list[Any] = []
-        has: list[tf.Tensor] = []
-        for _ in range(self._strategy.num_towers):
-            with tf.control_dependencies(has[-1:]):
-                optional = self._next_optional()
-                optionals.append(optional)
-                has.append(optional.has_value())
-        return optionals
-
-    def _next_optional(self) -> Any:
-        if hasattr(self.iterator, "get_next_as_optional"):
-            return self.iterator.get_next_as_optional()
-        return iterator_ops.get_next_as_optional(self.iterator)
-
-    def elements(self, optionals: list[Any]) -> list[list[tf.Tensor]]:
-        """Returns the tensors of each tower's element."""
-        return [
-            list(tf.nest.flatten(optional.get_value(), expand_composites=True))
-            for optional in optionals
-        ]
-
-    def raise_end(self) -> tf.Operation:
-        """Returns an operation that fails because the data have ended."""
-        return tf.group(*tf.nest.flatten(self.iterator.get_next(), expand_composites=True))
-
-
-class _DistributedSource(Source):
-    """An iterator over a distributed dataset of TensorFlow 2: a batch, split over the towers."""
-
-    def __init__(self, strategy: Any, iterator: Any) -> None:
-        super().__init__(strategy, iterator)
-        self.element_spec = tf.nest.map_structure(
-            lambda spec: getattr(spec, "_value_specs", (spec,))[0], iterator.element_spec
-        )
-
-    def next_optionals(self) -> list[Any]:
-        return [self.iterator.get_next_as_optional()]
-
-    def elements(self, optionals: list[Any]) -> list[list[tf.Tensor]]:
-        element = optionals[0].get_value()
-        return [
-            list(
-                tf.nest.flatten(
-                    tf.nest.map_structure(
-                        lambda leaf, of=tower: self._strategy.experimental_local_results(leaf)[of],
-                        element,
-                    ),
-                    expand_composites=True,
-                )
-            )
-            for tower in range(self._strategy.num_towers)
-        ]
-
-
-def on_cores(
-    strategy: Any,
-    source: Source,
-    iterations: Any,
-    step: Step,
-    finish: Finish,
-    initial: Initial,
-    automatic: bool,
-) -> Built:
-    """Builds a loop in the computation, and one on the host that feeds it.
-
-    Returns:
-        The operation that runs both, and the outputs of each tower.
-    """
+def on_cores(steps: Steps) -> Built:
+    """Builds a loop in the computation, and one on the host that feeds it."""
+    strategy, source = steps.strategy, steps.source
     specs = source.flat_specs()
 
     def computation(tower_id: tf.Tensor, run: tf.Tensor) -> list[Any]:
         state = _state.Computation(strategy, tower_id)
         with _state.tracing(state):
             traced = _trace(
-                "step", lambda *tensors: step(source.pack(list(tensors))), automatic, specs
+                "step",
+                lambda *tensors: steps.step(source.pack(list(tensors))),
+                steps.automatic,
+                specs,
             )
-            begin = _begin(initial(), tower_id, traced.outputs[1:])
+            begin = _begin(steps.initial(), tower_id, traced.outputs[1:])
 
             def body(count: Any, _: Any, *carried: Any) -> list[Any]:
                 done, *new = _call(traced, carried[: len(specs)])
@@ -161,14 +76,14 @@ def on_cores(
                 return_same_structure=False,
             )
             with tf.control_dependencies([count]):
-                return [tf.identity(count), *finish(carried[len(specs) :])]
+                return [tf.identity(count), *steps.finish(carried[len(specs) :])]
 
     with tf.device(strategy.extended._host_device):
         # Tells the messages of this run from those that one before left behind when it failed.
         run = tf.cast(tf.math.floormod(tf.timestamp() * 1e6, 2.0**31 - 1), tf.int32)
     inputs = [[tf.constant(tower, tf.int32), run] for tower in range(strategy.num_towers)]
     per_tower = _calls.replicate(strategy, computation, inputs)
-    return _end(source, iterations, _feed(strategy, source, iterations, run), per_tower)
+    return _end(steps, _feed(steps, run), per_tower)
 
 
 def _receive(specs: list[tf.TensorSpec], run: tf.Tensor) -> list[tf.Tensor]:
@@ -204,12 +119,13 @@ def _begin(
     return begin
 
 
-def _feed(strategy: Any, source: Source, iterations: Any, run: tf.Tensor) -> tf.Tensor:
+def _feed(steps: Steps, run: tf.Tensor) -> tf.Tensor:
     """Builds the loop on the host that sends every core its messages; see `_receive`.
 
     Returns:
         The number of steps that had their data.
     """
+    strategy, source = steps.strategy, steps.source
     specs = source.flat_specs()
     shapes = [tf.TensorShape([]), tf.TensorShape([]), *(spec.shape for spec in specs)]
 
@@ -244,7 +160,7 @@ def _feed(strategy: Any, source: Source, iterations: Any, run: tf.Tensor) -> tf.
 
     with tf.device(strategy.extended._host_device):
         # The last time around only says that there is no further step.
-        return _concurrent_while(body, iterations) - 1
+        return _concurrent_while(body, steps.iterations) - 1
 
 
 def _concurrent_while(body: Callable[..., list[tf.Tensor]], iterations: Any) -> tf.Tensor:
@@ -278,29 +194,18 @@ def _concurrent_while(body: Callable[..., list[tf.Tensor]], iterations: Any) -> 
     return results[0]
 
 
-def on_host(
-    strategy: Any,
-    source: Source,
-    iterations: Any,
-    step: Step,
-    finish: Finish,
-    initial: Initial,
-    automatic: bool,
-) -> Built:
-    """Builds a loop on the host that runs a computation for each step.
-
-    Returns:
-        The operation that runs it, and the outputs of each tower.
-    """
+def on_host(steps: Steps) -> Built:
+    """Builds a loop on the host that runs a computation for each step."""
+    strategy, source = steps.strategy, steps.source
     towers = range(strategy.num_towers)
     specs = source.flat_specs() * strategy.num_towers
 
     def all_towers(*tensors: tf.Tensor) -> list[tf.Tensor]:
         def computation(tower_id: tf.Tensor, own: list[tf.Tensor]) -> list[tf.Tensor]:
             with _state.tracing(_state.Computation(strategy, tower_id)):
-                done, *outputs = step(source.pack(own))
+                done, *outputs = steps.step(source.pack(own))
                 with tf.control_dependencies([done]):
-                    return [tf.constant(True), *finish(outputs)]
+                    return [tf.constant(True), *steps.finish(outputs)]
 
         each = len(specs) // strategy.num_towers
         inputs = [
@@ -309,8 +214,8 @@ def on_host(
         per_tower = _calls.replicate(strategy, computation, inputs)
         return [x for outputs in per_tower for x in outputs]
 
-    traced = _trace("step", all_towers, automatic, specs)
-    begin = initial()
+    traced = _trace("step", all_towers, steps.automatic, specs)
+    begin = steps.initial()
     per_step = len(traced.outputs) // strategy.num_towers
     first = []
     for position, output in enumerate(traced.outputs):
@@ -338,7 +243,7 @@ def on_host(
 
     with tf.device(strategy.extended._host_device):
         count, _, *last = while_v2.while_loop(
-            lambda count, more, *_: tf.logical_and(count < iterations, more),
+            lambda count, more, *_: tf.logical_and(count < steps.iterations, more),
             body,
             [tf.constant(0), tf.constant(True), *first],
             shape_invariants=[
@@ -350,12 +255,10 @@ def on_host(
         )
     # The count takes the place of each tower's first result.
     per_tower = [[count, *last[tower * per_step + 1 : (tower + 1) * per_step]] for tower in towers]
-    return _end(source, iterations, count, per_tower)
+    return _end(steps, count, per_tower)
 
 
-def _end(
-    source: Source, iterations: Any, count: tf.Tensor, per_tower: list[list[tf.Tensor]]
-) -> Built:
+def _end(steps: Steps, count: tf.Tensor, per_tower: list[list[tf.Tensor]]) -> Built:
     """Makes the outputs wait for the steps, and the end of the data an error."""
     # The counts of the towers, not only their order: the end must not be met, and with it the
     # computation be cancelled, before all towers have finished.
@@ -363,10 +266,10 @@ def _end(
     with tf.control_dependencies([x for tower in per_tower for x in tower]):
 
         def ended() -> tf.Tensor:
-            with tf.control_dependencies([source.raise_end()]):
+            with tf.control_dependencies([steps.source.raise_end()]):
                 return tf.constant(False)
 
-        complete = cond_v2.cond_v2(count < iterations, ended, lambda: tf.constant(True))
+        complete = cond_v2.cond_v2(count < steps.iterations, ended, lambda: tf.constant(True))
     with tf.control_dependencies([complete]):
         run_op = tf.group(complete, name="run_steps")
     with tf.control_dependencies([run_op]):

@@ -7,12 +7,14 @@ Elsewhere a loop on the host runs a computation for each step.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 
 from tf_tpu_ext.towers import _loops, _state, _values, reduction
+from tf_tpu_ext.towers._sources import Source
 from tf_tpu_ext.towers.reduction import VariableAggregation
 from tf_tpu_ext.tpu import _eager
 
@@ -114,37 +116,50 @@ def run_steps_on_dataset(
             f"run_steps_on_dataset got iterations={iterations}, expected a positive number of "
             "steps."
         )
-    convert = _state.conversion()
-    source = _loops.Source.of(strategy, iterator)
+    call = _Call(
+        strategy,
+        fn,
+        Source.of(strategy, iterator),
+        iterations,
+        initial_loop_values,
+        _state.conversion(),
+    )
     if tf.executing_eagerly():
-        iterator = source.iterator
-        return _run_eagerly(strategy, fn, iterator, iterations, initial_loop_values, convert)
+        return _run_eagerly(call)
     if not tf.inside_function():
-        return _build(strategy, fn, source, iterations, initial_loop_values, convert, False)
-    return _build_in_function(strategy, fn, source, iterations, initial_loop_values, convert)
+        return _build(call, automatic=False)
+    return _build_in_function(call)
 
 
-def _build(
-    strategy: Any,
-    fn: Callable[..., Any],
-    source: Any,
-    iterations: Any,
-    initial_loop_values: Any,
-    convert: Any,
-    automatic: bool,
-) -> MultiStepContext:
-    """Adds the loops to the default graph, which must not order its ops by itself.
+@dataclasses.dataclass(frozen=True)
+class _Call:
+    """One call of `run_steps_on_dataset`.
 
-    Args:
+    Attributes:
         strategy: The strategy.
         fn: The step.
         source: Where the data come from.
         iterations: The number of steps.
-        initial_loop_values: Values where no step ran, or None.
+        initial_loop_values: The outputs if no step runs, or None.
         convert: What autograph does to `fn`.
-        automatic: Whether all operations of a step run that have effects, as in a `tf.function`;
-            otherwise those that `fn` returns.
     """
+
+    strategy: Any
+    fn: Callable[..., Any]
+    source: Source
+    iterations: Any
+    initial_loop_values: Any
+    convert: Any
+
+
+def _build(call: _Call, *, automatic: bool) -> MultiStepContext:
+    """Adds the loops to the default graph, which must not order its ops by itself.
+
+    Args:
+        call: The call.
+        automatic: See `_loops.Steps`.
+    """
+    strategy = call.strategy
     result = MultiStepContext()
 
     def step(inputs: Any) -> list[tf.Tensor]:
@@ -152,7 +167,7 @@ def _build(
         arguments = _values.map_leaves(_values.from_tower, arguments)
         result._outputs.clear()
         with _state.cross_tower(strategy):
-            returned = _state.converted(fn, convert)(result, *arguments)
+            returned = _state.converted(call.fn, call.convert)(result, *arguments)
         operations = _to_run(returned)
         operations += [x for x in _state.computation().effects if _is_here(x)]
         with tf.control_dependencies(operations):
@@ -169,11 +184,12 @@ def _build(
         return list(tf.nest.flatten(named))
 
     def initial() -> list[list[Any]] | None:
-        return _initial_values(strategy, result, initial_loop_values)
+        return _initial_values(strategy, result, call.initial_loop_values)
 
+    steps = _loops.Steps(strategy, call.source, call.iterations, step, finish, initial, automatic)
     with strategy.scope():
-        loop = _loops.on_cores if source.is_static() else _loops.on_host
-        run_op, per_tower = loop(strategy, source, iterations, step, finish, initial, automatic)
+        loop = _loops.on_cores if call.source.is_static() else _loops.on_host
+        run_op, per_tower = loop(steps)
     result.run_op = run_op
     merged: dict[str, list[Any]] = {}
     for position, name in enumerate(_flat_names(result._outputs)):
@@ -247,14 +263,7 @@ def _initial_values(
     return towers
 
 
-def _build_in_function(
-    strategy: Any,
-    fn: Callable[..., Any],
-    source: Any,
-    iterations: Any,
-    initial_loop_values: Any,
-    convert: Any,
-) -> MultiStepContext:
+def _build_in_function(call: _Call) -> MultiStepContext:
     """Builds the loops in a function of their own.
 
     A `tf.function` runs ops with effects one after the other. The loop on the host and the
@@ -263,7 +272,7 @@ def _build_in_function(
     built: list[MultiStepContext] = []
 
     def build() -> list[tf.Tensor]:
-        result = _build(strategy, fn, source, iterations, initial_loop_values, convert, True)
+        result = _build(call, automatic=True)
         built.append(result)
         outputs = _flat_tensors(result._outputs)
         with tf.control_dependencies([result.run_op]):
@@ -297,29 +306,26 @@ def _pack_tensors(like: Any, tensors: list[Any]) -> Any:
     return tf.nest.map_structure(leaf, like)
 
 
-def _run_eagerly(
-    strategy: Any,
-    fn: Callable[..., Any],
-    iterator: Any,
-    iterations: Any,
-    initial_loop_values: Any,
-    convert: Any,
-) -> MultiStepContext:
+def _run_eagerly(call: _Call) -> MultiStepContext:
     """Traces the steps into a function on the first call, and runs it."""
+    # The trace outlives the call, so it must not hold the call's function, iterator or values.
+    strategy, iterations, convert = call.strategy, call.iterations, call.convert
 
     def build(traced: Callable[..., Any], given: Any) -> Any:
-        initial, own_iterator = given
-        own_source = _loops.Source.of(strategy, own_iterator)
+        initial, iterator = given
+        source = Source.of(strategy, iterator)
         with strategy.scope():
-            result = _build_in_function(strategy, traced, own_source, iterations, initial, convert)
+            result = _build_in_function(
+                _Call(strategy, traced, source, iterations, initial, convert)
+            )
         setattr(tf.compat.v1.get_default_graph(), _CONTEXT, result)
         with tf.control_dependencies([result.run_op]):
             return [tf.identity(x) for x in _flat_tensors(result._outputs)]
 
     options = ("run_steps_on_dataset", _eager.identity(strategy), int(iterations))
-    # An argument, so that one trace serves the iterators of all epochs.
-    arguments = [_eager.to_tensors(_listed(initial_loop_values)), iterator]
-    concrete = _eager.concrete(build, options, fn, arguments)
+    # The iterator is an argument so that one trace serves the iterators of all epochs.
+    arguments = [_eager.to_tensors(_listed(call.initial_loop_values)), call.source.iterator]
+    concrete = _eager.concrete(build, options, call.fn, arguments)
     outputs, _ = concrete(arguments)
     traced = getattr(concrete.graph, _CONTEXT)
     result = MultiStepContext()
