@@ -13,7 +13,7 @@ _INITIALIZE = "TF_TPU_EXT_TPU_STRATEGY_INITIALIZE"
 
 
 @_state.transparent_methods
-class Members:
+class SystemMethods:
     """The members of `TPUStrategy` that run nothing on the towers."""
 
     # Those of `tf.distribute.TPUStrategy` that these stand on.
