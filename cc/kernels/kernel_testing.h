@@ -105,7 +105,7 @@ class KernelRunner {
     friend class KernelRunner;
 
     // What the kernel refers to while it runs.
-    std::unique_ptr<tensorflow::OpKernel> kernel_;
+    std::shared_ptr<tensorflow::OpKernel> kernel_;
     std::vector<tensorflow::Tensor> inputs_;
     std::vector<tensorflow::TensorValue> values_;
     std::vector<tensorflow::AllocatorAttributes> input_attributes_;
@@ -125,54 +125,66 @@ class KernelRunner {
     tensorflow::CancellationManager* cancellation = nullptr;
   };
 
-  // Starts the node on the device, such as "TPU:0". It goes on after the return if its kernel is
-  // asynchronous.
-  absl::StatusOr<std::unique_ptr<Execution>> Start(tensorflow::NodeDef node,
-                                                   const std::string& device_name,
-                                                   std::vector<tensorflow::Tensor> inputs,
-                                                   const Step& step) {
+  // The kernel of the node for that many inputs, on the device, such as "TPU:0".
+  absl::StatusOr<std::shared_ptr<tensorflow::OpKernel>> MakeKernel(tensorflow::NodeDef node,
+                                                                   const std::string& device_name,
+                                                                   size_t num_inputs) {
     const tensorflow::OpDef* op = nullptr;
     TF_RETURN_IF_ERROR(definitions_.LookUpOpDef(node.op(), &op));
-    for (size_t i = 0; i < inputs.size(); ++i) node.add_input(absl::StrCat("input", i));
+    for (size_t i = 0; i < num_inputs; ++i) node.add_input(absl::StrCat("input", i));
     tensorflow::AddDefaultsToNodeDef(*op, &node);
-    tensorflow::Device* const device = this->device(device_name);
-    tensorflow::FunctionLibraryRuntime* const library = runtime_.GetFLR(device->name());
     std::shared_ptr<const tensorflow::NodeProperties> properties;
     TF_RETURN_IF_ERROR(
         tensorflow::NodeProperties::CreateFromNodeDef(node, &definitions_, &properties));
     tensorflow::OpKernel* created = nullptr;
-    TF_RETURN_IF_ERROR(library->CreateKernel(properties, &created));
-    std::unique_ptr<tensorflow::OpKernel> kernel(created);
+    TF_RETURN_IF_ERROR(runtime_.GetFLR(Name(device_name))->CreateKernel(properties, &created));
+    return std::shared_ptr<tensorflow::OpKernel>(created);
+  }
+
+  // Starts the kernel on its device. It goes on after the return if it is asynchronous.
+  absl::StatusOr<std::unique_ptr<Execution>> Start(std::shared_ptr<tensorflow::OpKernel> kernel,
+                                                   const std::string& device_name,
+                                                   std::vector<tensorflow::Tensor> inputs,
+                                                   const Step& step) {
+    tensorflow::Device* const device = this->device(device_name);
     tensorflow::DeviceContext* device_context = nullptr;
     TF_RETURN_IF_ERROR(device->TryGetDeviceContext(&device_context));
-
     auto execution = std::make_unique<Execution>();
     execution->kernel_ = std::move(kernel);
     execution->device_context_.reset(device_context);
     execution->inputs_ = std::move(inputs);
     for (tensorflow::Tensor& input : execution->inputs_) execution->values_.emplace_back(&input);
     execution->input_attributes_.resize(execution->values_.size());
-    execution->output_attributes_.resize(created->num_outputs());
+    execution->output_attributes_.resize(execution->kernel_->num_outputs());
     tensorflow::OpKernelContext::Params& params = execution->params_;
     params.step_id = step.id;
     params.cancellation_manager = step.cancellation;
     params.device = device;
-    params.op_kernel = created;
+    params.op_kernel = execution->kernel_.get();
     params.resource_manager = device->resource_manager();
-    params.function_library = library;
+    params.function_library = runtime_.GetFLR(device->name());
     params.inputs = execution->values_;
     params.input_alloc_attrs = execution->input_attributes_;
     params.output_attr_array = execution->output_attributes_.data();
     params.runner = &execution->runner_;
     params.op_device_context = device_context;
     tensorflow::OpKernelContext& context = execution->context_.emplace(&params);
-    if (tensorflow::AsyncOpKernel* const async = created->AsAsync(); async != nullptr) {
+    if (auto* const async = execution->kernel_->AsAsync(); async != nullptr) {
       device->ComputeAsync(async, &context, [done = &execution->done_] { done->Notify(); });
     } else {
-      device->Compute(created, &context);
+      device->Compute(execution->kernel_.get(), &context);
       execution->done_.Notify();
     }
     return execution;
+  }
+
+  absl::StatusOr<std::unique_ptr<Execution>> Start(tensorflow::NodeDef node,
+                                                   const std::string& device_name,
+                                                   std::vector<tensorflow::Tensor> inputs,
+                                                   const Step& step) {
+    TF_ASSIGN_OR_RETURN(std::shared_ptr<tensorflow::OpKernel> kernel,
+                        MakeKernel(std::move(node), device_name, inputs.size()));
+    return Start(std::move(kernel), device_name, std::move(inputs), step);
   }
 
   // Runs the node; returns its outputs.
