@@ -44,27 +44,36 @@ class OpTester {
 
   // An input whose values are known when the op is compiled.
   OpTester& Constant(const tensorflow::Tensor& value) {
-    inputs_.push_back(AddConstant(value));
+    inputs_.push_back({{AddConstant(value)}, /*is_list=*/false});
     return *this;
   }
   OpTester& Input(const tensorflow::Tensor& value) {
-    inputs_.push_back(AddArgument(value));
+    inputs_.push_back({{AddArgument(value)}, /*is_list=*/false});
     return *this;
   }
-  // The op's only input, a list.
   OpTester& InputList(const std::vector<tensorflow::Tensor>& values) {
-    for (const tensorflow::Tensor& value : values) inputs_.push_back(AddArgument(value));
-    is_list_ = true;
+    TestInput& input = inputs_.emplace_back();
+    for (const tensorflow::Tensor& value : values) input.nodes.push_back(AddArgument(value));
+    input.is_list = true;
+    return *this;
+  }
+  // An input that another op makes, which has no inputs and one attribute.
+  template <typename T>
+  OpTester& InputFrom(const std::string& op, const std::string& attribute, T value) {
+    tensorflow::NodeDefBuilder builder(graph_->NewName(op), op);
+    builder.Attr(attribute, value);
+    inputs_.push_back({{*Finish(&builder, {})}, /*is_list=*/false});
     return *this;
   }
   // An input of which only the first `size` elements of a dimension are real.
   OpTester& DynamicInput(const tensorflow::Tensor& value, int dimension, int32_t size) {
-    inputs_.push_back(SetSize(AddArgument(value), dimension, size));
+    inputs_.push_back({{SetSize(AddArgument(value), dimension, size)}, /*is_list=*/false});
     return *this;
   }
   // An input that is the shape of another one, whose dimension has a dynamic size.
   OpTester& DynamicShape(const tensorflow::Tensor& like, int dimension, int32_t size) {
-    inputs_.push_back(Add("Shape", {SetSize(AddArgument(like), dimension, size)}));
+    inputs_.push_back(
+        {{Add("Shape", {SetSize(AddArgument(like), dimension, size)})}, /*is_list=*/false});
     return *this;
   }
   template <typename T>
@@ -76,16 +85,20 @@ class OpTester {
   // What the op compiles to. Its results are the op's first output, if it has any, and that
   // output's sizes.
   absl::StatusOr<std::shared_ptr<tensorflow::XlaCompilationResult>> Compile() {
-    std::vector<tensorflow::NodeDefBuilder::NodeOut> values;
-    for (tensorflow::Node* input : inputs_) {
-      values.emplace_back(input->name(), 0, input->output_type(0));
+    Nodes inputs;
+    for (const TestInput& input : inputs_) {
+      std::vector<tensorflow::NodeDefBuilder::NodeOut> values;
+      for (tensorflow::Node* node : input.nodes) {
+        values.emplace_back(node->name(), 0, node->output_type(0));
+        inputs.push_back(node);
+      }
+      if (input.is_list) {
+        builder_.Input(values);
+      } else {
+        builder_.Input(values[0]);
+      }
     }
-    if (is_list_) {
-      builder_.Input(values);
-    } else {
-      for (const auto& value : values) builder_.Input(value);
-    }
-    TF_ASSIGN_OR_RETURN(tensorflow::Node * op, Finish(&builder_, inputs_));
+    TF_ASSIGN_OR_RETURN(tensorflow::Node * op, Finish(&builder_, inputs));
     if (op->num_outputs() > 0) {
       AddResult(op, 0);
       AddResult(Add("Shape", {op}), 1);
@@ -130,6 +143,11 @@ class OpTester {
 
  private:
   using Nodes = std::vector<tensorflow::Node*>;
+
+  struct TestInput {
+    Nodes nodes;
+    bool is_list = false;
+  };
 
   // The program with a result that has its padding, and with the real sizes of its dimensions.
   static absl::StatusOr<xla::XlaComputation> WithSizes(const xla::XlaComputation& program) {
@@ -205,8 +223,7 @@ class OpTester {
   tensorflow::FunctionLibraryDefinition library_;
   std::unique_ptr<tensorflow::Graph> graph_;
   tensorflow::NodeDefBuilder builder_;
-  Nodes inputs_;
-  bool is_list_ = false;
+  std::vector<TestInput> inputs_;
   std::vector<tensorflow::XlaArgument> arguments_;
   std::vector<tensorflow::Tensor> values_;
 };
