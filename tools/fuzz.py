@@ -1,89 +1,71 @@
-"""Compares random TPU programs that have clusters with plain TensorFlow, for as long as wanted.
+"""Random programs, ops and graphs on the virtual cores.
 
-    tools/fuzz --examples 5000 --cores 2
+    tools/fuzz programs --examples 5000 --cores 2   # with clusters, against plain TensorFlow
+    tools/fuzz ops --trials 100000                  # one op, called with anything
+    tools/fuzz graphs --trials 10000                # real TPU graphs, damaged
 
-Ends with exit code 1 and the smallest program that differs, if there is one.
+The last two end with exit code 1 if a trial ends its process, does not end, or leaves cores that do
+not compute; an error is what they expect. `--seed S --trial N` repeats one trial.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import subprocess
 import sys
 import time
 
-# TensorFlow keeps what is compiled as long as a process lives, and Linux allows it 65,530 mappings.
-PROGRAMS_OF_A_PROCESS = 1000
+# Python puts this folder first, unless PYTHONSAFEPATH is set.
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from fuzzing import trials
 
 
-def run_in_parts(arguments: argparse.Namespace, seed: int) -> int:
-    """Runs the programs in processes one after the other; the exit code of the first that fails."""
-    options = ["--cores", str(arguments.cores)]
-    options += ["--ordered"] if arguments.ordered else []
-    options += ["--kinds", *arguments.kinds] if arguments.kinds else []
-    for part, first in enumerate(range(0, arguments.examples, PROGRAMS_OF_A_PROCESS)):
-        examples = min(PROGRAMS_OF_A_PROCESS, arguments.examples - first)
-        command = [sys.executable, __file__, "--examples", str(examples)]
-        done = subprocess.run([*command, "--seed", str(seed + part), *options], check=False)
-        if done.returncode != 0:
-            return done.returncode
-    return 0
+def add_trials_parser(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser], kind: str
+) -> None:
+    parser = commands.add_parser(kind)
+    parser.add_argument("--trials", type=int, default=2000, help="number of trials")
+    parser.add_argument("--seed", type=int, help="repeat a run; else every run differs")
+    parser.add_argument("--trial", type=int, help="run only the trial of this number")
+
+
+def run_trials(arguments: argparse.Namespace) -> int:
+    seed = time.time_ns() % (1 << 32) if arguments.seed is None else arguments.seed
+    first, end = 0, arguments.trials
+    if arguments.trial is not None:
+        first, end = arguments.trial, arguments.trial + 1
+    print(f"seed {seed}, {end - first} trials", flush=True)
+    start = time.monotonic()
+    failures, outcomes = trials.run(
+        arguments.command, first, end, seed, lambda line: print(line, flush=True)
+    )
+    for outcome, count in outcomes.most_common():
+        print(f"{count:8} {outcome}")
+    print(f"{len(failures)} failures in {time.monotonic() - start:.0f} s")
+    return 1 if failures else 0
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--examples", type=int, default=2000, help="number of programs")
-    parser.add_argument("--cores", type=int, default=2, help="number of replicas")
-    parser.add_argument("--seed", type=int, help="repeat a run; else every run differs")
-    parser.add_argument(
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    programs = commands.add_parser("programs")
+    programs.add_argument("--examples", type=int, default=2000, help="number of programs")
+    programs.add_argument("--cores", type=int, default=2, help="number of replicas")
+    programs.add_argument("--seed", type=int, help="repeat a run; else every run differs")
+    programs.add_argument(
         "--ordered", action="store_true", help="compare the order of host calls, too"
     )
-    parser.add_argument("--kinds", nargs="+", help="kinds of clusters; all unless given")
+    programs.add_argument("--kinds", nargs="+", help="kinds of clusters; all unless given")
+    for kind in ("ops", "graphs"):
+        add_trials_parser(commands, kind)
     arguments = parser.parse_args()
-    seed = time.time_ns() % (1 << 32) if arguments.seed is None else arguments.seed
-    if arguments.examples > PROGRAMS_OF_A_PROCESS:
-        return run_in_parts(arguments, seed)
-    os.environ["TF_TPU_EXT_CORES"] = str(arguments.cores)
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    if arguments.command != "programs":
+        return run_trials(arguments)
+    from fuzzing import compare_programs
 
-    import hypothesis
-    import tensorflow as tf
-
-    # Python puts this folder first, unless PYTHONSAFEPATH is set.
-    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-    from fuzzing import cluster_programs
-
-    resolver = tf.distribute.cluster_resolver.TPUClusterResolver()
-    tf.tpu.experimental.initialize_tpu_system(resolver)
-    strategy = tf.distribute.TPUStrategy(resolver)
-    kinds = arguments.kinds or cluster_programs.CLUSTER_KINDS
-    tried = 0
-    start = time.monotonic()
-
-    @hypothesis.seed(seed)
-    @hypothesis.settings(
-        max_examples=arguments.examples,
-        deadline=None,
-        database=None,
-        suppress_health_check=list(hypothesis.HealthCheck),
-    )
-    @hypothesis.given(cluster_programs.programs(kinds), hypothesis.strategies.integers(0, 99))
-    def compare(program: cluster_programs.Program, start_values: int) -> None:
-        nonlocal tried
-        tried += 1
-        if tried % 100 == 0:
-            print(f"{tried} programs, {time.monotonic() - start:.0f} s", flush=True)
-        cluster_programs.check(strategy, program, start_values, ordered=arguments.ordered)
-
-    print(f"seed {seed}, {arguments.examples} programs on {arguments.cores} cores", flush=True)
-    try:
-        compare()
-    except Exception as error:
-        print(f"after {tried} programs: {error}", file=sys.stderr)
-        return 1
-    print(f"{tried} programs agree, in {time.monotonic() - start:.0f} s")
-    return 0
+    return compare_programs.run(arguments)
 
 
 if __name__ == "__main__":
