@@ -2,24 +2,22 @@
 #ifndef TF_TPU_EXT_CC_BASE_CORE_CONTEXT_H_
 #define TF_TPU_EXT_CC_BASE_CORE_CONTEXT_H_
 
-#include <cstdint>
+#include "cc/base/core_numbers.h"
+#include "cc/base/launch_numbers.h"
 
 namespace tf_tpu_ext {
 
 class HostCalls;
 
 struct CoreContext {
-  // Names one step of one program to the host's side of its transfers.
-  int64_t launch_id = 0;
-  // Names one run to the collectives.
-  int64_t run_id = 0;
-  // The physical core, and its place in the program: replica * cores per replica + logical core.
-  int core = 0;
-  int slot = 0;
-  int replica = 0;
+  LaunchId launch_id;
+  RunId run_id;
+  Core core;
+  Slot slot;
+  Replica replica;
   // The physical cores of a group of replicas that run as one program, this core's first; else
   // null.
-  const int* group_cores = nullptr;
+  const Core* group_cores = nullptr;
   // Null unless the program calls functions on the host.
   HostCalls* host_calls = nullptr;
 };

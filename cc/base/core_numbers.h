@@ -14,8 +14,9 @@ using Replica = Number<class ReplicaTag>;
 using LogicalCore = Number<class LogicalCoreTag>;
 // A core of a program: replica * cores per replica + logical core.
 using Slot = Number<class SlotTag>;
-// Replicas that run as one program: the first `group_size` are group 0, and so on.
-using ReplicaGroup = Number<class ReplicaGroupTag>;
+// A run of an executable within a step. It serves one slot, or several one after the other: those
+// of a replica, or of a group of replicas.
+using StepRun = Number<class StepRunTag>;
 
 }  // namespace tf_tpu_ext
 

@@ -56,7 +56,7 @@ class LaterCall : public CustomCall {
     const CoreContext* core = CoreOf(*frame);
     if (core == nullptr) return absl::FailedPreconditionError("no core");
     Tensor result = Borrow(*static_cast<const XLA_FFI_Buffer*>(frame->rets.rets[0]));
-    result.scalar<float>()() = core->core;
+    result.scalar<float>()() = core->core.value();
     absl::StatusOr<std::shared_ptr<Completion>> completion = Completion::Create(frame);
     if (!completion.ok()) return completion.status();
     pending = *std::move(completion);
@@ -127,7 +127,7 @@ TEST(CustomCallTest, CompletesLater) {
   EXPECT_EQ((*call)->Run(nullptr).code(), absl::StatusCode::kFailedPrecondition);
 
   CoreContext core;
-  core.core = 5;
+  core.core = Core(5);
   auto event = (*call)->Start(&core);
   ASSERT_TRUE(event.ok()) << event.status();
   EXPECT_FALSE(event->IsAvailable());

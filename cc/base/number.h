@@ -16,13 +16,13 @@ namespace tf_tpu_ext {
 //   using Slot = Number<class SlotTag>;
 // Numbers of one numbering compare and hash, and print as the plain number; there is no arithmetic,
 // since what follows from it is mostly a number of another numbering.
-template <typename Tag>
+template <typename Tag, typename Value = int>
 class Number {
  public:
   constexpr Number() = default;
-  constexpr explicit Number(int value) : value_(value) {}
+  constexpr explicit Number(Value value) : value_(value) {}
 
-  constexpr int value() const { return value_; }
+  constexpr Value value() const { return value_; }
 
   constexpr Number& operator++() {
     ++value_;
@@ -47,8 +47,21 @@ class Number {
   friend std::ostream& operator<<(std::ostream& out, Number number) { return out << number.value_; }
 
  private:
-  int value_ = 0;
+  Value value_ = 0;
 };
+
+// Numbers that come from, or go to, an interface that has plain ones.
+template <typename N>
+std::vector<N> ToNumbers(const std::vector<int>& values) {
+  return std::vector<N>(values.begin(), values.end());
+}
+template <typename N>
+std::vector<int> ToValues(const std::vector<N>& numbers) {
+  std::vector<int> values;
+  values.reserve(numbers.size());
+  for (N number : numbers) values.push_back(number.value());
+  return values;
+}
 
 // The numbers from 0 to below `count`, in order:
 //   for (Slot slot : NumbersBelow<Slot>(num_slots)) ...
@@ -120,6 +133,7 @@ class ByNumber {
 
   friend bool operator==(const ByNumber& a, const ByNumber& b) { return a.values_ == b.values_; }
   friend bool operator!=(const ByNumber& a, const ByNumber& b) { return !(a == b); }
+  friend bool operator<(const ByNumber& a, const ByNumber& b) { return a.values_ < b.values_; }
 
  private:
   std::vector<T> values_;

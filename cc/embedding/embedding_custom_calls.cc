@@ -134,12 +134,13 @@ class ReceiveActivations : public CustomCall {
     TF_ASSIGN_OR_RETURN(std::vector<float*> outputs,
                         MatchBuffers(place.engine->layout(), call_.op, ResultBuffers(frame->rets)));
     TF_ASSIGN_OR_RETURN(std::shared_ptr<Completion> completion, Completion::Create(frame));
-    const ChannelKey key{kNoLaunch, kEmbeddingName, place.core->core};
+    const ChannelKey key{kNoLaunch, kEmbeddingName, place.core->core.value()};
     channels_.Receive(
-        key, {call_.op, place.core->launch_id},
+        key, {call_.op, place.core->launch_id.value()},
         [completion = std::move(completion), op = call_.op, engine = std::move(place.engine),
-         wait_monitor = &wait_monitor_, outputs = std::move(outputs), core = place.core->core,
-         launch = place.core->launch_id](absl::StatusOr<TensorMessage> received) {
+         wait_monitor = &wait_monitor_, outputs = std::move(outputs),
+         core = place.core->core.value(),
+         launch = place.core->launch_id.value()](absl::StatusOr<TensorMessage> received) {
           if (!received.ok()) {
             completion->Complete(received.status());
             return;
@@ -180,7 +181,7 @@ class SendGradients : public CustomCall {
       dynamic_inputs.push_back(*static_cast<const float*>(operands[i]->data));
     }
     const std::vector<const float*> values(gradients.begin(), gradients.end());
-    return place.engine->Send(place.core->core, values, std::move(dynamic_inputs));
+    return place.engine->Send(place.core->core.value(), values, std::move(dynamic_inputs));
   }
 
  private:

@@ -54,8 +54,8 @@ class EmbeddingCallsTest : public testing::Test {
     Embedding();
     static int64_t launches = 5000;
     for (int core = 0; core < 2; ++core) {
-      cores_[core].core = core;
-      cores_[core].launch_id = launches;
+      cores_[core].core = Core(core);
+      cores_[core].launch_id = LaunchId(launches);
     }
     ++launches;
   }
@@ -156,10 +156,11 @@ TEST_F(EmbeddingCallsTest, AnAbortedLaunchWaitsNoLonger) {
   const auto receive = Receiver();
   auto event = receive->Start(&cores_[0]);
   ASSERT_TRUE(event.ok()) << event.status();
-  TestProcess::Get().channels.Abort(cores_[0].launch_id, absl::AbortedError("another core failed"));
+  TestProcess::Get().channels.Abort(cores_[0].launch_id.value(),
+                                    absl::AbortedError("another core failed"));
   ASSERT_TRUE(event->IsError());
   EXPECT_EQ(event->GetError().code(), absl::StatusCode::kAborted);
-  TestProcess::Get().channels.Forget(cores_[0].launch_id, absl::AbortedError(""));
+  TestProcess::Get().channels.Forget(cores_[0].launch_id.value(), absl::AbortedError(""));
 }
 
 TEST_F(EmbeddingCallsTest, BatchesOfAnotherConfigurationAreRefused) {

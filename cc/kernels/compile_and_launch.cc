@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "cc/base/core_numbers.h"
 #include "cc/base/machine.h"
 #include "cc/base/process.h"
 #include "cc/base/program_options.h"
@@ -14,6 +15,7 @@
 #include "cc/device/virtual_device.h"
 #include "cc/kernels/make_program.h"
 #include "cc/program/traced_options.h"
+#include "cc/program/value_numbers.h"
 #include "cc/runtime/join_launch.h"
 #include "cc/runtime/launch_table.h"
 #include "cc/runtime/program_cache.h"
@@ -48,7 +50,7 @@ struct CompileAndLaunchOp::Call {
   std::string shapes;
   std::string key;
   std::vector<XlaArgument> arguments;
-  std::vector<Tensor> values;
+  Arguments values;
   std::shared_ptr<ArgumentVariables> variables = std::make_shared<ArgumentVariables>();
   std::shared_ptr<const Interface> interface;
 };
@@ -110,8 +112,8 @@ void CompileAndLaunchOp::ComputeAsync(OpKernelContext* context, DoneCallback don
   };
   LaunchTable* const launches = Process::Get().launches;
   const absl::Status status = JoinLaunch(
-      context, launches, context->device()->parsed_name().id, launches->NextLaunchId(), *program,
-      {std::move(call->values), call->variables, call->interface->UpdatesVariables()},
+      context, launches, Core(context->device()->parsed_name().id), launches->NextLaunchId(),
+      *program, {std::move(call->values), call->variables, call->interface->UpdatesVariables()},
       std::move(write), done);
   OP_REQUIRES_OK_ASYNC(context, status, done);
 }
@@ -121,13 +123,15 @@ absl::Status CompileAndLaunchOp::DescribeArguments(OpKernelContext* context, Cal
   call->arguments.resize(size);
   call->values.resize(size);
   call->variables->resize(size);
-  for (int i = 0; i < size; ++i) {
+  for (ArgumentNumber number : call->values.numbers()) {
+    const int i = number.value();
     XlaArgument& argument = call->arguments[i];
+    Tensor& value = call->values[number];
     if (context->input_dtype(i) == tensorflow::DT_RESOURCE) {
       TF_RETURN_IF_ERROR(
-          DescribeVariable(context, i, &argument, &call->values[i], &(*call->variables)[i]));
+          DescribeVariable(context, i, &argument, &value, &(*call->variables)[number]));
     } else {
-      call->values[i] = context->input(i);
+      value = context->input(i);
       argument.type = context->input_dtype(i);
       argument.shape = context->input(i).shape();
       argument.kind = XlaArgument::kParameter;
@@ -139,9 +143,9 @@ absl::Status CompileAndLaunchOp::DescribeArguments(OpKernelContext* context, Cal
     }
     if (argument.kind == XlaArgument::kParameter && constants_.count(i) > 0) {
       argument.kind = XlaArgument::kConstant;
-      argument.constant_value = call->values[i];
-      const auto value = tensorflow::Fingerprint128(call->values[i].tensor_data());
-      absl::StrAppend(&call->shapes, "=", value.low64, ":", value.high64);
+      argument.constant_value = value;
+      const auto print = tensorflow::Fingerprint128(value.tensor_data());
+      absl::StrAppend(&call->shapes, "=", print.low64, ":", print.high64);
     }
   }
   return absl::OkStatus();
@@ -201,7 +205,7 @@ absl::Status CompileAndLaunchOp::WriteResults(OpKernelContext* context, const Ca
   }
   for (size_t i = 0; i < interface.updates.size(); ++i) {
     if (!interface.updates[i].modified) continue;
-    Var* variable = (*call.variables)[interface.updates[i].input_index].get();
+    Var* variable = (*call.variables)[ArgumentNumber(interface.updates[i].input_index)].get();
     tensorflow::mutex_lock lock(*variable->mu());
     *variable->tensor() = std::move(outputs[interface.outputs.size() + i]);
     variable->is_initialized = true;

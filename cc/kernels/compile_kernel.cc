@@ -7,7 +7,10 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/time/clock.h"
+#include "cc/base/core_numbers.h"
+#include "cc/base/launch_numbers.h"
 #include "cc/base/machine.h"
+#include "cc/base/number.h"
 #include "cc/base/process.h"
 #include "cc/compiler/build/program_description.h"
 #include "cc/compiler/lower/lower_module.h"
@@ -119,20 +122,20 @@ class CompileMlirOp : public OpKernel {
 
   // Sees to it that what is queued for a program that never starts does not reach the next one.
   void WatchQueues(OpKernelContext* context, const absl::Status& compiled,
-                   int64_t launch_id) const {
-    absl::StatusOr<std::vector<int>> cores = AssignCores(metadata_);
+                   LaunchId launch_id) const {
+    absl::StatusOr<ByNumber<Slot, Core>> cores = AssignCores(metadata_);
     if (!cores.ok()) return;
-    if (cores->empty()) cores->push_back(0);
+    if (cores->empty()) cores->Add(Core(0));
     const int64_t step_id = context->step_id();
     if (!compiled.ok()) {
-      Process::Get().transfers->DropQueued(takes_, *cores, step_id, compiled);
+      Process::Get().transfers->DropQueued(takes_, cores->values(), step_id, compiled);
       return;
     }
     tensorflow::CancellationManager* cancellation = context->cancellation_manager();
     if (cancellation == nullptr) return;
     Process::Get().launches->Expect(launch_id);
     // Called when the step fails, and at its end if it does not.
-    auto end = [launch_id, step_id, takes = takes_, cores = *std::move(cores)] {
+    auto end = [launch_id, step_id, takes = takes_, cores = std::move(cores->values())] {
       if (Process::Get().launches->StopExpecting(launch_id)) return;
       Process::Get().transfers->DropQueued(
           takes, cores, step_id,

@@ -7,11 +7,13 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "cc/base/core_numbers.h"
 #include "cc/base/process.h"
 #include "cc/device/virtual_device.h"
 #include "cc/kernels/core_resource.h"
 #include "cc/ops/op_names.h"
 #include "cc/program/program_key.h"
+#include "cc/program/value_numbers.h"
 #include "cc/runtime/join_launch.h"
 #include "cc/runtime/launch_table.h"
 #include "cc/runtime/program_cache.h"
@@ -45,7 +47,7 @@ class ExecuteOp : public AsyncOpKernel {
         construction, core.has_value(),
         absl::InvalidArgumentError(absl::StrCat(
             name(), " must be placed on a core, such as /device:TPU:0. It has: ", core_device_)));
-    core_ = *core;
+    core_ = Core(*core);
     if (type_string() != "TPUExecuteAndUpdateVariables") return;
     OP_REQUIRES_OK(construction,
                    construction->GetAttr("device_var_reads_indices", &variable_arguments_));
@@ -73,8 +75,8 @@ class ExecuteOp : public AsyncOpKernel {
     const auto program = Process::Get().programs->Find(key->program_id);
     if (program.ok() && (*program)->compiled().takes.any()) {
       const CompiledProgram& compiled = (*program)->compiled();
-      Process::Get().transfers->DropQueued(compiled.takes, compiled.cores, context->step_id(),
-                                           status);
+      Process::Get().transfers->DropQueued(compiled.takes, compiled.cores.values(),
+                                           context->step_id(), status);
     }
     context->SetStatus(status);
     done();
@@ -86,7 +88,7 @@ class ExecuteOp : public AsyncOpKernel {
     TF_ASSIGN_OR_RETURN(const std::shared_ptr<Program> program,
                         Process::Get().programs->Find(key.program_id));
     auto variables = std::make_shared<ArgumentVariables>();
-    std::vector<Tensor> arguments;
+    Arguments arguments;
     TF_RETURN_IF_ERROR(FindArguments(context, &arguments, variables.get()));
     auto write = [this, context, variables](std::vector<Tensor> outputs) {
       return WriteResults(context, *variables, std::move(outputs));
@@ -97,27 +99,29 @@ class ExecuteOp : public AsyncOpKernel {
   }
 
   // The launch reads the variables, once it may start.
-  absl::Status FindArguments(OpKernelContext* context, std::vector<Tensor>* arguments,
+  absl::Status FindArguments(OpKernelContext* context, Arguments* arguments,
                              ArgumentVariables* variables) const {
     const int size = context->num_inputs() - 1;
     arguments->resize(size);
     variables->resize(size);
-    for (int i = 0; i < size; ++i) {
-      if (context->input_dtype(i) != tensorflow::DT_RESOURCE) {
-        (*arguments)[i] = context->input(i);
+    for (ArgumentNumber argument : arguments->numbers()) {
+      const int input = argument.value();
+      if (context->input_dtype(input) != tensorflow::DT_RESOURCE) {
+        (*arguments)[argument] = context->input(input);
         continue;
       }
-      const ResourceHandle& handle = HandleFromInput(context, i);
-      absl::Status status = FindVariable(context, handle, &(*variables)[i]);
+      const ResourceHandle& handle = HandleFromInput(context, input);
+      tensorflow::core::RefCountPtr<Var>& variable = (*variables)[argument];
+      absl::Status status = FindVariable(context, handle, &variable);
       if (!status.ok()) {
-        return DoesNotExist(absl::StrCat("Variable '", handle.name(), "', argument ", i,
+        return DoesNotExist(absl::StrCat("Variable '", handle.name(), "', argument ", argument,
                                          " of TPU computation ", name(), ","),
                             absl::StatusCode::kFailedPrecondition, core_device_, status);
       }
-      tensorflow::tf_shared_lock lock(*(*variables)[i]->mu());
-      if (!(*variables)[i]->is_initialized) {
+      tensorflow::tf_shared_lock lock(*variable->mu());
+      if (!variable->is_initialized) {
         return absl::FailedPreconditionError(absl::StrCat(
-            "Variable '", handle.name(), "', argument ", i, " of TPU computation ", name(),
+            "Variable '", handle.name(), "', argument ", argument, " of TPU computation ", name(),
             ", is not initialized on ", core_device_, ". Run its initializer before the step."));
       }
     }
@@ -158,7 +162,7 @@ class ExecuteOp : public AsyncOpKernel {
     int next = 0;
     for (size_t i = 0; i < outputs.size(); ++i) {
       if (updated[i] >= 0) {
-        Var* variable = variables[updated[i]].get();
+        Var* variable = variables[ArgumentNumber(updated[i])].get();
         tensorflow::mutex_lock lock(*variable->mu());
         *variable->tensor() = std::move(outputs[i]);
         variable->is_initialized = true;
@@ -174,7 +178,7 @@ class ExecuteOp : public AsyncOpKernel {
   }
 
   std::string core_device_;
-  int core_ = 0;
+  Core core_;
   std::vector<int> variable_arguments_;
   std::vector<int> variable_outputs_;
   bool updates_variables_ = false;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "cc/base/core_numbers.h"
 #include "cc/base/process.h"
 #include "cc/device/virtual_device.h"
 #include "cc/program/program_key.h"
@@ -39,8 +40,8 @@ class HostTransferOp : public ChannelOp {
         DecodeProgramKey(context->input(context->num_inputs() - 1 - ordinal_is_input_));
     // A failed compilation is told by its own op.
     TF_RETURN_IF_ERROR(tsl::StatusGroup::MakeDerived(program.status()));
-    TF_ASSIGN_OR_RETURN(const int slot, SlotOf(context, program->program_id));
-    *key = {program->launch_id, key_, slot};
+    TF_ASSIGN_OR_RETURN(const Slot slot, SlotOf(context, program->program_id));
+    *key = {program->launch_id.value(), key_, slot.value()};
     return absl::OkStatus();
   }
 
@@ -50,11 +51,12 @@ class HostTransferOp : public ChannelOp {
 
  private:
   // The input names a physical core; the attribute a core of the only replica.
-  absl::StatusOr<int> SlotOf(OpKernelContext* context, int64_t program_id) const {
-    if (!ordinal_is_input_) return static_cast<int>(ordinal_);
+  absl::StatusOr<Slot> SlotOf(OpKernelContext* context, int64_t program_id) const {
+    if (!ordinal_is_input_) return Slot(static_cast<int>(ordinal_));
     TF_ASSIGN_OR_RETURN(const std::shared_ptr<Program> program,
                         Process::Get().programs->Find(program_id));
-    return program->SlotOfCore(context->input(context->num_inputs() - 1).scalar<int64_t>()());
+    const int64_t core = context->input(context->num_inputs() - 1).scalar<int64_t>()();
+    return program->SlotOfCore(Core(static_cast<int>(core)));
   }
 
   std::string key_;

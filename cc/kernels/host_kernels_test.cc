@@ -71,7 +71,7 @@ class HostKernelsTest : public testing::Test {
 
   Tensor KeyOfProgram(int64_t program_id) const {
     Tensor key(tensorflow::DT_STRING, {kProgramKeySize});
-    EncodeProgramKey({program_id, launch_id_}, &key);
+    EncodeProgramKey({program_id, LaunchId(launch_id_)}, &key);
     return key;
   }
 
@@ -155,7 +155,7 @@ TEST_F(HostKernelsTest, ACoreThatIsAnInputIsFoundInTheProgram) {
         CompiledProgram compiled;
         compiled.id = id;
         compiled.num_replicas = 2;
-        compiled.cores = {3, 1};
+        compiled.cores = {Core(3), Core(1)};
         return std::make_shared<FakeProgram>(std::move(compiled));
       });
   ASSERT_TRUE(program.ok()) << program.status();

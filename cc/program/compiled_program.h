@@ -8,11 +8,14 @@
 #include <utility>
 #include <vector>
 
+#include "cc/base/core_numbers.h"
+#include "cc/base/number.h"
 #include "cc/program/host_function_source.h"
 #include "cc/program/padded_argument.h"
 #include "cc/program/shared_update.h"
 #include "cc/program/stacked_replicas.h"
 #include "cc/program/taken_queues.h"
+#include "cc/program/value_numbers.h"
 #include "tensorflow/core/framework/tensor.h"
 #include "tensorflow/core/framework/types.pb.h"
 
@@ -28,14 +31,14 @@ struct CompiledProgram {
     tensorflow::DataType dtype = tensorflow::DT_INVALID;
     // Set when the compiler knew the value: such an output is not computed.
     std::shared_ptr<const tensorflow::Tensor> constant;
-    // Dimensions that the executable pads, each with the number of the result that holds its true
-    // size, an int32.
-    std::vector<std::pair<int, int>> dynamic_sizes;
+    // Dimensions that the executable pads, each with the result that holds its true size, an int32.
+    std::vector<std::pair<int, ResultNumber>> dynamic_sizes;
   };
-  // The share of one core in a program whose partitions run as one: argument and output numbers.
+  // The share of one core in a program whose partitions run as one: for each argument that the
+  // core's op brings, and each output that it wants, the one of the program.
   struct CoreSlice {
-    std::vector<int> arguments;
-    std::vector<int> outputs;
+    ByNumber<ArgumentNumber, ArgumentNumber> arguments;
+    ByNumber<OutputNumber, OutputNumber> outputs;
   };
 
   std::string name;
@@ -44,20 +47,19 @@ struct CompiledProgram {
   int num_cores_per_replica = 1;
   // Null where `stacked` is set.
   std::shared_ptr<xla::Executable> executable;
-  // The physical core of every slot, that is replica * num_cores_per_replica + logical core. Empty
-  // for a program of one core, which runs wherever it is sent.
-  std::vector<int> cores;
+  // Empty for a program of one core, which runs wherever it is sent.
+  ByNumber<Slot, Core> cores;
   // The same as XLA wants it, by replica and partition; null where `cores` is empty.
   std::shared_ptr<const xla::DeviceAssignment> device_assignment;
   // For each parameter of the executable the argument it takes.
-  std::vector<int> parameter_arguments;
-  std::vector<Output> outputs;
+  ByNumber<ParameterNumber, ArgumentNumber> parameter_arguments;
+  ByNumber<OutputNumber, Output> outputs;
   // The functions on the host that it calls by itself.
   std::vector<HostFunctionSource> host_functions;
   // What the program takes from queues of its cores.
   TakenQueues takes;
   // Empty unless the replica's cores share one executable run (placement without SPMD).
-  std::vector<CoreSlice> core_slices;
+  ByNumber<LogicalCore, CoreSlice> core_slices;
   // Inputs that the host has padded.
   std::vector<PaddedArgument> padded_arguments;
   // What runs once after all replicas; null if nothing was split off.
@@ -66,12 +68,13 @@ struct CompiledProgram {
   int num_combined_outputs = 0;
   // How the replicas run; null if each runs for itself.
   std::shared_ptr<const StackedReplicas> stacked;
-  // The variables that the executable overwrites, if it may: numbers of an argument and an output.
-  std::vector<std::pair<int, int>> overwritten_variables;
+  // The variables that the executable overwrites, if it may, each with its new value.
+  std::vector<std::pair<ArgumentNumber, OutputNumber>> overwritten_variables;
   // Whether it may wait for other cores or the host.
   bool waits = true;
 
   int num_slots() const { return num_replicas * num_cores_per_replica; }
+  Replica ReplicaOf(Slot slot) const { return Replica(slot.value() / num_cores_per_replica); }
 };
 
 }  // namespace tf_tpu_ext

@@ -4,13 +4,15 @@
 #include <utility>
 #include <vector>
 
+#include "cc/program/value_numbers.h"
+
 namespace tf_tpu_ext {
 
 // An argument that was padded on the host.
 struct PaddedArgument {
-  int argument = 0;
-  // Dimensions, each with the number of the argument that holds its true size.
-  std::vector<std::pair<int, int>> sizes;
+  ArgumentNumber argument;
+  // Dimensions, each with the argument that holds its true size.
+  std::vector<std::pair<int, ArgumentNumber>> sizes;
 };
 
 }  // namespace tf_tpu_ext

@@ -25,16 +25,18 @@ void EncodeCompilationFailure(const absl::Status& status, Tensor* tensor) {
 }
 
 absl::StatusOr<ProgramKey> DecodeProgramKey(const Tensor& tensor) {
-  ProgramKey key;
   if (tensor.dtype() == tensorflow::DT_STRING && tensor.NumElements() == kProgramKeySize) {
     auto strings = tensor.flat<tstring>();
+    ProgramKey key;
     int code;
     if (strings(0).empty() && absl::SimpleAtoi(absl::string_view(strings(1)), &code) && code != 0) {
       return absl::Status(static_cast<absl::StatusCode>(code),
                           absl::StrCat("Compilation failure: ", absl::string_view(strings(2))));
     }
+    int64_t launch_id;
     if (absl::SimpleAtoi(absl::string_view(strings(0)), &key.program_id) &&
-        absl::SimpleAtoi(absl::string_view(strings(1)), &key.launch_id)) {
+        absl::SimpleAtoi(absl::string_view(strings(1)), &launch_id)) {
+      key.launch_id = LaunchId(launch_id);
       return key;
     }
   }

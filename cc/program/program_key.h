@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "absl/status/statusor.h"
+#include "cc/base/launch_numbers.h"
 #include "tensorflow/core/framework/tensor.h"
 
 namespace tf_tpu_ext {
@@ -13,7 +14,7 @@ namespace tf_tpu_ext {
 struct ProgramKey {
   int64_t program_id = 0;
   // Names one step: all ops of all its replicas share it.
-  int64_t launch_id = 0;
+  LaunchId launch_id;
 };
 
 inline constexpr int kProgramKeySize = 3;

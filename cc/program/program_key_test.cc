@@ -27,11 +27,11 @@ Tensor Strings(const std::vector<std::string>& strings) {
 TEST(ProgramKeyTest, ComesBack) {
   for (int64_t number : {int64_t{0}, int64_t{1}, std::numeric_limits<int64_t>::max()}) {
     Tensor tensor(tensorflow::DT_STRING, TensorShape({kProgramKeySize}));
-    EncodeProgramKey({number, 42}, &tensor);
+    EncodeProgramKey({number, LaunchId(42)}, &tensor);
     absl::StatusOr<ProgramKey> key = DecodeProgramKey(tensor);
     ASSERT_TRUE(key.ok()) << key.status();
     EXPECT_EQ(key->program_id, number);
-    EXPECT_EQ(key->launch_id, 42);
+    EXPECT_EQ(key->launch_id, LaunchId(42));
   }
 }
 
@@ -46,7 +46,7 @@ TEST(ProgramKeyTest, CompilationFailureComesBackWithItsCode) {
 TEST(ProgramKeyTest, EncodingOverwritesAnOlderKey) {
   Tensor tensor(tensorflow::DT_STRING, TensorShape({kProgramKeySize}));
   EncodeCompilationFailure(absl::InternalError("before"), &tensor);
-  EncodeProgramKey({1, 2}, &tensor);
+  EncodeProgramKey({1, LaunchId(2)}, &tensor);
   EXPECT_TRUE(DecodeProgramKey(tensor).ok());
   EncodeCompilationFailure(absl::InternalError("after"), &tensor);
   EXPECT_TRUE(absl::IsInternal(DecodeProgramKey(tensor).status()));

@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "cc/base/number.h"
+#include "cc/program/value_numbers.h"
 #include "xla/xla_data.pb.h"
 
 namespace tf_tpu_ext {
@@ -30,14 +32,14 @@ struct SharedUpdate {
   int num_arguments = 0;
   // What becomes of the last outputs of the replicas' program, one for each.
   std::vector<Combination> combinations;
-  // Numbers of the step's outputs: those of the replicas' program, without the last ones, and those
-  // of the update.
-  std::vector<int> replica_outputs;
-  std::vector<int> update_outputs;
+  // The step's outputs: by output of the replicas' program, without the last ones, and by output of
+  // the update.
+  ByNumber<OutputNumber, OutputNumber> replica_outputs;
+  ByNumber<OutputNumber, OutputNumber> update_outputs;
   // The arguments that the update reads.
-  std::vector<int> read_arguments;
-  // The variables it gives new values: numbers of an argument and of an output of the update.
-  std::vector<std::pair<int, int>> updated_variables;
+  std::vector<ArgumentNumber> read_arguments;
+  // The variables it gives new values, each with its output of the update.
+  std::vector<std::pair<ArgumentNumber, OutputNumber>> updated_variables;
 };
 
 }  // namespace tf_tpu_ext

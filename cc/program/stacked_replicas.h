@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "cc/base/number.h"
+#include "cc/program/value_numbers.h"
 
 namespace tf_tpu_ext {
 
@@ -17,12 +19,12 @@ struct StackedReplicas {
   // Its replicas are the groups.
   std::shared_ptr<const CompiledProgram> program;
   int group_size = 1;
-  // By argument and by output of the step: whether it has a first dimension for the replicas of a
-  // group. The others belong to all replicas.
-  std::vector<bool> stacked_arguments;
-  std::vector<bool> stacked_outputs;
+  // Whether an argument or output of the step has a first dimension for the replicas of a group.
+  // The others belong to all replicas.
+  ByNumber<ArgumentNumber, bool> stacked_arguments;
+  ByNumber<OutputNumber, bool> stacked_outputs;
   // Arguments that must be equal for all replicas.
-  std::vector<int> mirrored_arguments;
+  std::vector<ArgumentNumber> mirrored_arguments;
   // Compiles the program of one replica, for steps whose replicas differ where they must not.
   std::function<absl::StatusOr<std::shared_ptr<const CompiledProgram>>()> build_alone;
 };

@@ -7,6 +7,7 @@
 #define TF_TPU_EXT_CC_PROGRAM_VALUE_NUMBERS_H_
 
 #include "cc/base/number.h"
+#include "tensorflow/core/framework/tensor.h"
 
 namespace tf_tpu_ext {
 
@@ -14,6 +15,9 @@ using ArgumentNumber = Number<class ArgumentTag>;
 using OutputNumber = Number<class OutputTag>;
 using ParameterNumber = Number<class ParameterTag>;
 using ResultNumber = Number<class ResultTag>;
+
+using Arguments = ByNumber<ArgumentNumber, tensorflow::Tensor>;
+using Outputs = ByNumber<OutputNumber, tensorflow::Tensor>;
 
 }  // namespace tf_tpu_ext
 

@@ -10,11 +10,10 @@
 namespace tf_tpu_ext {
 
 std::string CollectiveKey::DebugString() const {
-  return absl::StrCat("run ", run_id, ", op ", op_id, ", cores [", absl::StrJoin(devices, ", "),
-                      "]");
+  return absl::StrCat("run ", run_id, ", op ", op_id, ", cores [", absl::StrJoin(cores, ", "), "]");
 }
 
-bool CollectiveTable::Meeting::Has(int rank) const {
+bool CollectiveTable::Meeting::Has(Rank rank) const {
   return std::any_of(participants.begin(), participants.end(),
                      [rank](const CollectiveParticipant& present) { return present.rank == rank; });
 }
@@ -69,7 +68,7 @@ void CollectiveTable::Arrive(const CollectiveKey& key, int size, const std::stri
   for (CollectiveParticipant& arrived : participants) arrived.done(status);
 }
 
-void CollectiveTable::Abort(int64_t run_id, const absl::Status& status) {
+void CollectiveTable::Abort(RunId run_id, const absl::Status& status) {
   std::vector<CollectiveParticipant> waiting;
   {
     absl::MutexLock lock(&mutex_);
@@ -90,23 +89,23 @@ void CollectiveTable::Abort(int64_t run_id, const absl::Status& status) {
   for (CollectiveParticipant& participant : waiting) participant.done(status);
 }
 
-void CollectiveTable::Finish(int64_t run_id) {
+void CollectiveTable::Finish(RunId run_id) {
   absl::MutexLock lock(&mutex_);
   aborted_.erase(run_id);
 }
 
-std::string CollectiveTable::Describe(int64_t run_id, absl::Duration age) const {
+std::string CollectiveTable::Describe(RunId run_id, absl::Duration age) const {
   std::string description;
   absl::MutexLock lock(&mutex_);
   for (const auto& [key, meetings] : meetings_) {
     const Meeting& meeting = meetings.front();
     if (key.run_id != run_id || absl::Now() - meeting.since < age) continue;
-    std::vector<int64_t> here;
+    std::vector<Core> here;
     for (const CollectiveParticipant& participant : meeting.participants) {
-      here.push_back(key.devices.empty() ? participant.rank : key.devices[participant.rank]);
+      here.push_back(key.cores[participant.rank]);
     }
     absl::StrAppend(&description, "cores [", absl::StrJoin(here, ", "), "] wait in ", meeting.name,
-                    " for the other cores of [", absl::StrJoin(key.devices, ", "), "]; ");
+                    " for the other cores of [", absl::StrJoin(key.cores, ", "), "]; ");
   }
   return description;
 }

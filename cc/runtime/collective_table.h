@@ -17,25 +17,31 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "cc/base/core_numbers.h"
+#include "cc/base/launch_numbers.h"
+#include "cc/base/number.h"
 
 namespace tf_tpu_ext {
 
-// One meeting: an operation of one run of a program among one group of devices.
+// The place of a participant in a collective.
+using Rank = Number<class RankTag>;
+
+// One meeting: an operation of one run of a program among one group of cores.
 struct CollectiveKey {
-  int64_t run_id = 0;
+  RunId run_id;
   int64_t op_id = 0;
   bool cross_module = false;
-  std::vector<int64_t> devices;
+  ByNumber<Rank, Core> cores;
 
   friend bool operator<(const CollectiveKey& a, const CollectiveKey& b) {
-    return std::tie(a.run_id, a.op_id, a.cross_module, a.devices) <
-           std::tie(b.run_id, b.op_id, b.cross_module, b.devices);
+    return std::tie(a.run_id, a.op_id, a.cross_module, a.cores) <
+           std::tie(b.run_id, b.op_id, b.cross_module, b.cores);
   }
   std::string DebugString() const;
 };
 
 struct CollectiveParticipant {
-  int rank = 0;
+  Rank rank;
   // How much it brings, of what: the same for all, since what each reads and writes follows from
   // it.
   int64_t elements = 0;
@@ -44,7 +50,7 @@ struct CollectiveParticipant {
   std::vector<const void*> send;
   std::vector<void*> recv;
   // The rank whose data a permutation brings here; none fills with zeros.
-  std::optional<int> source_rank;
+  std::optional<Rank> source_rank;
   std::function<void(absl::Status)> done;
 };
 
@@ -61,13 +67,13 @@ class CollectiveTable {
               CollectiveParticipant participant, const Operation& operation);
 
   // Fails every meeting of the run, now and in future, until Finish.
-  void Abort(int64_t run_id, const absl::Status& status);
+  void Abort(RunId run_id, const absl::Status& status);
 
   // Forgets the run.
-  void Finish(int64_t run_id);
+  void Finish(RunId run_id);
 
   // Who has waited for whom in the run for at least `age`; empty if nobody has.
-  std::string Describe(int64_t run_id, absl::Duration age = absl::ZeroDuration()) const;
+  std::string Describe(RunId run_id, absl::Duration age = absl::ZeroDuration()) const;
 
  private:
   struct Meeting {
@@ -76,7 +82,7 @@ class CollectiveTable {
     absl::Time since;
     std::vector<CollectiveParticipant> participants;
 
-    bool Has(int rank) const;
+    bool Has(Rank rank) const;
     // An error unless the participant takes part in the same operation as the first one.
     absl::Status CheckFits(const std::string& name, const CollectiveParticipant& participant) const;
   };
@@ -84,7 +90,7 @@ class CollectiveTable {
   mutable absl::Mutex mutex_;
   // The meetings of one key differ in which of its ranks have come already.
   std::map<CollectiveKey, std::list<Meeting>> meetings_ ABSL_GUARDED_BY(mutex_);
-  std::map<int64_t, absl::Status> aborted_ ABSL_GUARDED_BY(mutex_);
+  std::map<RunId, absl::Status> aborted_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace tf_tpu_ext

@@ -18,8 +18,8 @@ namespace {
 
 using Participants = absl::Span<const CollectiveParticipant>;
 
-CollectiveKey Key(int64_t run, int64_t op = 1, std::vector<int64_t> devices = {0, 1}) {
-  return {run, op, /*cross_module=*/false, std::move(devices)};
+CollectiveKey Key(int64_t run, int64_t op = 1, const std::vector<int>& cores = {0, 1}) {
+  return {RunId(run), op, /*cross_module=*/false, ByNumber<Rank, Core>(ToNumbers<Core>(cores))};
 }
 
 // A participant that keeps what it is told.
@@ -28,7 +28,7 @@ struct Told {
 
   CollectiveParticipant As(int rank) {
     CollectiveParticipant participant;
-    participant.rank = rank;
+    participant.rank = Rank(rank);
     participant.done = [this](absl::Status told) {
       EXPECT_FALSE(status.has_value()) << "told twice";
       status = std::move(told);
@@ -44,7 +44,7 @@ TEST(CollectiveTableTest, LastToArriveWorksForAllInOrderOfRank) {
   Told told[3];
   std::vector<int> ranks;
   const auto operation = [&ranks](Participants participants) {
-    for (const CollectiveParticipant& each : participants) ranks.push_back(each.rank);
+    for (const CollectiveParticipant& each : participants) ranks.push_back(each.rank.value());
     return absl::OkStatus();
   };
   table.Arrive(Key(1, 1, {0, 1, 2}), 3, "all-reduce", told[2].As(2), operation);
@@ -156,7 +156,7 @@ TEST(CollectiveTableTest, AbortFailsWhoWaitsAndWhoComesLater) {
   Told waiting, other_run, late;
   table.Arrive(Key(1), 2, "all-reduce", waiting.As(0), Nothing);
   table.Arrive(Key(2), 2, "all-reduce", other_run.As(0), Nothing);
-  table.Abort(1, cause);
+  table.Abort(RunId(1), cause);
   EXPECT_EQ(waiting.status, cause);
   EXPECT_FALSE(other_run.status.has_value());
   table.Arrive(Key(1, 7), 2, "all-reduce", late.As(0), Nothing);
@@ -165,8 +165,8 @@ TEST(CollectiveTableTest, AbortFailsWhoWaitsAndWhoComesLater) {
 
 TEST(CollectiveTableTest, FirstAbortCounts) {
   CollectiveTable table;
-  table.Abort(1, absl::InternalError("first"));
-  table.Abort(1, absl::InternalError("second"));
+  table.Abort(RunId(1), absl::InternalError("first"));
+  table.Abort(RunId(1), absl::InternalError("second"));
   Told late;
   table.Arrive(Key(1), 2, "all-reduce", late.As(0), Nothing);
   EXPECT_EQ(late.status, absl::InternalError("first"));
@@ -174,12 +174,12 @@ TEST(CollectiveTableTest, FirstAbortCounts) {
 
 TEST(CollectiveTableTest, FinishForgetsTheAbort) {
   CollectiveTable table;
-  table.Abort(1, absl::InternalError("failed"));
-  table.Finish(1);
+  table.Abort(RunId(1), absl::InternalError("failed"));
+  table.Finish(RunId(1));
   Told told;
   table.Arrive(Key(1), 2, "all-reduce", told.As(0), Nothing);
   EXPECT_FALSE(told.status.has_value());
-  table.Abort(2, absl::InternalError("another run"));
+  table.Abort(RunId(2), absl::InternalError("another run"));
   EXPECT_FALSE(told.status.has_value());
 }
 
@@ -192,21 +192,21 @@ TEST(CollectiveTableTest, ACallbackMayComeBackToTheTable) {
     table.Arrive(Key(1, 2), 2, "all-gather", next.As(0), Nothing);
   };
   table.Arrive(Key(1, 1), 2, "all-reduce", std::move(participant), Nothing);
-  table.Abort(1, absl::CancelledError("cancelled"));
+  table.Abort(RunId(1), absl::CancelledError("cancelled"));
   EXPECT_EQ(next.status, absl::CancelledError("cancelled"));
 }
 
 TEST(CollectiveTableTest, DescribeNamesCoresNotRanks) {
   CollectiveTable table;
   Told told[3];
-  EXPECT_EQ(table.Describe(1), "");
+  EXPECT_EQ(table.Describe(RunId(1)), "");
   table.Arrive(Key(1, 1, {4, 6, 7}), 3, "all-to-all", told[2].As(2), Nothing);
   table.Arrive(Key(1, 1, {4, 6, 7}), 3, "all-to-all", told[0].As(0), Nothing);
-  EXPECT_EQ(table.Describe(1),
+  EXPECT_EQ(table.Describe(RunId(1)),
             "cores [7, 4] wait in all-to-all for the other cores of [4, 6, 7]; ");
-  EXPECT_EQ(table.Describe(2), "");
+  EXPECT_EQ(table.Describe(RunId(2)), "");
   table.Arrive(Key(1, 1, {4, 6, 7}), 3, "all-to-all", told[1].As(1), Nothing);
-  EXPECT_EQ(table.Describe(1), "");
+  EXPECT_EQ(table.Describe(RunId(1)), "");
 }
 
 TEST(CollectiveKeyTest, DebugStringNamesAll) {
@@ -217,8 +217,8 @@ TEST(CollectiveKeyTest, DebugStringNamesAll) {
 TEST(CollectiveTableTest, ManyThreadsAndRounds) {
   constexpr int kRanks = 8, kRounds = 500;
   CollectiveTable table;
-  std::vector<int64_t> devices;
-  for (int rank = 0; rank < kRanks; ++rank) devices.push_back(rank);
+  std::vector<int> cores;
+  for (int rank = 0; rank < kRanks; ++rank) cores.push_back(rank);
   std::vector<int64_t> values(kRanks, 1);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < kRanks; ++rank) {
@@ -226,14 +226,14 @@ TEST(CollectiveTableTest, ManyThreadsAndRounds) {
       for (int round = 0; round < kRounds; ++round) {
         absl::Notification met;
         CollectiveParticipant participant;
-        participant.rank = rank;
+        participant.rank = Rank(rank);
         participant.send = {&values[rank]};
         participant.recv = {&values[rank]};
         participant.done = [&met](const absl::Status& status) {
           EXPECT_EQ(status, absl::OkStatus());
           met.Notify();
         };
-        table.Arrive(Key(1, round % 3, devices), kRanks, "sum", std::move(participant),
+        table.Arrive(Key(1, round % 3, cores), kRanks, "sum", std::move(participant),
                      [](Participants all) {
                        int64_t sum = 0;
                        for (const auto& each : all) {
@@ -263,7 +263,7 @@ TEST(CollectiveTableTest, AbortAgainstArrivalsTellsEveryoneOnce) {
     for (int rank = 0; rank < kRanks - 1; ++rank) {
       threads.emplace_back([&, rank] {
         CollectiveParticipant participant;
-        participant.rank = rank;
+        participant.rank = Rank(rank);
         participant.done = [&told](const absl::Status& status) {
           EXPECT_EQ(status, absl::AbortedError("gone"));
           ++told;
@@ -272,7 +272,7 @@ TEST(CollectiveTableTest, AbortAgainstArrivalsTellsEveryoneOnce) {
                      Nothing);
       });
     }
-    threads.emplace_back([&] { table.Abort(run, absl::AbortedError("gone")); });
+    threads.emplace_back([&] { table.Abort(RunId(run), absl::AbortedError("gone")); });
     for (std::thread& thread : threads) thread.join();
     ASSERT_EQ(told, kRanks - 1);
   }

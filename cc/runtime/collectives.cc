@@ -88,6 +88,8 @@ void Reduce(ReductionKind kind, absl::Span<const void* const> values, size_t off
   }
 }
 
+Rank ToRank(RankId rank) { return Rank(static_cast<int>(rank.value())); }
+
 std::vector<const void*> Sent(Participants participants) {
   std::vector<const void*> sent;
   for (const CollectiveParticipant& participant : participants) {
@@ -132,7 +134,7 @@ absl::Status WithNativeType(PrimitiveType dtype, ReductionKind kind, const Body&
 
 class AsyncCommunicator : public xla::Communicator {
  public:
-  AsyncCommunicator(CollectiveTable* table, int rank, int size)
+  AsyncCommunicator(CollectiveTable* table, Rank rank, int size)
       : table_(*table), rank_(rank), size_(size) {}
 
   xla::Future<> AllReduce(DeviceAddressBase send, DeviceAddressBase recv, PrimitiveType dtype,
@@ -159,7 +161,7 @@ class AsyncCommunicator : public xla::Communicator {
           return WithNativeType(dtype, kind, [&](auto zero) {
             using T = decltype(zero);
             for (const CollectiveParticipant& target : all) {
-              const size_t start = target.rank * count;
+              const size_t start = target.rank.value() * count;
               Reduce<T>(kind, Sent(all), start, count, [&](const T* block, size_t at, size_t size) {
                 std::memcpy(static_cast<void*>(static_cast<T*>(target.recv[0]) + (at - start)),
                             block, size * sizeof(T));
@@ -172,15 +174,16 @@ class AsyncCommunicator : public xla::Communicator {
   xla::Future<> AllGather(DeviceAddressBase send, DeviceAddressBase recv, PrimitiveType dtype,
                           size_t count, const Executor& executor) override {
     const size_t bytes = count * xla::primitive_util::ByteWidth(dtype);
-    return Meet(
-        "all-gather", dtype, count, {send}, {recv}, std::nullopt, executor, [=](Participants all) {
-          for (const CollectiveParticipant& target : all) {
-            for (const CollectiveParticipant& source : all) {
-              Copy(static_cast<char*>(target.recv[0]) + source.rank * bytes, source.send[0], bytes);
-            }
-          }
-          return absl::OkStatus();
-        });
+    return Meet("all-gather", dtype, count, {send}, {recv}, std::nullopt, executor,
+                [=](Participants all) {
+                  for (const CollectiveParticipant& target : all) {
+                    for (const CollectiveParticipant& source : all) {
+                      Copy(static_cast<char*>(target.recv[0]) + source.rank.value() * bytes,
+                           source.send[0], bytes);
+                    }
+                  }
+                  return absl::OkStatus();
+                });
   }
 
   xla::Future<> CollectivePermute(DeviceAddressBase send, DeviceAddressBase recv,
@@ -189,13 +192,13 @@ class AsyncCommunicator : public xla::Communicator {
                                   absl::Span<const RankId> /*target_ranks*/,
                                   const Executor& executor) override {
     const size_t bytes = count * xla::primitive_util::ByteWidth(dtype);
-    std::optional<int> source;
-    if (source_rank.has_value()) source = source_rank->value();
+    std::optional<Rank> source;
+    if (source_rank.has_value()) source = ToRank(*source_rank);
     return Meet("collective-permute", dtype, count, {send}, {recv}, source, executor,
                 [=](Participants all) {
                   for (const CollectiveParticipant& target : all) {
                     if (target.source_rank.has_value()) {
-                      Copy(target.recv[0], all[*target.source_rank].send[0], bytes);
+                      Copy(target.recv[0], all[target.source_rank->value()].send[0], bytes);
                     } else {
                       std::memset(target.recv[0], 0, bytes);
                     }
@@ -208,15 +211,15 @@ class AsyncCommunicator : public xla::Communicator {
                          absl::InlinedVector<DeviceAddressBase, 4> recv, PrimitiveType dtype,
                          size_t count, const Executor& executor) override {
     const size_t bytes = count * xla::primitive_util::ByteWidth(dtype);
-    return Meet("all-to-all", dtype, count, send, recv, std::nullopt, executor,
-                [=](Participants all) {
-                  for (const CollectiveParticipant& target : all) {
-                    for (const CollectiveParticipant& source : all) {
-                      Copy(target.recv[source.rank], source.send[target.rank], bytes);
-                    }
-                  }
-                  return absl::OkStatus();
-                });
+    return Meet(
+        "all-to-all", dtype, count, send, recv, std::nullopt, executor, [=](Participants all) {
+          for (const CollectiveParticipant& target : all) {
+            for (const CollectiveParticipant& source : all) {
+              Copy(target.recv[source.rank.value()], source.send[target.rank.value()], bytes);
+            }
+          }
+          return absl::OkStatus();
+        });
   }
 
   xla::Future<> Broadcast(DeviceAddressBase send, DeviceAddressBase recv, PrimitiveType dtype,
@@ -239,7 +242,7 @@ class AsyncCommunicator : public xla::Communicator {
   }
 
   absl::StatusOr<size_t> NumRanks() const override { return size_; }
-  absl::StatusOr<size_t> CurrentRank() override { return rank_; }
+  absl::StatusOr<size_t> CurrentRank() override { return rank_.value(); }
   std::string ToString() const override {
     return absl::StrCat("virtual TPU communicator, rank ", rank_, " of ", size_);
   }
@@ -257,18 +260,20 @@ class AsyncCommunicator : public xla::Communicator {
 
   xla::Future<> Meet(const char* name, PrimitiveType dtype, size_t count,
                      absl::Span<const DeviceAddressBase> send,
-                     absl::Span<const DeviceAddressBase> recv, std::optional<int> source_rank,
+                     absl::Span<const DeviceAddressBase> recv, std::optional<Rank> source_rank,
                      const Executor& executor, const CollectiveTable::Operation& operation) {
     absl::StatusOr<const xla::cpu::CpuCollectives::Executor*> cpu_executor =
         xla::cpu::CpuCollectives::TryCast(&executor);
     if (!cpu_executor.ok()) return xla::Future<>(cpu_executor.status());
     const xla::RendezvousKey& rendezvous = (*cpu_executor)->rendezvous_key();
     CollectiveKey key;
-    key.run_id = rendezvous.run_id.ToInt();
+    key.run_id = RunId(rendezvous.run_id.ToInt());
     key.cross_module = rendezvous.collective_op_kind == xla::RendezvousKey::kCrossModule;
     // Else it is a number of the module, and replicas may run modules of their own.
     if (key.cross_module) key.op_id = rendezvous.op_id;
-    for (const auto& device : rendezvous.global_devices) key.devices.push_back(device.value());
+    for (const auto& device : rendezvous.global_devices) {
+      key.cores.Add(Core(static_cast<int>(device.value())));
+    }
 
     auto [promise, future] = xla::MakePromise<>();
     CollectiveParticipant participant;
@@ -291,7 +296,7 @@ class AsyncCommunicator : public xla::Communicator {
   }
 
   CollectiveTable& table_;
-  const int rank_;
+  const Rank rank_;
   const int size_;
 };
 
@@ -304,7 +309,7 @@ class AsyncCollectives : public xla::cpu::CpuCollectives {
       absl::Span<const DeviceRank> ranks, const Config& /*config*/) override {
     std::vector<std::unique_ptr<xla::Communicator>> communicators;
     for (const DeviceRank& device_rank : ranks) {
-      communicators.push_back(std::make_unique<AsyncCommunicator>(&table_, device_rank.rank.value(),
+      communicators.push_back(std::make_unique<AsyncCommunicator>(&table_, ToRank(device_rank.rank),
                                                                   clique_key.num_devices()));
     }
     return communicators;

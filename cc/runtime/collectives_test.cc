@@ -216,7 +216,7 @@ TEST_F(CollectivesTest, RefusesPointToPointTransfers) {
 }
 
 TEST_F(CollectivesTest, AnAbortedRunFailsWhoComes) {
-  table_.Abort(1, absl::CancelledError("the step was cancelled"));
+  table_.Abort(RunId(1), absl::CancelledError("the step was cancelled"));
   std::vector<float> value = {1};
   const std::vector<absl::Status> statuses =
       OnEach(1, [&](Communicator& communicator, int, const auto& executor) {

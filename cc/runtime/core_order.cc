@@ -6,7 +6,7 @@
 namespace tf_tpu_ext {
 namespace {
 
-bool HaveCommon(const std::vector<int>& a, const std::vector<int>& b) {
+bool HaveCommon(const std::vector<Core>& a, const std::vector<Core>& b) {
   auto in_a = a.begin();
   auto in_b = b.begin();
   while (in_a != a.end() && in_b != b.end()) {
@@ -28,7 +28,7 @@ bool CoreOrder::IsNext(std::list<Entry>::const_iterator entry) const {
   });
 }
 
-bool CoreOrder::Enter(int64_t id, std::vector<int> cores, std::function<void()> start) {
+bool CoreOrder::Enter(RunId id, std::vector<Core> cores, std::function<void()> start) {
   std::sort(cores.begin(), cores.end());
   absl::MutexLock lock(&mutex_);
   const auto entry =
@@ -37,7 +37,7 @@ bool CoreOrder::Enter(int64_t id, std::vector<int> cores, std::function<void()> 
   return entry->started;
 }
 
-void CoreOrder::Leave(int64_t id) {
+void CoreOrder::Leave(RunId id) {
   std::vector<std::function<void()>> starts;
   {
     absl::MutexLock lock(&mutex_);

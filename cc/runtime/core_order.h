@@ -4,13 +4,14 @@
 #ifndef TF_TPU_EXT_CC_RUNTIME_CORE_ORDER_H_
 #define TF_TPU_EXT_CC_RUNTIME_CORE_ORDER_H_
 
-#include <cstdint>
 #include <functional>
 #include <list>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "cc/base/core_numbers.h"
+#include "cc/base/launch_numbers.h"
 
 namespace tf_tpu_ext {
 
@@ -19,15 +20,15 @@ class CoreOrder {
  public:
   // Returns true if no program before this one holds any of the cores: they are its own now.
   // Otherwise they will be when `start` is called, by the thread that leaves the last of them.
-  bool Enter(int64_t id, std::vector<int> cores, std::function<void()> start);
+  bool Enter(RunId id, std::vector<Core> cores, std::function<void()> start);
 
   // Gives the cores up, or the place in the order. Does nothing for a program that has neither.
-  void Leave(int64_t id);
+  void Leave(RunId id);
 
  private:
   struct Entry {
-    int64_t id;
-    std::vector<int> cores;  // sorted
+    RunId id;
+    std::vector<Core> cores;  // sorted
     std::function<void()> start;
     bool started;
   };

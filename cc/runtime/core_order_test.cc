@@ -9,12 +9,13 @@ namespace {
 
 class CoreOrderTest : public ::testing::Test {
  protected:
-  bool Enter(int64_t id, std::vector<int> cores) {
-    return order_.Enter(id, std::move(cores), [this, id] { started_.push_back(id); });
+  bool Enter(int id, const std::vector<int>& cores) {
+    return order_.Enter(RunId(id), ToNumbers<Core>(cores), [this, id] { started_.push_back(id); });
   }
+  void Leave(int id) { order_.Leave(RunId(id)); }
 
   CoreOrder order_;
-  std::vector<int64_t> started_;
+  std::vector<int> started_;
 };
 
 TEST_F(CoreOrderTest, FreeCoresAreTakenAtOnce) {
@@ -27,10 +28,10 @@ TEST_F(CoreOrderTest, ProgramsOnACoreRunInTheOrderOfTheirArrival) {
   EXPECT_TRUE(Enter(1, {0, 1}));
   EXPECT_FALSE(Enter(2, {1, 0}));
   EXPECT_FALSE(Enter(3, {1}));
-  order_.Leave(1);
-  EXPECT_EQ(started_, (std::vector<int64_t>{2}));
-  order_.Leave(2);
-  EXPECT_EQ(started_, (std::vector<int64_t>{2, 3}));
+  Leave(1);
+  EXPECT_EQ(started_, (std::vector<int>{2}));
+  Leave(2);
+  EXPECT_EQ(started_, (std::vector<int>{2, 3}));
 }
 
 TEST_F(CoreOrderTest, NobodyPassesOneThatWaits) {
@@ -38,25 +39,25 @@ TEST_F(CoreOrderTest, NobodyPassesOneThatWaits) {
   EXPECT_FALSE(Enter(2, {0, 1}));
   EXPECT_FALSE(Enter(3, {1}));
   EXPECT_TRUE(Enter(4, {2}));
-  order_.Leave(1);
-  EXPECT_EQ(started_, (std::vector<int64_t>{2}));
+  Leave(1);
+  EXPECT_EQ(started_, (std::vector<int>{2}));
 }
 
 TEST_F(CoreOrderTest, SeveralStartAtOnce) {
   EXPECT_TRUE(Enter(1, {0, 1}));
   EXPECT_FALSE(Enter(2, {0}));
   EXPECT_FALSE(Enter(3, {1}));
-  order_.Leave(1);
-  EXPECT_EQ(started_, (std::vector<int64_t>{2, 3}));
+  Leave(1);
+  EXPECT_EQ(started_, (std::vector<int>{2, 3}));
 }
 
 TEST_F(CoreOrderTest, OneThatGivesUpItsPlaceLetsOthersThrough) {
   EXPECT_TRUE(Enter(1, {0}));
   EXPECT_FALSE(Enter(2, {0, 1}));
   EXPECT_FALSE(Enter(3, {1}));
-  order_.Leave(2);
-  EXPECT_EQ(started_, (std::vector<int64_t>{3}));
-  order_.Leave(2);
+  Leave(2);
+  EXPECT_EQ(started_, (std::vector<int>{3}));
+  Leave(2);
   EXPECT_TRUE(Enter(4, {5}));
 }
 

@@ -8,35 +8,33 @@
 
 namespace tf_tpu_ext {
 
-using tensorflow::Tensor;
-
-absl::StatusOr<std::vector<std::vector<Tensor>>> Execution::OutputsOfSlots(
-    int /*run*/, std::vector<Tensor> outputs) const {
-  std::vector<std::vector<Tensor>> slots;
+absl::StatusOr<std::vector<Outputs>> Execution::OutputsOfSlots(StepRun /*run*/,
+                                                               Outputs outputs) const {
+  std::vector<Outputs> slots;
   slots.push_back(std::move(outputs));
   return slots;
 }
 
-std::string Execution::DescribeReplicas(int slot) const {
+std::string Execution::DescribeReplicas(Slot slot) const {
   return absl::StrCat("Replica ", cores_[slot].context.replica);
 }
 
-UpdateReplica Execution::TakeForUpdate(int run, std::vector<Tensor> outputs) {
-  const int first = FirstSlotOf(run);
+UpdateReplica Execution::TakeForUpdate(StepRun run, Outputs outputs) {
+  const Slot first = FirstSlotOf(run);
   UpdateReplica replica;
   replica.context = cores_[first].context;
   replica.arguments = std::move(cores_[first].arguments.values);
-  for (int slot = first; slot < first + slots_per_run_; ++slot) {
-    replica.variables.push_back(cores_[slot].arguments.variables);
+  for (int place = 0; place < slots_per_run_; ++place) {
+    replica.variables.push_back(cores_[SlotOf(run, place)].arguments.variables);
   }
   replica.outputs = std::move(outputs);
   return replica;
 }
 
-std::vector<const std::vector<Tensor>*> Execution::ArgumentsOfRun(int run) const {
-  std::vector<const std::vector<Tensor>*> arguments;
-  for (int i = 0; i < slots_per_run_; ++i) {
-    arguments.push_back(&cores_[FirstSlotOf(run) + i].arguments.values);
+std::vector<const Arguments*> Execution::ArgumentsOfRun(StepRun run) const {
+  std::vector<const Arguments*> arguments;
+  for (int place = 0; place < slots_per_run_; ++place) {
+    arguments.push_back(&cores_[SlotOf(run, place)].arguments.values);
   }
   return arguments;
 }
@@ -51,14 +49,14 @@ std::unique_ptr<Execution> ChooseExecution(const std::shared_ptr<Program>& progr
     if (std::shared_ptr<Program> alone = program->AloneIfBuilt()) {
       return MakeSlotExecution(cores, std::move(alone));
     }
-    std::vector<const std::vector<Tensor>*> arguments;
+    std::vector<const Arguments*> arguments;
     for (const StepCore& core : *cores) arguments.push_back(&core.arguments.values);
     if (!CanRunStacked(*compiled.stacked, arguments)) return nullptr;
     return MakeGroupExecution(cores, program);
   }
   // A run in place waits for its end under the locks, which threads of the compute pool must not.
   if (!compiled.overwritten_variables.empty() && cores->size() == 1 && !pool.IsCaller()) {
-    const StepArguments& arguments = cores->front().arguments;
+    const StepArguments& arguments = (*cores)[Slot(0)].arguments;
     if (MayRunInPlace(compiled.overwritten_variables, arguments.values,
                       {arguments.variables.get()})) {
       return MakeInPlaceExecution(cores, std::move(commit));

@@ -14,17 +14,19 @@
 
 #include "absl/status/statusor.h"
 #include "cc/base/core_context.h"
+#include "cc/base/core_numbers.h"
+#include "cc/base/number.h"
+#include "cc/program/value_numbers.h"
 #include "cc/runtime/program.h"
 #include "cc/runtime/run_in_place.h"
 #include "cc/runtime/shared_update.h"
-#include "tensorflow/core/framework/tensor.h"
 
 namespace tf_tpu_ext {
 
 class ComputePool;
 
 struct StepArguments {
-  std::vector<tensorflow::Tensor> values;
+  Arguments values;
   // The variables whose values are read when the step starts. The op of the core has made sure that
   // they have some.
   std::shared_ptr<const ArgumentVariables> variables;
@@ -40,8 +42,7 @@ struct StepCore {
   StepArguments arguments;
 };
 
-// By slot.
-using StepCores = std::vector<StepCore>;
+using StepCores = ByNumber<Slot, StepCore>;
 
 // Not thread-safe, except that different runs may start on different threads at once.
 class Execution {
@@ -52,29 +53,30 @@ class Execution {
   Execution(const Execution&) = delete;
   Execution& operator=(const Execution&) = delete;
 
-  int num_runs() const { return static_cast<int>(cores_.size()) / slots_per_run_; }
-  int FirstSlotOf(int run) const { return run * slots_per_run_; }
+  int num_runs() const { return cores_.size() / slots_per_run_; }
+  Slot FirstSlotOf(StepRun run) const { return SlotOf(run, 0); }
 
   // What runs. Where replicas bring programs of their own, they differ in nothing that the step
   // asks: whether they wait, how long they take, what follows them.
   virtual const std::shared_ptr<Program>& program() const = 0;
 
   // Starts a run and returns, once for each run; `done` gets its outputs, on some thread.
-  virtual void Start(int run, RunOptions options, Program::Done done) = 0;
+  virtual void Start(StepRun run, RunOptions options, Program::Done done) = 0;
 
   // The outputs of the slots of a run, made of the outputs of the run. Called when all runs have
   // ended.
-  virtual absl::StatusOr<std::vector<std::vector<tensorflow::Tensor>>> OutputsOfSlots(
-      int run, std::vector<tensorflow::Tensor> outputs) const;
+  virtual absl::StatusOr<std::vector<Outputs>> OutputsOfSlots(StepRun run, Outputs outputs) const;
 
   // What errors call the replicas of a slot's run.
-  virtual std::string DescribeReplicas(int slot) const;
+  virtual std::string DescribeReplicas(Slot slot) const;
 
   // The replicas of a run as the shared update takes them. Called once, when all runs have ended.
-  UpdateReplica TakeForUpdate(int run, std::vector<tensorflow::Tensor> outputs);
+  UpdateReplica TakeForUpdate(StepRun run, Outputs outputs);
 
  protected:
-  std::vector<const std::vector<tensorflow::Tensor>*> ArgumentsOfRun(int run) const;
+  // The slot at a place of those that the run serves.
+  Slot SlotOf(StepRun run, int place) const { return Slot(run.value() * slots_per_run_ + place); }
+  std::vector<const Arguments*> ArgumentsOfRun(StepRun run) const;
 
   StepCores& cores_;
   const int slots_per_run_;

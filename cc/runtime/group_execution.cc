@@ -7,15 +7,13 @@
 namespace tf_tpu_ext {
 namespace {
 
-using tensorflow::Tensor;
-
 class GroupExecution : public Execution {
  public:
   GroupExecution(StepCores* cores, std::shared_ptr<Program> program)
       : Execution(cores, program->compiled().stacked->group_size),
         whole_(std::move(program)),
         stacked_(*whole_->compiled().stacked) {
-    for (size_t slot = 0; slot < cores_.size(); ++slot) {
+    for (Slot slot : cores_.numbers()) {
       // Transfers in the program name replicas of the group by their cores.
       cores_[slot].context.group_cores = &whole_->compiled().cores[slot];
     }
@@ -23,11 +21,13 @@ class GroupExecution : public Execution {
 
   const std::shared_ptr<Program>& program() const override { return whole_->stacked(); }
 
-  void Start(int group, RunOptions options, Program::Done done) override {
-    const int first = FirstSlotOf(group);
-    absl::StatusOr<std::vector<Tensor>> arguments = StackArguments(stacked_, ArgumentsOfRun(group));
+  void Start(StepRun group, RunOptions options, Program::Done done) override {
+    const Slot first = FirstSlotOf(group);
+    absl::StatusOr<Arguments> arguments = StackArguments(stacked_, ArgumentsOfRun(group));
     // The stacks are copies: each replica's own arguments only take memory from here on.
-    for (int i = 0; i < slots_per_run_; ++i) cores_[first + i].arguments.values.clear();
+    for (int member = 0; member < slots_per_run_; ++member) {
+      cores_[SlotOf(group, member)].arguments.values.clear();
+    }
     if (!arguments.ok()) return done(arguments.status(), {});
     if (program()->compiled().shared_update != nullptr) {
       cores_[first].arguments.values = *arguments;
@@ -36,13 +36,13 @@ class GroupExecution : public Execution {
                      std::move(done));
   }
 
-  absl::StatusOr<std::vector<std::vector<Tensor>>> OutputsOfSlots(
-      int /*run*/, std::vector<Tensor> outputs) const override {
+  absl::StatusOr<std::vector<Outputs>> OutputsOfSlots(StepRun /*group*/,
+                                                      Outputs outputs) const override {
     return UnstackOutputs(stacked_, outputs);
   }
 
-  std::string DescribeReplicas(int slot) const override {
-    const int first = cores_[slot].context.replica;
+  std::string DescribeReplicas(Slot slot) const override {
+    const int first = cores_[slot].context.replica.value();
     return absl::StrCat("One of the replicas ", first, " to ", first + slots_per_run_ - 1);
   }
 

@@ -7,21 +7,19 @@
 namespace tf_tpu_ext {
 namespace {
 
-using tensorflow::Tensor;
-
 class InPlaceExecution : public Execution {
  public:
   InPlaceExecution(StepCores* cores, std::function<bool()> commit)
       : Execution(cores, /*slots_per_run=*/1), commit_(std::move(commit)) {}
 
-  const std::shared_ptr<Program>& program() const override { return cores_[0].program; }
+  const std::shared_ptr<Program>& program() const override { return cores_[Slot(0)].program; }
 
   // Returns when the run has ended: the thread that takes the locks has to release them. Whether it
   // keeps to this thread is for RunInPlace to say.
-  void Start(int /*run*/, RunOptions /*options*/, Program::Done done) override {
-    StepCore& core = cores_[0];
+  void Start(StepRun /*run*/, RunOptions /*options*/, Program::Done done) override {
+    StepCore& core = cores_[Slot(0)];
     if (!commit_()) return done(absl::CancelledError("The step failed before it began."), {});
-    std::vector<Tensor> outputs;
+    Outputs outputs;
     absl::Status status =
         RunInPlace(*core.program, core.context, core.program->compiled().overwritten_variables,
                    {core.arguments.variables.get()}, std::move(core.arguments.values), &outputs);

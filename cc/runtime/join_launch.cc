@@ -45,8 +45,8 @@ class CancelHandle {
 
 }  // namespace
 
-absl::Status JoinLaunch(tensorflow::OpKernelContext* context, LaunchTable* table, int core,
-                        int64_t launch_id, const std::shared_ptr<Program>& program,
+absl::Status JoinLaunch(tensorflow::OpKernelContext* context, LaunchTable* table, Core core,
+                        LaunchId launch_id, const std::shared_ptr<Program>& program,
                         StepArguments arguments,
                         std::function<absl::Status(std::vector<Tensor>)> write,
                         tensorflow::AsyncOpKernel::DoneCallback done) {
@@ -69,10 +69,10 @@ absl::Status JoinLaunch(tensorflow::OpKernelContext* context, LaunchTable* table
   arrival.step_id = context->step_id();
   arrival.arguments = std::move(arguments);
   arrival.done = [context, cancellation, token, write = std::move(write), done = std::move(done)](
-                     absl::Status status, std::vector<Tensor> outputs) {
+                     absl::Status status, Outputs outputs) {
     // Not the waiting form: a cancellation that is under way may be what calls this.
     if (cancellation != nullptr) cancellation->TryDeregisterCallback(token);
-    if (status.ok()) status = write(std::move(outputs));
+    if (status.ok()) status = write(std::move(outputs.values()));
     if (!status.ok()) context->SetStatus(status);
     done();
   };

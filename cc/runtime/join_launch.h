@@ -2,12 +2,13 @@
 #ifndef TF_TPU_EXT_CC_RUNTIME_JOIN_LAUNCH_H_
 #define TF_TPU_EXT_CC_RUNTIME_JOIN_LAUNCH_H_
 
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "cc/base/core_numbers.h"
+#include "cc/base/launch_numbers.h"
 #include "cc/runtime/launch_table.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
@@ -16,8 +17,8 @@ namespace tf_tpu_ext {
 // Brings a core to the launch, and makes the cancellation of the op's step reach it. After the
 // launch, `write` gets the results unless it failed, and then `done` is called. If this returns an
 // error, neither is.
-absl::Status JoinLaunch(tensorflow::OpKernelContext* context, LaunchTable* table, int core,
-                        int64_t launch_id, const std::shared_ptr<Program>& program,
+absl::Status JoinLaunch(tensorflow::OpKernelContext* context, LaunchTable* table, Core core,
+                        LaunchId launch_id, const std::shared_ptr<Program>& program,
                         StepArguments arguments,
                         std::function<absl::Status(std::vector<tensorflow::Tensor>)> write,
                         tensorflow::AsyncOpKernel::DoneCallback done);

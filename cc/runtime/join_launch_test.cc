@@ -20,13 +20,13 @@ namespace {
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
 
-constexpr int64_t kLaunch = 7;
+constexpr LaunchId kLaunch(7);
 
 CompiledProgram TwoReplicas() {
   CompiledProgram compiled;
   compiled.name = "train";
   compiled.num_replicas = 2;
-  compiled.cores = {0, 1};
+  compiled.cores = {Core(0), Core(1)};
   return compiled;
 }
 
@@ -58,7 +58,7 @@ class JoinLaunchTest : public ::testing::Test {
     op->params.cancellation_manager = &cancellation_;
     op->context = std::make_unique<OpKernelContext>(&op->params, /*num_outputs=*/0);
     joined_ = JoinLaunch(
-        op->context.get(), &table_, core, kLaunch, program_, {},
+        op->context.get(), &table_, Core(core), kLaunch, program_, {},
         [op = op.get(), write_result](std::vector<Tensor> outputs) {
           op->written = std::move(outputs);
           return write_result;
@@ -83,9 +83,9 @@ TEST_F(JoinLaunchTest, WritesTheResults) {
   const auto first = Join(0);
   const auto second = Join(1);
   EXPECT_TRUE(joined_.ok());
-  program_->OfSlot(0).End({FloatTensor({1})});
+  program_->OfSlot(Slot(0)).End({FloatTensor({1})});
   EXPECT_FALSE(first->done.HasBeenNotified());
-  program_->OfSlot(1).End({FloatTensor({2})});
+  program_->OfSlot(Slot(1)).End({FloatTensor({2})});
   ASSERT_TRUE(first->done.HasBeenNotified() && second->done.HasBeenNotified());
   EXPECT_EQ(FloatsOf((*first->written)[0]), std::vector<float>{1});
   EXPECT_EQ(FloatsOf((*second->written)[0]), std::vector<float>{2});
@@ -95,8 +95,8 @@ TEST_F(JoinLaunchTest, WritesTheResults) {
 TEST_F(JoinLaunchTest, AnErrorOfWritingIsTheOps) {
   const auto first = Join(0, absl::InternalError("too few outputs"));
   const auto second = Join(1);
-  program_->OfSlot(0).End({});
-  program_->OfSlot(1).End({});
+  program_->OfSlot(Slot(0)).End({});
+  program_->OfSlot(Slot(1)).End({});
   EXPECT_EQ(first->context->status(), absl::InternalError("too few outputs"));
   EXPECT_TRUE(second->context->status().ok());
 }
@@ -104,8 +104,8 @@ TEST_F(JoinLaunchTest, AnErrorOfWritingIsTheOps) {
 TEST_F(JoinLaunchTest, AFailedStepWritesNothing) {
   const auto first = Join(0);
   const auto second = Join(1);
-  program_->OfSlot(0).Fail(absl::InternalError("broken"));
-  program_->OfSlot(1).End({});
+  program_->OfSlot(Slot(0)).Fail(absl::InternalError("broken"));
+  program_->OfSlot(Slot(1)).End({});
   ASSERT_TRUE(second->done.HasBeenNotified());
   EXPECT_FALSE(first->written.has_value() || second->written.has_value());
   EXPECT_EQ(second->context->status().code(), absl::StatusCode::kInternal);

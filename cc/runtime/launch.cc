@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -13,9 +14,7 @@
 
 namespace tf_tpu_ext {
 
-using tensorflow::Tensor;
-
-Launch::Launch(const LaunchServices& services, int64_t launch_id, int64_t run_id,
+Launch::Launch(const LaunchServices& services, LaunchId launch_id, RunId run_id,
                std::shared_ptr<Program> program, std::function<void()> leave_table)
     : services_(services),
       launch_id_(launch_id),
@@ -37,12 +36,12 @@ absl::Status Launch::CheckFits(const Program& program) const {
                    absl::StrJoin(mine.cores, ", "), "]. Report this with the program."));
 }
 
-bool Launch::Awaits(int slot) const {
+bool Launch::Awaits(Slot slot) const {
   absl::MutexLock lock(&mutex_);
   return phase_ == Phase::kGathering && arrivals_[slot] == nullptr;
 }
 
-bool Launch::Add(int slot, CoreArrival arrival) {
+bool Launch::Add(Slot slot, CoreArrival arrival) {
   absl::MutexLock lock(&mutex_);
   arrivals_[slot] = std::make_unique<CoreArrival>(std::move(arrival));
   return ++arrived_ == program_->num_slots();
@@ -53,7 +52,7 @@ void Launch::Start() {
       std::any_of(arrivals_.begin(), arrivals_.end(),
                   [](const auto& arrival) { return arrival->arguments.updates_variables; });
   if (updates_variables) {
-    std::vector<int> cores;
+    std::vector<Core> cores;
     for (const std::unique_ptr<CoreArrival>& arrival : arrivals_) cores.push_back(arrival->core);
     absl::MutexLock lock(&mutex_);
     if (failed_) return;  // Fail finishes the launch
@@ -74,19 +73,19 @@ void Launch::StartOnFreeCores() {
     absl::MutexLock lock(&mutex_);
     if (failed_) return;  // Fail finishes the launch
     StepCores cores;
-    for (int slot = 0; slot < program_->num_slots(); ++slot) {
+    for (Slot slot : arrivals_.numbers()) {
       CoreArrival& arrival = *arrivals_[slot];
       CoreContext context;
       context.launch_id = launch_id_;
       context.run_id = run_id_;
       context.core = arrival.core;
       context.slot = slot;
-      context.replica = slot / program_->compiled().num_cores_per_replica;
-      cores.push_back({context, arrival.program, std::move(arrival.arguments)});
+      context.replica = program_->compiled().ReplicaOf(slot);
+      cores.Add({context, arrival.program, std::move(arrival.arguments)});
     }
     step = Step::Create(
         services_, launch_id_, program_, std::move(cores),
-        [self = shared_from_this()](absl::Status status, std::vector<std::vector<Tensor>> outputs) {
+        [self = shared_from_this()](absl::Status status, ByNumber<Slot, Outputs> outputs) {
           self->Finish(std::move(status), std::move(outputs));
         });
     step_ = step;
@@ -129,12 +128,13 @@ void Launch::WaitExpired(absl::Duration waited) {
 }
 
 std::string Launch::DescribeWait(Phase phase, absl::Duration waited) const {
-  std::vector<int> here, missing;
+  std::vector<Core> here, missing;
   {
     absl::MutexLock lock(&mutex_);
-    const std::vector<int>& cores = program_->compiled().cores;
-    for (int slot = 0; slot < program_->num_slots(); ++slot) {
-      (arrivals_[slot] != nullptr ? here : missing).push_back(cores.empty() ? 0 : cores[slot]);
+    const ByNumber<Slot, Core>& cores = program_->compiled().cores;
+    for (Slot slot : arrivals_.numbers()) {
+      (arrivals_[slot] != nullptr ? here : missing)
+          .push_back(cores.empty() ? Core(0) : cores[slot]);
     }
   }
   const std::string advice =
@@ -165,11 +165,11 @@ void Launch::Fail(const absl::Status& status) {
   if (step != nullptr) return step->Fail(status);
   // First no further core may come: it would wait for a launch that never starts.
   leave_table_();
-  Finish(status, std::vector<std::vector<Tensor>>(arrivals_.size()));
+  Finish(status, ByNumber<Slot, Outputs>(arrivals_.size()));
 }
 
 // Called once, by the step, or by the failure that prevented it.
-void Launch::Finish(absl::Status status, std::vector<std::vector<Tensor>> outputs) {
+void Launch::Finish(absl::Status status, ByNumber<Slot, Outputs> outputs) {
   WaitMonitor::WaitId wait;
   bool ordered;
   {
@@ -184,7 +184,7 @@ void Launch::Finish(absl::Status status, std::vector<std::vector<Tensor>> output
   services_.wait_monitor->End(wait);
   services_.transfers->Finish(launch_id_);
   if (!status.ok() && program_->compiled().takes.any()) DropQueuedForCores(status);
-  for (size_t slot = 0; slot < arrivals_.size(); ++slot) {
+  for (Slot slot : arrivals_.numbers()) {
     if (arrivals_[slot] == nullptr) continue;
     // Moved: the op, and all that its callback holds, may be deleted when it returns.
     Program::Done done = std::move(arrivals_[slot]->done);
@@ -198,7 +198,7 @@ void Launch::Finish(absl::Status status, std::vector<std::vector<Tensor>> output
 }
 
 void Launch::DropQueuedForCores(const absl::Status& status) const {
-  std::vector<int> cores = program_->compiled().cores;
+  std::vector<Core> cores = program_->compiled().cores.values();
   std::set<int64_t> steps;
   for (const std::unique_ptr<CoreArrival>& arrival : arrivals_) {
     if (arrival == nullptr) continue;

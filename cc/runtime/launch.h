@@ -10,24 +10,26 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "cc/base/core_numbers.h"
+#include "cc/base/launch_numbers.h"
+#include "cc/base/number.h"
 #include "cc/base/wait_monitor.h"
+#include "cc/program/value_numbers.h"
 #include "cc/runtime/execution.h"
 #include "cc/runtime/launch_services.h"
 #include "cc/runtime/program.h"
 #include "cc/runtime/step.h"
-#include "tensorflow/core/framework/tensor.h"
 
 namespace tf_tpu_ext {
 
 // What the execute op of one core brings.
 struct CoreArrival {
-  int core = 0;
+  Core core;
   std::shared_ptr<Program> program;
   // The step of the session or function that the op belongs to.
   int64_t step_id = 0;
@@ -44,22 +46,22 @@ class Launch : public std::enable_shared_from_this<Launch> {
  public:
   // `program` is that of the core that came first: it says which cores take part. `leave_table` is
   // called, under no lock, if the launch fails while it waits for cores.
-  Launch(const LaunchServices& services, int64_t launch_id, int64_t run_id,
+  Launch(const LaunchServices& services, LaunchId launch_id, RunId run_id,
          std::shared_ptr<Program> program, std::function<void()> leave_table);
 
-  int64_t launch_id() const { return launch_id_; }
-  int64_t run_id() const { return run_id_; }
+  LaunchId launch_id() const { return launch_id_; }
+  RunId run_id() const { return run_id_; }
 
   // An error unless the program runs on the same cores as those that have come. Only then do its
   // slots mean the same here.
   absl::Status CheckFits(const Program& program) const;
 
   // Whether the core of the slot has not come yet.
-  bool Awaits(int slot) const;
+  bool Awaits(Slot slot) const;
 
   // Takes the arrival, and returns whether it was the last one: then the caller must Start. The
   // slot must be one that is awaited, of a program that fits.
-  bool Add(int slot, CoreArrival arrival);
+  bool Add(Slot slot, CoreArrival arrival);
 
   // Starts the programs, at once or when the cores are free. Must be called without the table's
   // lock: the step may end before this returns.
@@ -82,17 +84,15 @@ class Launch : public std::enable_shared_from_this<Launch> {
   };
 
   void StartOnFreeCores();
-  void Finish(absl::Status status, std::vector<std::vector<tensorflow::Tensor>> outputs);
+  void Finish(absl::Status status, ByNumber<Slot, Outputs> outputs);
   void DropQueuedForCores(const absl::Status& status) const;
   void WaitExpired(absl::Duration waited);
   // What WaitExpired reports; empty if nothing waits.
   std::string DescribeWait(Phase phase, absl::Duration waited) const;
 
   const LaunchServices services_;
-  const int64_t launch_id_;
-  // Names the launch to collectives and to the order of cores. Launch ids don't: the rounds of a
-  // host loop share one.
-  const int64_t run_id_;
+  const LaunchId launch_id_;
+  const RunId run_id_;
   const std::shared_ptr<Program> program_;
   const std::function<void()> leave_table_;
 
@@ -102,9 +102,9 @@ class Launch : public std::enable_shared_from_this<Launch> {
   // but cores may still come until the launch has left the table.
   bool failed_ ABSL_GUARDED_BY(mutex_) = false;
   WaitMonitor::WaitId wait_ ABSL_GUARDED_BY(mutex_) = 0;
-  // By slot, null where a core has not come. Guarded until all have come or the launch has left the
+  // Null where a core has not come. Guarded until all have come or the launch has left the
   // table; then only Start and Finish use them, one after the other.
-  std::vector<std::unique_ptr<CoreArrival>> arrivals_;
+  ByNumber<Slot, std::unique_ptr<CoreArrival>> arrivals_;
   int arrived_ ABSL_GUARDED_BY(mutex_) = 0;
   // Whether the launch has a place in the order of cores, to be given up at its end.
   bool ordered_ ABSL_GUARDED_BY(mutex_) = false;

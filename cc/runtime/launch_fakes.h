@@ -14,7 +14,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "cc/base/compute_pool.h"
+#include "cc/base/core_numbers.h"
+#include "cc/base/launch_numbers.h"
 #include "cc/base/wait_monitor_testing.h"
+#include "cc/program/value_numbers.h"
 #include "cc/runtime/launch_transfers.h"
 #include "cc/runtime/program.h"
 #include "tensorflow/core/framework/tensor.h"
@@ -46,11 +49,11 @@ class FakePool : public ComputePool {
 // Says what it was asked for.
 class FakeTransfers : public LaunchTransfers {
  public:
-  void Abort(int64_t launch_id, const absl::Status& status) override {
+  void Abort(LaunchId launch_id, const absl::Status& status) override {
     log.push_back(absl::StrCat("abort ", launch_id, ": ", status.message()));
   }
-  void Finish(int64_t launch_id) override { log.push_back(absl::StrCat("finish ", launch_id)); }
-  void DropQueued(const TakenQueues& queues, absl::Span<const int> cores, int64_t step_id,
+  void Finish(LaunchId launch_id) override { log.push_back(absl::StrCat("finish ", launch_id)); }
+  void DropQueued(const TakenQueues& queues, absl::Span<const Core> cores, int64_t step_id,
                   const absl::Status& status) override {
     log.push_back(absl::StrCat("drop of cores ", absl::StrJoin(cores, ","), " in step ", step_id,
                                ": ", status.message()));
@@ -64,11 +67,14 @@ class FakeProgram : public Program {
  public:
   struct Run {
     CoreContext core;
-    std::vector<tensorflow::Tensor> arguments;
+    Arguments arguments;
     RunOptions options;
     Done done;
 
-    void End(std::vector<tensorflow::Tensor> outputs) {
+    const tensorflow::Tensor& argument(int number) const {
+      return arguments[ArgumentNumber(number)];
+    }
+    void End(Outputs outputs) {
       arguments.clear();
       std::move(done)(absl::OkStatus(), std::move(outputs));
     }
@@ -83,15 +89,14 @@ class FakeProgram : public Program {
   explicit FakeProgram(CompiledProgram compiled, Parts parts = {})
       : Program(std::make_shared<const CompiledProgram>(std::move(compiled)), std::move(parts)) {}
 
-  void Start(CoreContext core, std::vector<tensorflow::Tensor> arguments, RunOptions options,
-             Done done) override {
+  void Start(CoreContext core, Arguments arguments, RunOptions options, Done done) override {
     runs.push_back({core, std::move(arguments), std::move(options), std::move(done)});
     // On this thread: what a run in place waits for can't come from another.
     if (on_start) on_start(runs.back());
   }
 
   // The first run of the slot.
-  Run& OfSlot(int slot) {
+  Run& OfSlot(Slot slot) {
     for (Run& run : runs) {
       if (run.core.slot == slot) return run;
     }

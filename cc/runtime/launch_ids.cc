@@ -1,5 +1,6 @@
 #include "cc/runtime/launch_ids.h"
 
+#include <cstdint>
 #include <set>
 
 #include "absl/base/thread_annotations.h"
@@ -16,12 +17,12 @@ namespace {
 // The id that the members of a group share, until all have taken it.
 class SharedLaunchId : public tensorflow::ResourceBase {
  public:
-  SharedLaunchId(int64_t id, int num_members) : id_(id), num_members_(num_members) {}
+  SharedLaunchId(LaunchId id, int num_members) : id_(id), num_members_(num_members) {}
 
   std::string DebugString() const override { return absl::StrCat("TPU launch ", id_); }
 
   // Returns the id, and in `complete` whether every member has it now.
-  absl::StatusOr<int64_t> Take(int member, bool* complete) {
+  absl::StatusOr<LaunchId> Take(int member, bool* complete) {
     absl::MutexLock lock(&mutex_);
     if (!members_.insert(member).second || static_cast<int>(members_.size()) > num_members_) {
       return absl::InternalError(absl::StrCat("the replica on core ", member, " of ", num_members_,
@@ -32,7 +33,7 @@ class SharedLaunchId : public tensorflow::ResourceBase {
   }
 
  private:
-  const int64_t id_;
+  const LaunchId id_;
   const int num_members_;
   absl::Mutex mutex_;
   std::set<int> members_ ABSL_GUARDED_BY(mutex_);
@@ -40,8 +41,8 @@ class SharedLaunchId : public tensorflow::ResourceBase {
 
 }  // namespace
 
-absl::StatusOr<int64_t> LaunchIdOfGroup(tensorflow::OpKernelContext* context, LaunchTable* table,
-                                        const std::string& group, int member, int num_members) {
+absl::StatusOr<LaunchId> LaunchIdOfGroup(tensorflow::OpKernelContext* context, LaunchTable* table,
+                                         const std::string& group, int member, int num_members) {
   tensorflow::ScopedStepContainer* step = context->step_container();
   if (step == nullptr) {
     return absl::UnimplementedError(
@@ -64,7 +65,7 @@ absl::StatusOr<int64_t> LaunchIdOfGroup(tensorflow::OpKernelContext* context, La
       }));
   tensorflow::core::ScopedUnref unref(found);
   bool complete = false;
-  absl::StatusOr<int64_t> id = found->Take(member, &complete);
+  absl::StatusOr<LaunchId> id = found->Take(member, &complete);
   if (!id.ok()) {
     return absl::InternalError(absl::StrCat("Op ", context->op_kernel().name(), ": ",
                                             id.status().message(),

@@ -2,10 +2,10 @@
 #ifndef TF_TPU_EXT_CC_RUNTIME_LAUNCH_IDS_H_
 #define TF_TPU_EXT_CC_RUNTIME_LAUNCH_IDS_H_
 
-#include <cstdint>
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "cc/base/launch_numbers.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
 namespace tf_tpu_ext {
@@ -19,8 +19,8 @@ class LaunchTable;
 
 // The id of a new launch of the table, which all members of the group get in this run of the graph,
 // and in this iteration of a loop around them.
-absl::StatusOr<int64_t> LaunchIdOfGroup(tensorflow::OpKernelContext* context, LaunchTable* table,
-                                        const std::string& group, int member, int num_members);
+absl::StatusOr<LaunchId> LaunchIdOfGroup(tensorflow::OpKernelContext* context, LaunchTable* table,
+                                         const std::string& group, int member, int num_members);
 
 }  // namespace tf_tpu_ext
 

@@ -1,4 +1,3 @@
-#include <cstdint>
 #include <set>
 #include <thread>
 #include <vector>
@@ -13,12 +12,12 @@ namespace {
 TEST(NextLaunchIdTest, NeverRepeats) {
   constexpr int kThreads = 4, kLaunches = 2000;
   absl::Mutex mutex;
-  std::set<int64_t> seen;
+  std::set<LaunchId> seen;
   LaunchTable table{LaunchServices()};
   std::vector<std::thread> threads;
   for (int thread = 0; thread < kThreads; ++thread) {
     threads.emplace_back([&] {
-      std::vector<int64_t> mine;
+      std::vector<LaunchId> mine;
       for (int i = 0; i < kLaunches; ++i) mine.push_back(table.NextLaunchId());
       absl::MutexLock lock(&mutex);
       seen.insert(mine.begin(), mine.end());
@@ -27,7 +26,7 @@ TEST(NextLaunchIdTest, NeverRepeats) {
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(seen.size(), kThreads * kLaunches);
   // 0 means no launch: infeed and outfeed.
-  EXPECT_GT(*seen.begin(), 0);
+  EXPECT_GT(*seen.begin(), LaunchId(0));
 }
 
 }  // namespace

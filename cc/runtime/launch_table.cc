@@ -10,9 +10,9 @@
 namespace tf_tpu_ext {
 namespace {
 
-absl::StatusOr<int> SlotOf(const CoreArrival& arrival) {
-  TF_ASSIGN_OR_RETURN(const int slot, arrival.program->SlotOfCore(arrival.core));
-  if (slot >= arrival.program->num_slots()) {
+absl::StatusOr<Slot> SlotOf(const CoreArrival& arrival) {
+  TF_ASSIGN_OR_RETURN(const Slot slot, arrival.program->SlotOfCore(arrival.core));
+  if (slot.value() >= arrival.program->num_slots()) {
     return absl::InternalError(absl::StrCat(
         "TPU program ", arrival.program->compiled().name, " has core ", arrival.core, " in place ",
         slot, " of ", arrival.program->num_slots(), ". Report this with the program."));
@@ -23,7 +23,7 @@ absl::StatusOr<int> SlotOf(const CoreArrival& arrival) {
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<Launch>> LaunchTable::FindOrCreate(
-    int64_t launch_id, int slot, const std::shared_ptr<Program>& program, bool* created) {
+    LaunchId launch_id, Slot slot, const std::shared_ptr<Program>& program, bool* created) {
   for (const auto& [run_id, launch] : waiting_) {
     if (launch->launch_id() != launch_id) continue;
     // Before the slot is used: in a launch of other cores it may not exist.
@@ -33,7 +33,7 @@ absl::StatusOr<std::shared_ptr<Launch>> LaunchTable::FindOrCreate(
   }
   *created = true;
   if (auto expected = begun_.find(launch_id); expected != begun_.end()) expected->second = true;
-  const int64_t run_id = next_run_id_++;
+  const RunId run_id = ++last_run_id_;
   auto launch = std::make_shared<Launch>(services_, launch_id, run_id, program,
                                          [this, run_id] { Remove(run_id); });
   waiting_.emplace(run_id, launch);
@@ -41,9 +41,9 @@ absl::StatusOr<std::shared_ptr<Launch>> LaunchTable::FindOrCreate(
 }
 
 absl::Status LaunchTable::Arrive(
-    int64_t launch_id, CoreArrival arrival,
+    LaunchId launch_id, CoreArrival arrival,
     const std::function<void(const std::shared_ptr<Launch>&)>& joined) {
-  TF_ASSIGN_OR_RETURN(const int slot, SlotOf(arrival));
+  TF_ASSIGN_OR_RETURN(const Slot slot, SlotOf(arrival));
   std::shared_ptr<Launch> launch;
   bool created = false, complete = false;
   {
@@ -59,7 +59,7 @@ absl::Status LaunchTable::Arrive(
   return absl::OkStatus();
 }
 
-void LaunchTable::Reject(int64_t launch_id, const absl::Status& status) {
+void LaunchTable::Reject(LaunchId launch_id, const absl::Status& status) {
   std::vector<std::shared_ptr<Launch>> rejected;
   {
     absl::MutexLock lock(&mutex_);
@@ -71,12 +71,12 @@ void LaunchTable::Reject(int64_t launch_id, const absl::Status& status) {
   for (const std::shared_ptr<Launch>& launch : rejected) launch->Fail(status);
 }
 
-void LaunchTable::Expect(int64_t launch_id) {
+void LaunchTable::Expect(LaunchId launch_id) {
   absl::MutexLock lock(&mutex_);
   begun_.emplace(launch_id, false);
 }
 
-bool LaunchTable::StopExpecting(int64_t launch_id) {
+bool LaunchTable::StopExpecting(LaunchId launch_id) {
   absl::MutexLock lock(&mutex_);
   auto expected = begun_.find(launch_id);
   if (expected == begun_.end()) return false;
@@ -85,7 +85,7 @@ bool LaunchTable::StopExpecting(int64_t launch_id) {
   return begun;
 }
 
-void LaunchTable::Remove(int64_t run_id) {
+void LaunchTable::Remove(RunId run_id) {
   absl::MutexLock lock(&mutex_);
   waiting_.erase(run_id);
 }

@@ -18,24 +18,22 @@
 namespace tf_tpu_ext {
 namespace {
 
-using tensorflow::Tensor;
-
-constexpr int64_t kLaunch = 7;
+constexpr LaunchId kLaunch(7);
 constexpr int64_t kStep = 3;
 
 // The end of one core's op.
 struct End {
   absl::Status status;
-  std::vector<Tensor> outputs;
+  Outputs outputs;
 };
 using Ends = std::shared_ptr<std::optional<End>>;
 
 // A program with a replica on each of the cores; without any, one that runs wherever it is sent.
-CompiledProgram OnCores(std::vector<int> cores) {
+CompiledProgram OnCores(const std::vector<int>& cores) {
   CompiledProgram compiled;
   compiled.name = "train";
   compiled.num_replicas = std::max(1, static_cast<int>(cores.size()));
-  compiled.cores = std::move(cores);
+  compiled.cores = ByNumber<Slot, Core>(ToNumbers<Core>(cores));
   return compiled;
 }
 
@@ -57,14 +55,14 @@ class LaunchTest : public ::testing::Test {
 
   // Brings a core; the launch that it joined is launch_ then.
   Ends Arrive(int core, const std::shared_ptr<Program>& program, StepArguments arguments = {},
-              int64_t launch_id = kLaunch) {
+              LaunchId launch_id = kLaunch) {
     auto end = std::make_shared<std::optional<End>>();
     CoreArrival arrival;
-    arrival.core = core;
+    arrival.core = Core(core);
     arrival.program = program;
     arrival.step_id = kStep;
     arrival.arguments = std::move(arguments);
-    arrival.done = [this, core, end](absl::Status status, std::vector<Tensor> outputs) {
+    arrival.done = [this, core, end](absl::Status status, Outputs outputs) {
       order_of_ends_.push_back(core);
       *end = End{std::move(status), std::move(outputs)};
     };
@@ -76,10 +74,10 @@ class LaunchTest : public ::testing::Test {
   // A core waits in a collective of the first launch for another one.
   void WaitInCollective(FakeProgram::Run& run) {
     CollectiveParticipant participant;
-    participant.rank = run.core.replica;
+    participant.rank = Rank(run.core.replica.value());
     participant.done = [&run](const absl::Status& status) { run.Fail(status); };
-    collectives_.Arrive({run.core.run_id, 1, true, {0, 1}}, 2, "all-reduce", std::move(participant),
-                        [](auto) { return absl::OkStatus(); });
+    collectives_.Arrive({run.core.run_id, 1, true, {Core(0), Core(1)}}, 2, "all-reduce",
+                        std::move(participant), [](auto) { return absl::OkStatus(); });
   }
 
   FakePool pool_;
@@ -102,19 +100,19 @@ TEST_F(LaunchTest, StartsWhenTheLastCoreHasCome) {
   ASSERT_EQ(program->runs.size(), 2);
   for (FakeProgram::Run& run : program->runs) {
     EXPECT_EQ(run.core.launch_id, kLaunch);
-    EXPECT_EQ(run.core.core, run.core.slot + 4);
-    EXPECT_EQ(run.core.replica, run.core.slot);
-    EXPECT_EQ(FloatsOf(run.arguments[0]), std::vector<float>{1.0f * run.core.core});
+    EXPECT_EQ(run.core.core, Core(run.core.slot.value() + 4));
+    EXPECT_EQ(run.core.replica, Replica(run.core.slot.value()));
+    EXPECT_EQ(FloatsOf(run.argument(0)), std::vector<float>{1.0f * run.core.core.value()});
   }
   EXPECT_EQ(pool_.NumRuns(), 2);
-  program->OfSlot(0).End({FloatTensor({10})});
+  program->OfSlot(Slot(0)).End({FloatTensor({10})});
   EXPECT_FALSE(fourth->has_value());
-  program->OfSlot(1).End({FloatTensor({11})});
+  program->OfSlot(Slot(1)).End({FloatTensor({11})});
   EXPECT_EQ(pool_.NumRuns(), 0);
   ASSERT_TRUE(fourth->has_value() && fifth->has_value());
   EXPECT_TRUE((*fourth)->status.ok()) << (*fourth)->status;
-  EXPECT_EQ(FloatsOf((*fourth)->outputs[0]), std::vector<float>{10});
-  EXPECT_EQ(FloatsOf((*fifth)->outputs[0]), std::vector<float>{11});
+  EXPECT_EQ(FloatsOf((*fourth)->outputs[OutputNumber(0)]), std::vector<float>{10});
+  EXPECT_EQ(FloatsOf((*fifth)->outputs[OutputNumber(0)]), std::vector<float>{11});
   EXPECT_EQ(order_of_ends_, (std::vector<int>{4, 5}));
   EXPECT_EQ(transfers_.log, std::vector<std::string>{"finish 7"});
   EXPECT_EQ(monitor_.num_waits(), 0);
@@ -130,7 +128,7 @@ TEST_F(LaunchTest, ACoreThatComesAgainBeginsTheNextRound) {
   Arrive(1, program);
   EXPECT_EQ(launch_, first_round);
   ASSERT_EQ(program->runs.size(), 2);
-  const int64_t run_id = program->runs[0].core.run_id;
+  const RunId run_id = program->runs[0].core.run_id;
   EXPECT_EQ(program->runs[1].core.run_id, run_id);
   Arrive(1, program);
   ASSERT_EQ(program->runs.size(), 4);
@@ -146,8 +144,8 @@ TEST_F(LaunchTest, ReplicasRunTheProgramsTheyBring) {
   Arrive(0, program);
   ASSERT_EQ(program->runs.size(), 1);
   ASSERT_EQ(other->runs.size(), 1);
-  EXPECT_EQ(program->runs[0].core.core, 0);
-  EXPECT_EQ(other->runs[0].core.core, 1);
+  EXPECT_EQ(program->runs[0].core.core, Core(0));
+  EXPECT_EQ(other->runs[0].core.core, Core(1));
   program->runs[0].End({});
   other->runs[0].End({});
 }
@@ -208,7 +206,7 @@ TEST_F(LaunchTest, OneOpReportsTheErrorTheOthersRepeatIt) {
   auto program = std::make_shared<FakeProgram>(OnCores({0, 1, 2}));
   const Ends second = Arrive(1, program);
   const Ends third = Arrive(2, program);
-  table_.Reject(kLaunch + 1, absl::InternalError("another launch"));
+  table_.Reject(LaunchId(8), absl::InternalError("another launch"));
   EXPECT_FALSE(second->has_value());
   table_.Reject(kLaunch, absl::NotFoundError("variable"));
   ASSERT_TRUE(second->has_value() && third->has_value());
@@ -223,9 +221,9 @@ TEST_F(LaunchTest, ACoreThatFailsStopsTheOthers) {
   const Ends first = Arrive(0, program);
   Arrive(1, program);
   ASSERT_EQ(program->runs.size(), 2);
-  WaitInCollective(program->OfSlot(0));
+  WaitInCollective(program->OfSlot(Slot(0)));
   EXPECT_FALSE(first->has_value());
-  program->OfSlot(1).Fail(absl::ResourceExhaustedError("no memory"));
+  program->OfSlot(Slot(1)).Fail(absl::ResourceExhaustedError("no memory"));
   ASSERT_TRUE(first->has_value());
   const absl::Status expected =
       absl::ResourceExhaustedError("Replica 1 of TPU program train failed on core 1: no memory");
@@ -254,7 +252,7 @@ TEST_F(LaunchTest, ARunningLaunchFailsWhenItsCoresHaveStopped) {
   std::optional<absl::Status> met;
   CollectiveParticipant alone;
   alone.done = [&met](absl::Status status) { met = std::move(status); };
-  collectives_.Arrive({program->runs[0].core.run_id, 1, true, {0}}, 1, "all-reduce",
+  collectives_.Arrive({program->runs[0].core.run_id, 1, true, {Core(0)}}, 1, "all-reduce",
                       std::move(alone), [](auto) { return absl::OkStatus(); });
   EXPECT_EQ(met, absl::OkStatus());
 }
@@ -275,13 +273,13 @@ TEST_F(LaunchTest, ReportsWhoWaitsInACollective) {
   auto program = std::make_shared<FakeProgram>(OnCores({0, 1}));
   const Ends end = Arrive(0, program);
   Arrive(1, program);
-  WaitInCollective(program->OfSlot(0));
+  WaitInCollective(program->OfSlot(Slot(0)));
   // Only the launch is as old as that, not the meeting: the core has computed meanwhile.
   monitor_.Expire();
   EXPECT_EQ(monitor_.num_waits(), 1);
   monitor_.Expire(absl::ZeroDuration());
   EXPECT_FALSE(end->has_value());
-  program->OfSlot(1).End({});
+  program->OfSlot(Slot(1)).End({});
   ASSERT_TRUE(end->has_value());
   EXPECT_EQ((*end)->status,
             absl::DeadlineExceededError(
@@ -310,10 +308,10 @@ StepArguments Updates() {
 
 TEST_F(LaunchTest, UpdatesOfOneCoreFollowEachOther) {
   auto program = std::make_shared<FakeProgram>(OnCores({}));
-  const Ends first = Arrive(0, program, Updates(), 1);
-  const Ends second = Arrive(0, program, Updates(), 2);
-  const Ends reader = Arrive(0, program, {}, 3);
-  const Ends elsewhere = Arrive(1, program, Updates(), 4);
+  const Ends first = Arrive(0, program, Updates(), LaunchId(1));
+  const Ends second = Arrive(0, program, Updates(), LaunchId(2));
+  const Ends reader = Arrive(0, program, {}, LaunchId(3));
+  const Ends elsewhere = Arrive(1, program, Updates(), LaunchId(4));
   ASSERT_EQ(program->runs.size(), 3);  // all but the second
   program->runs[1].End({});
   program->runs[2].End({});
@@ -322,16 +320,16 @@ TEST_F(LaunchTest, UpdatesOfOneCoreFollowEachOther) {
   program->runs[0].End({});
   EXPECT_TRUE(first->has_value());
   ASSERT_EQ(program->runs.size(), 4);
-  EXPECT_EQ(program->runs[3].core.launch_id, 2);
+  EXPECT_EQ(program->runs[3].core.launch_id, LaunchId(2));
   program->runs[3].End({});
   EXPECT_TRUE(second->has_value());
 }
 
 TEST_F(LaunchTest, ALaunchThatWaitsForItsTurnCanFail) {
   auto program = std::make_shared<FakeProgram>(OnCores({}));
-  Arrive(0, program, Updates(), 1);
-  const Ends second = Arrive(0, program, Updates(), 2);
-  const Ends third = Arrive(0, program, Updates(), 3);
+  Arrive(0, program, Updates(), LaunchId(1));
+  const Ends second = Arrive(0, program, Updates(), LaunchId(2));
+  const Ends third = Arrive(0, program, Updates(), LaunchId(3));
   monitor_.Expire();
   ASSERT_TRUE(second->has_value());
   EXPECT_EQ((*second)->status,
@@ -341,12 +339,12 @@ TEST_F(LaunchTest, ALaunchThatWaitsForItsTurnCanFail) {
                 "for what it waits for, or raise the limit with "
                 "tf_tpu_ext.configure(wait_limit_seconds=...)."));
   EXPECT_TRUE(third->has_value());
-  const Ends fourth = Arrive(0, program, Updates(), 4);
+  const Ends fourth = Arrive(0, program, Updates(), LaunchId(4));
   ASSERT_EQ(program->runs.size(), 1);
   program->runs[0].End({});
   // Those that failed gave up their places.
   ASSERT_EQ(program->runs.size(), 2);
-  EXPECT_EQ(program->runs[1].core.launch_id, 4);
+  EXPECT_EQ(program->runs[1].core.launch_id, LaunchId(4));
   program->runs[1].End({});
   EXPECT_TRUE((*fourth)->status.ok());
 }

@@ -7,6 +7,8 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "cc/base/core_numbers.h"
+#include "cc/base/launch_numbers.h"
 #include "cc/program/taken_queues.h"
 
 namespace tf_tpu_ext {
@@ -17,16 +19,16 @@ class LaunchTransfers {
   virtual ~LaunchTransfers() = default;
 
   // The program's cores have failed: whatever its transfers wait for will not come.
-  virtual void Abort(int64_t launch_id, const absl::Status& status) = 0;
+  virtual void Abort(LaunchId launch_id, const absl::Status& status) = 0;
 
   // The program's cores are done. The host may still read what they sent last.
-  virtual void Finish(int64_t launch_id) = 0;
+  virtual void Finish(LaunchId launch_id) = 0;
 
   // A program that takes from queues has failed in the step: what they hold for its cores, and what
   // the step still sends, was meant for it and must not reach the next program. Senders of the step
   // get `status`, the program's error. Embedding steps are steps of all cores, so all forget
   // theirs.
-  virtual void DropQueued(const TakenQueues& queues, absl::Span<const int> cores, int64_t step_id,
+  virtual void DropQueued(const TakenQueues& queues, absl::Span<const Core> cores, int64_t step_id,
                           const absl::Status& status) = 0;
 };
 

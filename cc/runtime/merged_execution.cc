@@ -6,39 +6,38 @@
 namespace tf_tpu_ext {
 namespace {
 
-using tensorflow::Tensor;
-
 class MergedExecution : public Execution {
  public:
   explicit MergedExecution(StepCores* cores)
-      : Execution(cores, cores->front().program->compiled().num_cores_per_replica) {}
+      : Execution(cores, (*cores)[Slot(0)].program->compiled().num_cores_per_replica) {}
 
-  const std::shared_ptr<Program>& program() const override { return cores_[0].program; }
+  const std::shared_ptr<Program>& program() const override { return cores_[Slot(0)].program; }
 
-  void Start(int run, RunOptions options, Program::Done done) override {
-    const int first = FirstSlotOf(run);
+  void Start(StepRun run, RunOptions options, Program::Done done) override {
+    const Slot first = FirstSlotOf(run);
     const std::shared_ptr<Program>& program = cores_[first].program;
-    std::vector<Tensor> arguments;
-    for (int core = 0; core < slots_per_run_; ++core) {
-      const std::vector<int>& numbers = program->compiled().core_slices[core].arguments;
-      std::vector<Tensor>& given = cores_[first + core].arguments.values;
-      const size_t count = std::min(numbers.size(), given.size());
-      for (size_t i = 0; i < count; ++i) {
-        if (numbers[i] >= static_cast<int>(arguments.size())) arguments.resize(numbers[i] + 1);
-        arguments[numbers[i]] = std::move(given[i]);
+    Arguments arguments;
+    for (LogicalCore core : program->compiled().core_slices.numbers()) {
+      const auto& argument_of_given = program->compiled().core_slices[core].arguments;
+      Arguments& values = cores_[SlotOf(run, core.value())].arguments.values;
+      const int count = std::min(argument_of_given.size(), values.size());
+      for (ArgumentNumber given : NumbersBelow<ArgumentNumber>(count)) {
+        const ArgumentNumber argument = argument_of_given[given];
+        if (!arguments.Has(argument)) arguments.resize(argument.value() + 1);
+        arguments[argument] = std::move(values[given]);
       }
     }
     program->Start(cores_[first].context, std::move(arguments), std::move(options),
                    std::move(done));
   }
 
-  absl::StatusOr<std::vector<std::vector<Tensor>>> OutputsOfSlots(
-      int run, std::vector<Tensor> outputs) const override {
+  absl::StatusOr<std::vector<Outputs>> OutputsOfSlots(StepRun run, Outputs outputs) const override {
     const CompiledProgram& compiled = cores_[FirstSlotOf(run)].program->compiled();
-    std::vector<std::vector<Tensor>> slots(slots_per_run_);
-    for (int core = 0; core < slots_per_run_; ++core) {
+    std::vector<Outputs> slots;
+    for (const CompiledProgram::CoreSlice& slice : compiled.core_slices) {
+      Outputs& wanted = slots.emplace_back();
       // Not moved: several cores may want the same output.
-      for (int number : compiled.core_slices[core].outputs) slots[core].push_back(outputs[number]);
+      for (OutputNumber output : slice.outputs) wanted.Add(outputs[output]);
     }
     return slots;
   }

@@ -17,17 +17,15 @@ std::optional<int64_t> SizeIn(const Tensor& size) {
 
 }  // namespace
 
-void PaddingStats::Count(absl::Span<const PaddedArgument> padded,
-                         absl::Span<const Tensor> arguments) {
+void PaddingStats::Count(absl::Span<const PaddedArgument> padded, const Arguments& arguments) {
   int64_t elements = 0;
   int64_t real_elements = 0;
-  const auto count = static_cast<int>(arguments.size());
   for (const PaddedArgument& each : padded) {
-    if (each.argument >= count) continue;
+    if (!arguments.Has(each.argument)) continue;
     tensorflow::TensorShape real = arguments[each.argument].shape();
-    for (const auto& [dimension, argument] : each.sizes) {
-      if (dimension >= real.dims() || argument >= count) continue;
-      if (const auto size = SizeIn(arguments[argument]); size.has_value()) {
+    for (const auto& [dimension, size_argument] : each.sizes) {
+      if (dimension >= real.dims() || !arguments.Has(size_argument)) continue;
+      if (const auto size = SizeIn(arguments[size_argument]); size.has_value()) {
         real.set_dim(dimension, std::clamp<int64_t>(*size, 0, real.dim_size(dimension)));
       }
     }

@@ -7,7 +7,7 @@
 
 #include "absl/types/span.h"
 #include "cc/program/padded_argument.h"
-#include "tensorflow/core/framework/tensor.h"
+#include "cc/program/value_numbers.h"
 
 namespace tf_tpu_ext {
 
@@ -21,8 +21,7 @@ struct PaddingTotals {
 class PaddingStats {
  public:
   // Adds the arguments of one core's run to the totals.
-  void Count(absl::Span<const PaddedArgument> padded,
-             absl::Span<const tensorflow::Tensor> arguments);
+  void Count(absl::Span<const PaddedArgument> padded, const Arguments& arguments);
   PaddingTotals Totals() const;
 
  private:

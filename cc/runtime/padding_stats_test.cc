@@ -15,11 +15,12 @@ TEST(PaddingStatsTest, CountsElementsBeyondTheSizes) {
   columns.flat<int64_t>()(0) = 5;
   const Tensor array(tensorflow::DT_FLOAT, {4, 10});
   PaddingStats stats;
-  stats.Count({{0, {{0, 1}, {1, 2}}}}, {array, rows, columns});
+  const ArgumentNumber zero(0), one(1), two(2), missing(9);
+  stats.Count({{zero, {{0, one}, {1, two}}}}, {array, rows, columns});
   EXPECT_EQ(stats.Totals().elements, 40);
   EXPECT_EQ(stats.Totals().padding, 25);
   // What can't be read is taken for full.
-  stats.Count({{0, {{0, 0}, {1, 9}, {7, 1}}}, {9, {}}}, {array, rows});
+  stats.Count({{zero, {{0, zero}, {1, missing}, {7, one}}}, {missing, {}}}, {array, rows});
   EXPECT_EQ(stats.Totals().elements, 80);
   EXPECT_EQ(stats.Totals().padding, 25);
 }

@@ -80,8 +80,7 @@ class PoolTaskRunner : public xla::cpu::Thunk::TaskRunner {
 // One core's run: owns all that the thunks use until they are done.
 class Program::Run {
  public:
-  Run(Program* program, CoreContext core, std::vector<Tensor> arguments, RunOptions options,
-      Done done)
+  Run(Program* program, CoreContext core, Arguments arguments, RunOptions options, Done done)
       : program_(program),
         core_(core),
         arguments_(std::move(arguments)),
@@ -93,8 +92,8 @@ class Program::Run {
     tsl::profiler::TraceMe trace([&] {
       return tsl::profiler::TraceMeEncode(absl::StrCat("TPU core ", run->core_.core),
                                           {{"program", run->program_->compiled_->name},
-                                           {"replica", run->core_.replica},
-                                           {"launch", run->core_.launch_id}});
+                                           {"replica", run->core_.replica.value()},
+                                           {"launch", run->core_.launch_id.value()}});
     });
     run->begin_ = absl::Now();
     if (absl::Status status = run->Prepare(); !status.ok()) {
@@ -118,12 +117,12 @@ class Program::Run {
       device_assignment_ = *compiled.device_assignment;
     } else {
       device_assignment_.emplace(1, 1);
-      (*device_assignment_)(0, 0) = core_.core;
+      (*device_assignment_)(0, 0) = core_.core.value();
     }
     const Process& process = Process::Get();
     cpu_options_.set_collectives(process.xla_collectives);
-    options_.set_run_id(xla::RunId(core_.run_id));
-    options_.set_device_ordinal(core_.core);
+    options_.set_run_id(xla::RunId(core_.run_id.value()));
+    options_.set_device_ordinal(core_.core.value());
     options_.set_device_assignment(&*device_assignment_);
     const Eigen::ThreadPoolDevice* threads = run_options_.on_one_thread
                                                  ? process.kernel_threads->OfCaller().device
@@ -153,8 +152,8 @@ class Program::Run {
     }
     params_.collective_params = &*collective_params_;
     params_.custom_call_params = &*custom_call_params_;
-    params_.run_id = core_.run_id;
-    params_.device_ordinal = core_.core;
+    params_.run_id = core_.run_id.value();
+    params_.device_ordinal = core_.core.value();
     return absl::OkStatus();
   }
 
@@ -180,14 +179,15 @@ class Program::Run {
         auto address = BindParameter(allocation);
         if (!address.ok()) return address.status();
         buffers[index] = *address;
-      } else if (const int result = program_->result_of_allocation_[index]; result >= 0) {
-        const ResultBuffer& buffer = program_->results_[result];
-        if (results_[result].dtype() != buffer.dtype || results_[result].shape() != buffer.shape) {
-          results_[result] = Tensor(tensorflow::cpu_allocator(), buffer.dtype, buffer.shape);
+      } else if (const auto number = program_->result_of_allocation_[index]; number.has_value()) {
+        const ResultBuffer& buffer = program_->results_[*number];
+        Tensor& result = results_[*number];
+        if (result.dtype() != buffer.dtype || result.shape() != buffer.shape) {
+          result = Tensor(tensorflow::cpu_allocator(), buffer.dtype, buffer.shape);
         }
-        absl::Status status = CheckMemory(results_[result], Name(), "a result on each core");
+        absl::Status status = CheckMemory(result, Name(), "a result on each core");
         if (!status.ok()) return status;
-        buffers[index] = DeviceAddressBase(results_[result].data(), allocation.size());
+        buffers[index] = DeviceAddressBase(result.data(), allocation.size());
       } else {
         if (next_scratch == scratch_.size()) scratch_.push_back(AllocateBytes(allocation.size()));
         absl::Status status =
@@ -205,7 +205,8 @@ class Program::Run {
   }
 
   absl::StatusOr<DeviceAddressBase> BindParameter(const xla::BufferAllocation& allocation) {
-    const int argument = program_->compiled_->parameter_arguments[allocation.parameter_number()];
+    const ParameterNumber parameter(static_cast<int>(allocation.parameter_number()));
+    const ArgumentNumber argument = program_->compiled_->parameter_arguments[parameter];
     Tensor& tensor = arguments_[argument];
     const int64_t bytes = tensor.TotalBytes();
     if (bytes != allocation.size()) {
@@ -247,7 +248,7 @@ class Program::Run {
 
   void Finish(absl::Status status) {
     program_->RecordRun(absl::Now() - begin_);
-    std::vector<Tensor> outputs;
+    Outputs outputs;
     if (status.ok()) status = CollectOutputs(&outputs);
     if (!scratch_.empty()) {
       absl::MutexLock lock(&program_->mutex_);
@@ -257,27 +258,25 @@ class Program::Run {
     done_(std::move(status), std::move(outputs));
   }
 
-  absl::Status CollectOutputs(std::vector<Tensor>* outputs) {
+  absl::Status CollectOutputs(Outputs* outputs) {
     const CompiledProgram& compiled = *program_->compiled_;
-    outputs->reserve(compiled.outputs.size());
-    for (size_t i = 0; i < compiled.outputs.size(); ++i) {
-      const int result = program_->result_of_output_[i];
-      if (result < 0) {
-        outputs->push_back(*compiled.outputs[i].constant);
-        continue;
+    outputs->resize(compiled.outputs.size());
+    for (OutputNumber output : outputs->numbers()) {
+      const std::optional<ResultNumber> result = program_->result_of_output_[output];
+      if (result.has_value()) {
+        TF_ASSIGN_OR_RETURN((*outputs)[output], CutToSize(TakeResult(*result), output));
+      } else {
+        (*outputs)[output] = *compiled.outputs[output].constant;
       }
-      absl::StatusOr<Tensor> output = CutToSize(TakeResult(result), i);
-      if (!output.ok()) return output.status();
-      outputs->push_back(*std::move(output));
     }
     return absl::OkStatus();
   }
 
-  Tensor TakeResult(int result) {
+  Tensor TakeResult(ResultNumber result) {
     const ResultBuffer& buffer = program_->results_[result];
     if (program_->result_of_allocation_[buffer.allocation] == result) return results_[result];
-    if (const int argument = program_->argument_of_result_[result]; argument >= 0) {
-      return arguments_[argument];  // the caller's, or a copy of our own
+    if (const auto argument = program_->argument_of_result_[result]; argument.has_value()) {
+      return arguments_[*argument];  // the caller's, or a copy of our own
     }
     const auto* data =
         static_cast<const char*>(buffers_->GetDeviceAddressUnchecked(buffer.allocation).opaque());
@@ -286,13 +285,13 @@ class Program::Run {
     return copy;
   }
 
-  absl::StatusOr<Tensor> CutToSize(Tensor padded, int number) {
+  absl::StatusOr<Tensor> CutToSize(Tensor padded, OutputNumber output) {
     TensorShape shape = padded.shape();
-    for (const auto& [dimension, result] : program_->compiled_->outputs[number].dynamic_sizes) {
+    for (const auto& [dimension, result] : program_->compiled_->outputs[output].dynamic_sizes) {
       const int32_t size = TakeResult(result).scalar<int32_t>()();
       if (size < 0 || size > padded.dim_size(dimension)) {
         return absl::InvalidArgumentError(absl::StrCat(
-            "XLA computed a size of ", size, " for dimension ", dimension, " of result ", number,
+            "XLA computed a size of ", size, " for dimension ", dimension, " of result ", output,
             "; it must be from 0 to ", padded.dim_size(dimension),
             ". An op of the program cannot take inputs of this dynamic size: give it inputs of "
             "static shape, or larger ones."));
@@ -307,12 +306,12 @@ class Program::Run {
 
   Program* const program_;
   CoreContext core_;
-  std::vector<Tensor> arguments_;
+  Arguments arguments_;
   const RunOptions run_options_;
   Done done_;
   absl::Time begin_;
 
-  std::vector<Tensor> results_;
+  ByNumber<ResultNumber, Tensor> results_;
   std::vector<Tensor> scratch_;
   std::optional<xla::cpu::BufferAllocations> buffers_;
   std::optional<xla::DeviceAssignment> device_assignment_;
@@ -354,49 +353,46 @@ absl::StatusOr<Program::Parts> Program::CreateParts(const CompiledProgram& compi
 absl::Status Program::Prepare() {
   xla::cpu::CpuExecutable& executable = CpuExecutableOf(*compiled_);
   const xla::BufferAssignment& assignment = executable.buffer_assignment();
-  result_of_allocation_.assign(assignment.Allocations().size(), -1);
+  result_of_allocation_.resize(assignment.Allocations().size());
   const xla::HloInstruction* root = executable.module().entry_computation()->root_instruction();
-  std::vector<const CompiledProgram::Output*> computed;
+  ByNumber<ResultNumber, const CompiledProgram::Output*> computed;
   for (const CompiledProgram::Output& output : compiled_->outputs) {
     if (output.constant != nullptr) {
-      result_of_output_.push_back(-1);
+      result_of_output_.Add(std::nullopt);
     } else {
-      result_of_output_.push_back(static_cast<int>(computed.size()));
-      computed.push_back(&output);
+      result_of_output_.Add(computed.Add(&output));
     }
   }
   // Behind the outputs stand the sizes of dynamic ones.
-  const int num_results = root->shape().tuple_shapes().size();
-  for (int result = 0; result < num_results; ++result) {
-    auto slice = assignment.GetUniqueSlice(root, {result});
-    if (!slice.ok()) return slice.status();
-    const xla::Shape& shape = root->shape().tuple_shapes(result);
+  const auto num_results = static_cast<int>(root->shape().tuple_shapes().size());
+  for (ResultNumber result : NumbersBelow<ResultNumber>(num_results)) {
+    TF_ASSIGN_OR_RETURN(const xla::BufferAllocation::Slice slice,
+                        assignment.GetUniqueSlice(root, {result.value()}));
+    const xla::Shape& shape = root->shape().tuple_shapes(result.value());
     ResultBuffer buffer;
-    buffer.dtype =
-        result < static_cast<int>(computed.size()) ? computed[result]->dtype : tensorflow::DT_INT32;
-    buffer.allocation = slice->index();
-    buffer.offset = slice->offset();
+    buffer.dtype = computed.Has(result) ? computed[result]->dtype : tensorflow::DT_INT32;
+    buffer.allocation = slice.index();
+    buffer.offset = slice.offset();
     for (int64_t size : shape.dimensions()) buffer.shape.AddDim(size);
-    const xla::BufferAllocation& allocation = assignment.GetAllocation(slice->index());
+    results_.Add(std::move(buffer));
+    const xla::BufferAllocation& allocation = assignment.GetAllocation(slice.index());
+    const bool is_whole = slice.offset() == 0 && slice.size() == allocation.size();
     // A result that has an allocation of its own is written where the caller will find it.
-    if (!allocation.is_entry_computation_parameter() && !allocation.is_constant() &&
-        slice->offset() == 0 && slice->size() == allocation.size()) {
-      int& owner = result_of_allocation_[slice->index()];
-      if (owner < 0) owner = result;
+    if (is_whole && !allocation.is_entry_computation_parameter() && !allocation.is_constant()) {
+      std::optional<ResultNumber>& owner = result_of_allocation_[slice.index()];
+      if (!owner.has_value()) owner = result;
     }
-    int argument = -1;
-    if (allocation.is_entry_computation_parameter() && !allocation.is_readonly() &&
-        slice->offset() == 0 && slice->size() == allocation.size()) {
-      argument = compiled_->parameter_arguments[allocation.parameter_number()];
+    std::optional<ArgumentNumber> argument;
+    if (is_whole && allocation.is_entry_computation_parameter() && !allocation.is_readonly()) {
+      const ParameterNumber parameter(static_cast<int>(allocation.parameter_number()));
+      argument = compiled_->parameter_arguments[parameter];
     }
-    argument_of_result_.push_back(argument);
-    results_.push_back(std::move(buffer));
+    argument_of_result_.Add(argument);
   }
   return absl::OkStatus();
 }
 
-void Program::Start(CoreContext core, std::vector<Tensor> arguments, RunOptions options,
-                    Done done) {
+void Program::Start(CoreContext core, Arguments arguments, RunOptions options, Done done) {
   if (!compiled_->padded_arguments.empty()) {
     Process::Get().padding->Count(compiled_->padded_arguments, arguments);
   }
@@ -437,10 +433,10 @@ std::shared_ptr<Program> Program::AloneIfBuilt() {
   return alone_;
 }
 
-absl::StatusOr<int> Program::SlotOfCore(int core) const {
-  if (compiled_->cores.empty()) return 0;
-  for (size_t slot = 0; slot < compiled_->cores.size(); ++slot) {
-    if (compiled_->cores[slot] == core) return static_cast<int>(slot);
+absl::StatusOr<Slot> Program::SlotOfCore(Core core) const {
+  if (compiled_->cores.empty()) return Slot(0);
+  for (Slot slot : compiled_->cores.numbers()) {
+    if (compiled_->cores[slot] == core) return slot;
   }
   return absl::InvalidArgumentError(
       absl::StrCat("Program ", compiled_->name, " was compiled for the cores [",

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <string>
+#include <optional>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -15,7 +15,10 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "cc/base/core_context.h"
+#include "cc/base/core_numbers.h"
+#include "cc/base/number.h"
 #include "cc/program/compiled_program.h"
+#include "cc/program/value_numbers.h"
 #include "tensorflow/core/framework/tensor.h"
 #include "tensorflow/core/framework/types.h"
 
@@ -31,7 +34,7 @@ struct RunOptions {
   // Whether the run keeps to the thread that starts it; else it spreads over the compute pool.
   bool on_one_thread = false;
   // Arguments that nobody else will read: the program may write its results there.
-  std::vector<int> overwritable;
+  std::vector<ArgumentNumber> overwritable;
 };
 
 // Thread-safe. Virtual is what tests replace.
@@ -39,7 +42,7 @@ class Program {
  public:
   virtual ~Program() = default;
 
-  using Done = std::function<void(absl::Status, std::vector<tensorflow::Tensor>)>;
+  using Done = std::function<void(absl::Status, Outputs)>;
 
   // Makes what the program needs to run, and the programs that it consists of.
   static absl::StatusOr<std::shared_ptr<Program>> Create(
@@ -56,8 +59,7 @@ class Program {
 
   // Starts the program for one core and returns; `done` gets the outputs, on some thread. The
   // arguments are read in place and must not change meanwhile.
-  virtual void Start(CoreContext core, std::vector<tensorflow::Tensor> arguments,
-                     RunOptions options, Done done);
+  virtual void Start(CoreContext core, Arguments arguments, RunOptions options, Done done);
 
   // How long runs took lately; infinite before the first one has ended.
   absl::Duration typical_run() const {
@@ -76,7 +78,7 @@ class Program {
 
   int num_slots() const { return compiled_->num_slots(); }
   // The slot that runs on the core. An error names the cores that the program runs on.
-  absl::StatusOr<int> SlotOfCore(int core) const;
+  absl::StatusOr<Slot> SlotOfCore(Core core) const;
 
  protected:
   // What it consists of; null where it has none.
@@ -109,13 +111,13 @@ class Program {
 
   const std::shared_ptr<const CompiledProgram> compiled_;
   const Parts parts_;
-  // By XLA result number; `result_of_output_` maps outputs to it, with -1 for constants.
-  std::vector<ResultBuffer> results_;
-  std::vector<int> result_of_output_;
-  // The result that owns an allocation, or -1.
-  std::vector<int> result_of_allocation_;
-  // For each result the argument whose memory it takes over, or -1.
-  std::vector<int> argument_of_result_;
+  ByNumber<ResultNumber, ResultBuffer> results_;
+  // None for constants.
+  ByNumber<OutputNumber, std::optional<ResultNumber>> result_of_output_;
+  // By index of XLA's allocations: the result that owns one, if any.
+  std::vector<std::optional<ResultNumber>> result_of_allocation_;
+  // The argument whose memory a result takes over, if any.
+  ByNumber<ResultNumber, std::optional<ArgumentNumber>> argument_of_result_;
 
   std::atomic<int64_t> typical_nanoseconds_{-1};
 

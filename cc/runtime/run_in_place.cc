@@ -1,6 +1,8 @@
 #include "cc/runtime/run_in_place.h"
 
+#include <cstdint>
 #include <set>
+#include <vector>
 
 #include "absl/algorithm/container.h"
 #include "absl/synchronization/notification.h"
@@ -32,8 +34,8 @@ class VariableLocks {
 };
 
 template <typename Body>
-void ForEachVariable(absl::Span<const std::pair<int, int>> updated,
-                     absl::Span<const ArgumentVariables* const> owners, const Body& body) {
+void ForEachVariable(UpdatedVariables updated, absl::Span<const ArgumentVariables* const> owners,
+                     const Body& body) {
   for (const auto& [argument, output] : updated) {
     for (const ArgumentVariables* variables : owners) {
       body((*variables)[argument].get(), argument, output);
@@ -43,8 +45,7 @@ void ForEachVariable(absl::Span<const std::pair<int, int>> updated,
 
 }  // namespace
 
-bool MayRunInPlace(absl::Span<const std::pair<int, int>> updated,
-                   absl::Span<const Tensor> arguments,
+bool MayRunInPlace(UpdatedVariables updated, const Arguments& arguments,
                    absl::Span<const ArgumentVariables* const> owners) {
   int64_t bytes = 0;
   for (const auto& [argument, output] : updated) {
@@ -56,17 +57,17 @@ bool MayRunInPlace(absl::Span<const std::pair<int, int>> updated,
   return bytes >= kMinBytes;
 }
 
-absl::Status RunInPlace(Program& program, const CoreContext& core,
-                        absl::Span<const std::pair<int, int>> updated,
-                        absl::Span<const ArgumentVariables* const> owners,
-                        std::vector<Tensor> arguments, std::vector<Tensor>* outputs) {
+absl::Status RunInPlace(Program& program, const CoreContext& core, UpdatedVariables updated,
+                        absl::Span<const ArgumentVariables* const> owners, Arguments arguments,
+                        Outputs* outputs) {
   tsl::profiler::TraceMe trace("TPU update in place");
   std::set<Var*> variables;
-  ForEachVariable(updated, owners, [&](Var* variable, int, int) { variables.insert(variable); });
+  ForEachVariable(updated, owners,
+                  [&](Var* variable, ArgumentNumber, OutputNumber) { variables.insert(variable); });
   VariableLocks locks(std::move(variables));
   // A buffer that now only the variables refer to is nobody else's.
   std::vector<Var*> taken;
-  ForEachVariable(updated, owners, [&](Var* variable, int argument, int) {
+  ForEachVariable(updated, owners, [&](Var* variable, ArgumentNumber argument, OutputNumber) {
     if (variable->tensor()->data() != arguments[argument].data()) return;
     *variable->tensor() = Tensor(arguments[argument].dtype());
     taken.push_back(variable);
@@ -78,20 +79,20 @@ absl::Status RunInPlace(Program& program, const CoreContext& core,
   }
   absl::Status result;
   absl::Notification ended;
-  program.Start(core, arguments, std::move(options),
-                [&](absl::Status status, std::vector<Tensor> values) {
-                  result = std::move(status);
-                  *outputs = std::move(values);
-                  ended.Notify();
-                });
-  ended.WaitForNotification();
-  ForEachVariable(updated, owners, [&](Var* variable, int argument, int output) {
-    if (result.ok()) {
-      *variable->tensor() = (*outputs)[output];
-    } else if (absl::c_linear_search(taken, variable)) {
-      *variable->tensor() = arguments[argument];
-    }
+  program.Start(core, arguments, std::move(options), [&](absl::Status status, Outputs values) {
+    result = std::move(status);
+    *outputs = std::move(values);
+    ended.Notify();
   });
+  ended.WaitForNotification();
+  ForEachVariable(updated, owners,
+                  [&](Var* variable, ArgumentNumber argument, OutputNumber output) {
+                    if (result.ok()) {
+                      *variable->tensor() = (*outputs)[output];
+                    } else if (absl::c_linear_search(taken, variable)) {
+                      *variable->tensor() = arguments[argument];
+                    }
+                  });
   return result;
 }
 

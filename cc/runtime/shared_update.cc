@@ -24,12 +24,14 @@ using tensorflow::Tensor;
 // Elements that one thread combines at a time.
 constexpr int64_t kChunk = 1 << 16;
 
+constexpr StepRun kFirst(0);
+
 class UpdateRun : public std::enable_shared_from_this<UpdateRun> {
  public:
-  using Done = std::function<void(absl::Status, std::vector<std::vector<Tensor>>)>;
+  using Done = std::function<void(absl::Status, ByNumber<StepRun, Outputs>)>;
 
   UpdateRun(const LaunchServices& services, std::shared_ptr<Program> program,
-            std::vector<UpdateReplica> replicas, Done done)
+            ByNumber<StepRun, UpdateReplica> replicas, Done done)
       : pool_(*services.compute_pool),
         run_locking_(services.run_locking),
         program_(std::move(program)),
@@ -38,15 +40,14 @@ class UpdateRun : public std::enable_shared_from_this<UpdateRun> {
         done_(std::move(done)) {}
 
   void Start() {
-    const size_t own = update_->replica_outputs.size();
     for (size_t i = 0; i < update_->combinations.size(); ++i) {
       // The first replica's buffer takes the result.
-      combined_.push_back(replicas_[0].outputs[own + i]);
+      combined_.push_back(replicas_[kFirst].outputs[OutputToCombine(i)]);
       const Combination& combination = update_->combinations[i];
       if (combination.kind == Combination::kFirst || combination.by_update) continue;
       const int64_t elements = combined_.back().NumElements();
       for (int64_t at = 0; at < elements; at += kChunk) {
-        chunks_.push_back({static_cast<int>(i), at, std::min(kChunk, elements - at)});
+        chunks_.push_back({i, at, std::min(kChunk, elements - at)});
       }
     }
     Combine();
@@ -54,10 +55,15 @@ class UpdateRun : public std::enable_shared_from_this<UpdateRun> {
 
  private:
   struct Chunk {
-    int combination;
+    size_t combination;
     int64_t offset;
     int64_t elements;
   };
+
+  // The output of the replicas' program that goes into a combination.
+  OutputNumber OutputToCombine(size_t combination) const {
+    return OutputNumber(update_->replica_outputs.size() + static_cast<int>(combination));
+  }
 
   void Combine() {
     const int workers = std::min<int>(pool_.NumThreads(), static_cast<int>(chunks_.size()));
@@ -76,14 +82,14 @@ class UpdateRun : public std::enable_shared_from_this<UpdateRun> {
 
   void CombineChunks() {
     tsl::profiler::TraceMe trace("TPU combine gradients");
-    const size_t own = update_->replica_outputs.size();
     std::vector<const void*> values(replicas_.size());
     while (true) {
       const size_t next = next_chunk_.fetch_add(1);
       if (next >= chunks_.size()) return;
       const Chunk& chunk = chunks_[next];
-      for (size_t r = 0; r < replicas_.size(); ++r) {
-        values[r] = replicas_[r].outputs[own + chunk.combination].data();
+      const OutputNumber output = OutputToCombine(chunk.combination);
+      for (StepRun run : replicas_.numbers()) {
+        values[run.value()] = replicas_[run].outputs[output].data();
       }
       absl::Status status =
           CombineBuffers(update_->combinations[chunk.combination], values, chunk.offset,
@@ -103,13 +109,11 @@ class UpdateRun : public std::enable_shared_from_this<UpdateRun> {
     }
     if (!status.ok()) return Finish(std::move(status));
     if (!HaveEqualArguments()) return RunForEachReplica();
-    if (!MayRunInPlace(update_->updated_variables, replicas_[0].arguments, Owners())) {
-      return RunFor(
-          0, Arguments(0),
-          [self = shared_from_this()](absl::Status status, const std::vector<Tensor>& outputs) {
-            self->updated_.assign(self->replicas_.size(), outputs);
-            self->Finish(std::move(status));
-          });
+    if (!MayRunInPlace(update_->updated_variables, replicas_[kFirst].arguments, Owners())) {
+      return RunFor(kFirst, ArgumentsFor(kFirst),
+                    [self = shared_from_this()](absl::Status status, const Outputs& outputs) {
+                      self->FinishForAll(std::move(status), outputs);
+                    });
     }
     // A thread of the compute pool must not wait for the others; and the locks must be released by
     // the thread that took them.
@@ -118,11 +122,10 @@ class UpdateRun : public std::enable_shared_from_this<UpdateRun> {
   }
 
   bool HaveEqualArguments() const {
-    for (int argument : update_->read_arguments) {
-      for (size_t r = 1; r < replicas_.size(); ++r) {
-        if (!HaveEqualBytes(replicas_[0].arguments[argument], replicas_[r].arguments[argument])) {
-          return false;
-        }
+    for (ArgumentNumber argument : update_->read_arguments) {
+      const Tensor& first = replicas_[kFirst].arguments[argument];
+      for (const UpdateReplica& replica : replicas_) {
+        if (!HaveEqualBytes(first, replica.arguments[argument])) return false;
       }
     }
     return true;
@@ -137,23 +140,22 @@ class UpdateRun : public std::enable_shared_from_this<UpdateRun> {
   }
 
   void UpdateInPlace() {
-    std::vector<Tensor> arguments = Arguments(0);
+    Arguments arguments = ArgumentsFor(kFirst);
     for (UpdateReplica& replica : replicas_) replica.arguments.clear();
-    std::vector<Tensor> outputs;
+    Outputs outputs;
     absl::Status status =
-        RunInPlace(*program_->shared_update(), replicas_[0].context, update_->updated_variables,
-                   Owners(), std::move(arguments), &outputs);
-    updated_.assign(replicas_.size(), outputs);
-    Finish(std::move(status));
+        RunInPlace(*program_->shared_update(), replicas_[kFirst].context,
+                   update_->updated_variables, Owners(), std::move(arguments), &outputs);
+    FinishForAll(std::move(status), outputs);
   }
 
   void RunForEachReplica() {
     updated_.resize(replicas_.size());
-    working_ = static_cast<int>(replicas_.size());
-    for (size_t r = 0; r < replicas_.size(); ++r) {
-      RunFor(r, Arguments(r),
-             [self = shared_from_this(), r](absl::Status status, std::vector<Tensor> outputs) {
-               self->updated_[r] = std::move(outputs);
+    working_ = replicas_.size();
+    for (StepRun run : replicas_.numbers()) {
+      RunFor(run, ArgumentsFor(run),
+             [self = shared_from_this(), run](absl::Status status, Outputs outputs) {
+               self->updated_[run] = std::move(outputs);
                {
                  absl::MutexLock lock(&self->mutex_);
                  self->status_.Update(status);
@@ -164,25 +166,31 @@ class UpdateRun : public std::enable_shared_from_this<UpdateRun> {
     }
   }
 
-  std::vector<Tensor> Arguments(size_t replica) const {
-    std::vector<Tensor> arguments = replicas_[replica].arguments;
+  // The update's arguments for a replica.
+  Arguments ArgumentsFor(StepRun run) const {
+    Arguments arguments = replicas_[run].arguments;
     arguments.resize(update_->num_arguments);
-    const size_t own = update_->replica_outputs.size();
     for (size_t i = 0; i < combined_.size(); ++i) {
       if (!update_->combinations[i].by_update) {
-        arguments.push_back(combined_[i]);
+        arguments.Add(combined_[i]);
         continue;
       }
-      for (const UpdateReplica& each : replicas_) arguments.push_back(each.outputs[own + i]);
+      for (const UpdateReplica& each : replicas_) arguments.Add(each.outputs[OutputToCombine(i)]);
     }
     return arguments;
   }
 
-  void RunFor(size_t replica, std::vector<Tensor> arguments, Program::Done done) {
+  void RunFor(StepRun run, Arguments arguments, Program::Done done) {
     RunOptions options;
     options.on_one_thread = program_->shared_update()->typical_run() < kWorthAThread;
-    program_->shared_update()->Start(replicas_[replica].context, std::move(arguments),
+    program_->shared_update()->Start(replicas_[run].context, std::move(arguments),
                                      std::move(options), std::move(done));
+  }
+
+  // The update has run once for all replicas.
+  void FinishForAll(absl::Status status, const Outputs& outputs) {
+    updated_ = ByNumber<StepRun, Outputs>(replicas_.size(), outputs);
+    Finish(std::move(status));
   }
 
   void Finish(absl::Status status) {
@@ -192,34 +200,38 @@ class UpdateRun : public std::enable_shared_from_this<UpdateRun> {
       program_->Recycle(
           {std::make_move_iterator(combined), std::make_move_iterator(replica.outputs.end())});
     }
-    std::vector<std::vector<Tensor>> outputs(replicas_.size());
+    ByNumber<StepRun, Outputs> outputs(replicas_.size());
     if (status.ok()) {
-      for (size_t r = 0; r < replicas_.size(); ++r) {
-        outputs[r].resize(update_->replica_outputs.size() + update_->update_outputs.size());
-        for (size_t i = 0; i < update_->replica_outputs.size(); ++i) {
-          outputs[r][update_->replica_outputs[i]] = std::move(replicas_[r].outputs[i]);
-        }
-        for (size_t i = 0; i < update_->update_outputs.size(); ++i) {
-          outputs[r][update_->update_outputs[i]] = updated_[r][i];
-        }
-      }
+      for (StepRun run : replicas_.numbers()) outputs[run] = OutputsOfStep(run);
     }
     done_(std::move(status), std::move(outputs));
+  }
+
+  // Takes the replica's own outputs, which are no longer there then.
+  Outputs OutputsOfStep(StepRun run) {
+    Outputs outputs(update_->replica_outputs.size() + update_->update_outputs.size());
+    for (OutputNumber output : update_->replica_outputs.numbers()) {
+      outputs[update_->replica_outputs[output]] = std::move(replicas_[run].outputs[output]);
+    }
+    for (OutputNumber output : update_->update_outputs.numbers()) {
+      outputs[update_->update_outputs[output]] = updated_[run][output];
+    }
+    return outputs;
   }
 
   ComputePool& pool_;
   const std::function<void(std::function<void()>)> run_locking_;
   const std::shared_ptr<Program> program_;
   const SharedUpdate* const update_;
-  std::vector<UpdateReplica> replicas_;
+  ByNumber<StepRun, UpdateReplica> replicas_;
   const Done done_;
 
   std::vector<Tensor> combined_;
   std::vector<Chunk> chunks_;
   std::atomic<size_t> next_chunk_{0};
   std::atomic<int> working_{0};
-  // Outputs of the update, by replica.
-  std::vector<std::vector<Tensor>> updated_;
+  // Outputs of the update.
+  ByNumber<StepRun, Outputs> updated_;
   absl::Mutex mutex_;
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
 };
@@ -232,7 +244,7 @@ bool HaveEqualBytes(const Tensor& a, const Tensor& b) {
 }
 
 void StartSharedUpdate(const LaunchServices& services, std::shared_ptr<Program> program,
-                       std::vector<UpdateReplica> replicas, UpdateRun::Done done) {
+                       ByNumber<StepRun, UpdateReplica> replicas, UpdateRun::Done done) {
   std::make_shared<UpdateRun>(services, std::move(program), std::move(replicas), std::move(done))
       ->Start();
 }

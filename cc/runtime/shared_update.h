@@ -8,7 +8,10 @@
 
 #include "absl/status/status.h"
 #include "cc/base/core_context.h"
+#include "cc/base/core_numbers.h"
+#include "cc/base/number.h"
 #include "cc/program/shared_update.h"
+#include "cc/program/value_numbers.h"
 #include "cc/runtime/launch_services.h"
 #include "cc/runtime/run_in_place.h"
 #include "tensorflow/core/framework/tensor.h"
@@ -18,25 +21,24 @@ namespace tf_tpu_ext {
 // The state of one replica, or of a group of replicas that ran as one, before the update.
 struct UpdateReplica {
   CoreContext context;
-  std::vector<tensorflow::Tensor> arguments;
+  Arguments arguments;
   // Of each replica.
   std::vector<std::shared_ptr<const ArgumentVariables>> variables;
   // Of the replicas' program.
-  std::vector<tensorflow::Tensor> outputs;
+  Outputs outputs;
 };
 
 bool HaveEqualBytes(const tensorflow::Tensor& a, const tensorflow::Tensor& b);
 
 // Combines the replicas' values, runs the shared update of `program`, and calls `done` on some
-// thread with the outputs of the step for each replica.
+// thread with the outputs of the step for each of the `replicas`.
 //
 // The update runs once if the replicas' arguments are equal, as those of mirrored variables are,
 // and its results then belong to all replicas together; else it runs once for each. Variables that
 // nobody else reads are overwritten in place, under their locks.
-void StartSharedUpdate(
-    const LaunchServices& services, std::shared_ptr<Program> program,
-    std::vector<UpdateReplica> replicas,
-    std::function<void(absl::Status, std::vector<std::vector<tensorflow::Tensor>>)> done);
+void StartSharedUpdate(const LaunchServices& services, std::shared_ptr<Program> program,
+                       ByNumber<StepRun, UpdateReplica> replicas,
+                       std::function<void(absl::Status, ByNumber<StepRun, Outputs>)> done);
 
 }  // namespace tf_tpu_ext
 

@@ -5,19 +5,18 @@
 namespace tf_tpu_ext {
 namespace {
 
-using tensorflow::Tensor;
-
 class SlotExecution : public Execution {
  public:
   SlotExecution(StepCores* cores, std::shared_ptr<Program> stand_in)
       : Execution(cores, /*slots_per_run=*/1), stand_in_(std::move(stand_in)) {}
 
-  const std::shared_ptr<Program>& program() const override { return ProgramOf(0); }
+  const std::shared_ptr<Program>& program() const override { return ProgramOf(Slot(0)); }
 
-  void Start(int run, RunOptions options, Program::Done done) override {
-    StepCore& core = cores_[run];
-    const std::shared_ptr<Program>& program = ProgramOf(run);
-    std::vector<Tensor> arguments;
+  void Start(StepRun run, RunOptions options, Program::Done done) override {
+    const Slot slot = FirstSlotOf(run);
+    StepCore& core = cores_[slot];
+    const std::shared_ptr<Program>& program = ProgramOf(slot);
+    Arguments arguments;
     if (program->compiled().shared_update != nullptr) {
       arguments = core.arguments.values;  // the update reads some of them too
     } else {
@@ -28,7 +27,7 @@ class SlotExecution : public Execution {
   }
 
  private:
-  const std::shared_ptr<Program>& ProgramOf(int slot) const {
+  const std::shared_ptr<Program>& ProgramOf(Slot slot) const {
     return stand_in_ != nullptr ? stand_in_ : cores_[slot].program;
   }
 

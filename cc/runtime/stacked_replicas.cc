@@ -25,11 +25,11 @@ absl::StatusOr<Tensor> Allocate(tensorflow::DataType dtype, const TensorShape& s
 }  // namespace
 
 bool CanRunStacked(const StackedReplicas& stacked, ReplicaArguments replicas) {
-  const std::vector<Tensor>& first = *replicas[0];
-  const std::vector<Tensor>* last = replicas[0];
-  for (const std::vector<Tensor>* replica : replicas) {
+  const Arguments& first = *replicas[0];
+  const Arguments* last = replicas[0];
+  for (const Arguments* replica : replicas) {
     if (replica->size() != first.size()) return false;
-    for (int argument : stacked.mirrored_arguments) {
+    for (ArgumentNumber argument : stacked.mirrored_arguments) {
       // Replicas that share a buffer come after each other.
       const Tensor& value = (*replica)[argument];
       const Tensor& before = (*last)[argument];
@@ -37,10 +37,10 @@ bool CanRunStacked(const StackedReplicas& stacked, ReplicaArguments replicas) {
       if (!seen && !HaveEqualBytes(first[argument], value)) return false;
     }
     last = replica;
-    for (size_t i = 0; i < first.size(); ++i) {
-      if (!stacked.stacked_arguments[i]) continue;
-      const Tensor& argument = (*replica)[i];
-      if (argument.dtype() != first[i].dtype() || argument.shape() != first[i].shape()) {
+    for (ArgumentNumber argument : first.numbers()) {
+      if (!stacked.stacked_arguments[argument]) continue;
+      const Tensor& value = (*replica)[argument];
+      if (value.dtype() != first[argument].dtype() || value.shape() != first[argument].shape()) {
         return false;
       }
     }
@@ -48,39 +48,38 @@ bool CanRunStacked(const StackedReplicas& stacked, ReplicaArguments replicas) {
   return true;
 }
 
-absl::StatusOr<std::vector<Tensor>> StackArguments(const StackedReplicas& stacked,
-                                                   ReplicaArguments group) {
-  std::vector<Tensor> arguments = *group[0];
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    if (!stacked.stacked_arguments[i]) continue;
-    TensorShape shape = arguments[i].shape();
+absl::StatusOr<Arguments> StackArguments(const StackedReplicas& stacked, ReplicaArguments group) {
+  Arguments arguments = *group[0];
+  for (ArgumentNumber argument : arguments.numbers()) {
+    if (!stacked.stacked_arguments[argument]) continue;
+    TensorShape shape = arguments[argument].shape();
     shape.InsertDim(0, static_cast<int64_t>(group.size()));
-    TF_ASSIGN_OR_RETURN(Tensor stack, Allocate(arguments[i].dtype(), shape));
-    const size_t bytes = arguments[i].TotalBytes();
+    TF_ASSIGN_OR_RETURN(Tensor stack, Allocate(arguments[argument].dtype(), shape));
+    const size_t bytes = arguments[argument].TotalBytes();
     char* data = static_cast<char*>(stack.data());
-    for (const std::vector<Tensor>* replica : group) {
-      if (bytes > 0) std::memcpy(data, (*replica)[i].data(), bytes);
+    for (const Arguments* replica : group) {
+      if (bytes > 0) std::memcpy(data, (*replica)[argument].data(), bytes);
       data += bytes;
     }
-    arguments[i] = std::move(stack);
+    arguments[argument] = std::move(stack);
   }
   return arguments;
 }
 
-absl::StatusOr<std::vector<std::vector<Tensor>>> UnstackOutputs(
-    const StackedReplicas& stacked, const std::vector<Tensor>& outputs) {
-  std::vector<std::vector<Tensor>> replicas(stacked.group_size, outputs);
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    if (!stacked.stacked_outputs[i]) continue;
-    TensorShape shape = outputs[i].shape();
+absl::StatusOr<std::vector<Outputs>> UnstackOutputs(const StackedReplicas& stacked,
+                                                    const Outputs& outputs) {
+  std::vector<Outputs> replicas(stacked.group_size, outputs);
+  for (OutputNumber output : outputs.numbers()) {
+    if (!stacked.stacked_outputs[output]) continue;
+    TensorShape shape = outputs[output].shape();
     shape.RemoveDim(0);
-    const char* data = static_cast<const char*>(outputs[i].data());
-    for (std::vector<Tensor>& replica : replicas) {
-      TF_ASSIGN_OR_RETURN(Tensor own, Allocate(outputs[i].dtype(), shape));
+    const char* data = static_cast<const char*>(outputs[output].data());
+    for (Outputs& replica : replicas) {
+      TF_ASSIGN_OR_RETURN(Tensor own, Allocate(outputs[output].dtype(), shape));
       const size_t bytes = own.TotalBytes();
       if (bytes > 0) std::memcpy(own.data(), data, bytes);
       data += bytes;
-      replica[i] = std::move(own);
+      replica[output] = std::move(own);
     }
   }
   return replicas;

@@ -7,23 +7,22 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "cc/program/stacked_replicas.h"
-#include "tensorflow/core/framework/tensor.h"
+#include "cc/program/value_numbers.h"
 
 namespace tf_tpu_ext {
 
 // The arguments of each replica of a step, or of a group.
-using ReplicaArguments = absl::Span<const std::vector<tensorflow::Tensor>* const>;
+using ReplicaArguments = absl::Span<const Arguments* const>;
 
 // Whether all replicas of the step may run in groups: what has to be equal is.
 bool CanRunStacked(const StackedReplicas& stacked, ReplicaArguments replicas);
 
 // The arguments of a group's program. An error if the host has no memory for them.
-absl::StatusOr<std::vector<tensorflow::Tensor>> StackArguments(const StackedReplicas& stacked,
-                                                               ReplicaArguments group);
+absl::StatusOr<Arguments> StackArguments(const StackedReplicas& stacked, ReplicaArguments group);
 
 // The outputs of each replica of a group.
-absl::StatusOr<std::vector<std::vector<tensorflow::Tensor>>> UnstackOutputs(
-    const StackedReplicas& stacked, const std::vector<tensorflow::Tensor>& outputs);
+absl::StatusOr<std::vector<Outputs>> UnstackOutputs(const StackedReplicas& stacked,
+                                                    const Outputs& outputs);
 
 }  // namespace tf_tpu_ext
 

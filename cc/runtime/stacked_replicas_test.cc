@@ -21,43 +21,47 @@ std::vector<float> ValuesOf(const Tensor& tensor) {
   return {flat.data(), flat.data() + flat.size()};
 }
 
-// Argument and output 0 are mirrored, 1 are stacked.
+constexpr ArgumentNumber kMirrored(0);
+constexpr ArgumentNumber kStacked(1);
+constexpr OutputNumber kShared(0);
+constexpr OutputNumber kOwn(1);
+
 StackedReplicas TwoReplicas() {
   StackedReplicas stacked;
   stacked.group_size = 2;
   stacked.stacked_arguments = {false, true};
   stacked.stacked_outputs = {false, true};
-  stacked.mirrored_arguments = {0};
+  stacked.mirrored_arguments = {kMirrored};
   return stacked;
 }
 
 TEST(StackedReplicasTest, EqualBytesMayRunStacked) {
-  const std::vector<Tensor> first = {Numbers({1, 2}), Numbers({3})};
-  const std::vector<Tensor> equal = {Numbers({1, 2}), Numbers({4})};
+  const Arguments first = {Numbers({1, 2}), Numbers({3})};
+  const Arguments equal = {Numbers({1, 2}), Numbers({4})};
   EXPECT_TRUE(CanRunStacked(TwoReplicas(), {&first, &equal}));
 }
 
 TEST(StackedReplicasTest, AnotherValueMayNot) {
-  const std::vector<Tensor> first = {Numbers({1, 2}), Numbers({3})};
-  const std::vector<Tensor> other = {Numbers({1, 5}), Numbers({3})};
+  const Arguments first = {Numbers({1, 2}), Numbers({3})};
+  const Arguments other = {Numbers({1, 5}), Numbers({3})};
   EXPECT_FALSE(CanRunStacked(TwoReplicas(), {&first, &other}));
   EXPECT_FALSE(CanRunStacked(TwoReplicas(), {&first, &first, &first, &other}));
 }
 
 TEST(StackedReplicasTest, AnotherShapeMayNot) {
-  const std::vector<Tensor> first = {Numbers({1, 2}), Numbers({3})};
-  const std::vector<Tensor> longer = {first[0], Numbers({3, 4})};
+  const Arguments first = {Numbers({1, 2}), Numbers({3})};
+  const Arguments longer = {first[kMirrored], Numbers({3, 4})};
   EXPECT_FALSE(CanRunStacked(TwoReplicas(), {&first, &longer}));
 }
 
 TEST(StackedReplicasTest, StacksArguments) {
-  const std::vector<Tensor> first = {Numbers({1, 2}), Numbers({3, 4})};
-  const std::vector<Tensor> second = {first[0], Numbers({5, 6})};
+  const Arguments first = {Numbers({1, 2}), Numbers({3, 4})};
+  const Arguments second = {first[kMirrored], Numbers({5, 6})};
   const auto arguments = StackArguments(TwoReplicas(), {&first, &second});
   ASSERT_TRUE(arguments.ok()) << arguments.status();
-  EXPECT_EQ((*arguments)[0].data(), first[0].data());
-  EXPECT_EQ((*arguments)[1].shape(), TensorShape({2, 2}));
-  EXPECT_EQ(ValuesOf((*arguments)[1]), (std::vector<float>{3, 4, 5, 6}));
+  EXPECT_EQ((*arguments)[kMirrored].data(), first[kMirrored].data());
+  EXPECT_EQ((*arguments)[kStacked].shape(), TensorShape({2, 2}));
+  EXPECT_EQ(ValuesOf((*arguments)[kStacked]), (std::vector<float>{3, 4, 5, 6}));
 }
 
 TEST(StackedReplicasTest, UnstacksOutputs) {
@@ -67,9 +71,9 @@ TEST(StackedReplicasTest, UnstacksOutputs) {
   const auto outputs = UnstackOutputs(TwoReplicas(), {shared, rows});
   ASSERT_TRUE(outputs.ok()) << outputs.status();
   ASSERT_EQ(outputs->size(), 2);
-  EXPECT_EQ((*outputs)[1][0].data(), shared.data());
-  EXPECT_EQ(ValuesOf((*outputs)[0][1]), (std::vector<float>{0, 1}));
-  EXPECT_EQ(ValuesOf((*outputs)[1][1]), (std::vector<float>{2, 3}));
+  EXPECT_EQ((*outputs)[1][kShared].data(), shared.data());
+  EXPECT_EQ(ValuesOf((*outputs)[0][kOwn]), (std::vector<float>{0, 1}));
+  EXPECT_EQ(ValuesOf((*outputs)[1][kOwn]), (std::vector<float>{2, 3}));
 }
 
 }  // namespace

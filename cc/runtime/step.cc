@@ -11,9 +11,7 @@
 
 namespace tf_tpu_ext {
 
-using tensorflow::Tensor;
-
-std::shared_ptr<Step> Step::Create(const LaunchServices& services, int64_t launch_id,
+std::shared_ptr<Step> Step::Create(const LaunchServices& services, LaunchId launch_id,
                                    std::shared_ptr<Program> program, StepCores cores, Done done) {
   std::shared_ptr<Step> step(
       new Step(services, launch_id, std::move(program), std::move(cores), std::move(done)));
@@ -22,7 +20,7 @@ std::shared_ptr<Step> Step::Create(const LaunchServices& services, int64_t launc
   return step;
 }
 
-Step::Step(const LaunchServices& services, int64_t launch_id, std::shared_ptr<Program> program,
+Step::Step(const LaunchServices& services, LaunchId launch_id, std::shared_ptr<Program> program,
            StepCores cores, Done done)
     : services_(services),
       launch_id_(launch_id),
@@ -31,16 +29,15 @@ Step::Step(const LaunchServices& services, int64_t launch_id, std::shared_ptr<Pr
       done_(std::move(done)) {}
 
 void Step::PrepareHostCalls() {
-  for (size_t slot = 0; slot < cores_.size(); ++slot) {
+  for (Slot slot : cores_.numbers()) {
     const std::shared_ptr<HostFunctions>& functions = cores_[slot].program->host_functions();
     if (functions == nullptr) continue;
     host_calls_.resize(cores_.size());
-    host_calls_[slot] =
-        std::make_shared<HostCalls>(functions, slot, services_.host_threads, services_.wait_monitor,
-                                    [weak = weak_from_this(), slot](const absl::Status& status) {
-                                      if (std::shared_ptr<Step> step = weak.lock())
-                                        step->Fail(step->Explained(slot, status));
-                                    });
+    host_calls_[slot] = std::make_shared<HostCalls>(
+        functions, slot.value(), services_.host_threads, services_.wait_monitor,
+        [weak = weak_from_this(), slot](const absl::Status& status) {
+          if (std::shared_ptr<Step> step = weak.lock()) step->Fail(step->Explained(slot, status));
+        });
     cores_[slot].context.host_calls = host_calls_[slot].get();
   }
 }
@@ -50,11 +47,11 @@ void Step::ReadVariables() {
   for (StepCore& core : cores_) {
     StepArguments& arguments = core.arguments;
     if (arguments.variables == nullptr) continue;
-    for (size_t i = 0; i < arguments.values.size(); ++i) {
-      tensorflow::Var* variable = (*arguments.variables)[i].get();
+    for (ArgumentNumber argument : arguments.values.numbers()) {
+      tensorflow::Var* variable = (*arguments.variables)[argument].get();
       if (variable == nullptr) continue;
       tensorflow::tf_shared_lock lock(*variable->mu());
-      arguments.values[i] = *variable->tensor();
+      arguments.values[argument] = *variable->tensor();
     }
   }
 }
@@ -92,33 +89,32 @@ void Step::StartRuns(std::unique_ptr<Execution> execution) {
   const int threads = services_.compute_pool->NumThreads();
   const int on_one_thread = at_once ? runs : waits ? 0 : runs / threads * threads;
   services_.compute_pool->AddRuns(runs);
-  for (int run = 1; run < runs; ++run) {
+  for (int i = 1; i < runs; ++i) {
     if (at_once) {
-      StartRun(run, run < on_one_thread);
+      StartRun(StepRun(i), i < on_one_thread);
     } else {
-      services_.compute_pool->Schedule([self = shared_from_this(), run, on_one_thread] {
-        self->StartRun(run, run < on_one_thread);
+      services_.compute_pool->Schedule([self = shared_from_this(), i, on_one_thread] {
+        self->StartRun(StepRun(i), i < on_one_thread);
       });
     }
   }
   // The caller's thread is as good as another one.
-  StartRun(0, 0 < on_one_thread);
+  StartRun(StepRun(0), 0 < on_one_thread);
   Release();
 }
 
-void Step::StartRun(int run, bool on_one_thread) {
+void Step::StartRun(StepRun run, bool on_one_thread) {
   RunOptions options;
   options.on_one_thread = on_one_thread;
-  execution_->Start(
-      run, std::move(options),
-      [self = shared_from_this(), run](const absl::Status& status, std::vector<Tensor> outputs) {
-        self->RunEnded(run, status, std::move(outputs));
-      });
+  execution_->Start(run, std::move(options),
+                    [self = shared_from_this(), run](const absl::Status& status, Outputs outputs) {
+                      self->RunEnded(run, status, std::move(outputs));
+                    });
 }
 
-void Step::RunEnded(int run, const absl::Status& status, std::vector<Tensor> outputs) {
+void Step::RunEnded(StepRun run, const absl::Status& status, Outputs outputs) {
   services_.compute_pool->AddRuns(-1);
-  const int slot = execution_->FirstSlotOf(run);
+  const Slot slot = execution_->FirstSlotOf(run);
   if (status.ok()) {
     outputs_[run] = std::move(outputs);
   } else {
@@ -193,33 +189,34 @@ void Step::Release() {
 }
 
 void Step::StartUpdate() {
-  std::vector<UpdateReplica> replicas;
-  for (int run = 0; run < execution_->num_runs(); ++run) {
-    replicas.push_back(execution_->TakeForUpdate(run, std::move(outputs_[run])));
+  ByNumber<StepRun, UpdateReplica> replicas;
+  for (StepRun run : outputs_.numbers()) {
+    replicas.Add(execution_->TakeForUpdate(run, std::move(outputs_[run])));
   }
-  StartSharedUpdate(services_, execution_->program(), std::move(replicas),
-                    [self = shared_from_this()](const absl::Status& status,
-                                                std::vector<std::vector<Tensor>> outputs) {
-                      if (!status.ok()) {
-                        return self->Finish(absl::Status(
-                            status.code(), absl::StrCat("The update of TPU program ",
-                                                        self->program_->compiled().name,
-                                                        " failed: ", status.message())));
-                      }
-                      self->outputs_ = std::move(outputs);
-                      self->Finish(absl::OkStatus());
-                    });
+  StartSharedUpdate(
+      services_, execution_->program(), std::move(replicas),
+      [self = shared_from_this()](const absl::Status& status, ByNumber<StepRun, Outputs> outputs) {
+        if (!status.ok()) {
+          return self->Finish(absl::Status(
+              status.code(),
+              absl::StrCat("The update of TPU program ", self->program_->compiled().name,
+                           " failed: ", status.message())));
+        }
+        self->outputs_ = std::move(outputs);
+        self->Finish(absl::OkStatus());
+      });
 }
 
 void Step::Finish(absl::Status status) {
-  std::vector<std::vector<Tensor>> by_slot;
-  for (size_t run = 0; status.ok() && run < outputs_.size(); ++run) {
-    auto slots = execution_->OutputsOfSlots(static_cast<int>(run), std::move(outputs_[run]));
+  ByNumber<Slot, Outputs> by_slot;
+  for (StepRun run : outputs_.numbers()) {
+    if (!status.ok()) break;
+    auto slots = execution_->OutputsOfSlots(run, std::move(outputs_[run]));
     status = slots.status();
     if (!status.ok()) break;
-    for (std::vector<Tensor>& outputs : *slots) by_slot.push_back(std::move(outputs));
+    for (Outputs& outputs : *slots) by_slot.Add(std::move(outputs));
   }
-  if (!status.ok()) by_slot.assign(cores_.size(), {});
+  if (!status.ok()) by_slot = ByNumber<Slot, Outputs>(cores_.size());
   // No run is left that could meet another one.
   services_.collectives->Finish(run_id());
   Done done;
@@ -231,7 +228,7 @@ void Step::Finish(absl::Status status) {
   done(std::move(status), std::move(by_slot));
 }
 
-absl::Status Step::Explained(int slot, const absl::Status& status) const {
+absl::Status Step::Explained(Slot slot, const absl::Status& status) const {
   const StepCore& core = cores_[slot];
   const std::string replicas = execution_ == nullptr
                                    ? absl::StrCat("Replica ", core.context.replica)

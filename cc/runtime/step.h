@@ -2,7 +2,6 @@
 #ifndef TF_TPU_EXT_CC_RUNTIME_STEP_H_
 #define TF_TPU_EXT_CC_RUNTIME_STEP_H_
 
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -10,10 +9,13 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
+#include "cc/base/core_numbers.h"
+#include "cc/base/launch_numbers.h"
+#include "cc/base/number.h"
+#include "cc/program/value_numbers.h"
 #include "cc/runtime/execution.h"
 #include "cc/runtime/launch_services.h"
 #include "cc/runtime/program.h"
-#include "tensorflow/core/framework/tensor.h"
 
 namespace tf_tpu_ext {
 
@@ -31,11 +33,11 @@ class HostCalls;
 // then the step keeps itself alive.
 class Step : public std::enable_shared_from_this<Step> {
  public:
-  // Gets the outputs by slot, which are empty unless the status is OK.
-  using Done = std::function<void(absl::Status, std::vector<std::vector<tensorflow::Tensor>>)>;
+  // Gets the outputs of each slot, which are empty unless the status is OK.
+  using Done = std::function<void(absl::Status, ByNumber<Slot, Outputs>)>;
 
   // `program` is what the first core has brought. `cores` are all of its slots.
-  static std::shared_ptr<Step> Create(const LaunchServices& services, int64_t launch_id,
+  static std::shared_ptr<Step> Create(const LaunchServices& services, LaunchId launch_id,
                                       std::shared_ptr<Program> program, StepCores cores, Done done);
 
   void Start();
@@ -45,17 +47,17 @@ class Step : public std::enable_shared_from_this<Step> {
   void Fail(const absl::Status& status);
 
  private:
-  Step(const LaunchServices& services, int64_t launch_id, std::shared_ptr<Program> program,
+  Step(const LaunchServices& services, LaunchId launch_id, std::shared_ptr<Program> program,
        StepCores cores, Done done);
 
-  int64_t run_id() const { return cores_[0].context.run_id; }
+  RunId run_id() const { return cores_[Slot(0)].context.run_id; }
 
   void PrepareHostCalls();
   void ReadVariables();
   void CompileAlone();
   void StartRuns(std::unique_ptr<Execution> execution);
-  void StartRun(int run, bool on_one_thread);
-  void RunEnded(int run, const absl::Status& status, std::vector<tensorflow::Tensor> outputs);
+  void StartRun(StepRun run, bool on_one_thread);
+  void RunEnded(StepRun run, const absl::Status& status, Outputs outputs);
   void RunFailed(const absl::Status& status);
   void StopRuns(const absl::Status& status);
   bool Commit();
@@ -64,19 +66,19 @@ class Step : public std::enable_shared_from_this<Step> {
   void StartUpdate();
   void Finish(absl::Status status);
   // An error of a slot's program, or of its host calls, with the name of the replica.
-  absl::Status Explained(int slot, const absl::Status& status) const;
+  absl::Status Explained(Slot slot, const absl::Status& status) const;
 
   const LaunchServices services_;
-  const int64_t launch_id_;
+  const LaunchId launch_id_;
   const std::shared_ptr<Program> program_;
   // Not guarded: who starts the runs writes them before the first one, and each run its own slots.
   StepCores cores_;
   std::unique_ptr<Execution> execution_;
-  // By run. Not guarded: each run writes its own, and they are read when the last has ended.
-  std::vector<std::vector<tensorflow::Tensor>> outputs_;
-  // By slot, null where the program makes no calls; empty if none does. Written by Create alone,
+  // Not guarded: each run writes its own, and they are read when the last has ended.
+  ByNumber<StepRun, Outputs> outputs_;
+  // Null where the program makes no calls; empty if none does. Written by Create alone,
   // and destroyed with the step: a call may outlive the run that made it.
-  std::vector<std::shared_ptr<HostCalls>> host_calls_;
+  ByNumber<Slot, std::shared_ptr<HostCalls>> host_calls_;
 
   absl::Mutex mutex_;
   // Called without the lock, by the thread that gives up the last hold.

@@ -24,9 +24,9 @@ namespace {
 
 using tensorflow::Tensor;
 using tensorflow::Var;
-using Outputs = std::vector<std::vector<Tensor>>;
 
-constexpr int64_t kLaunch = 7;
+constexpr LaunchId kLaunch(7);
+constexpr ArgumentNumber kArgument0(0);
 // More than the least that is worth the locks of a run in place.
 constexpr int kManyElements = 1 << 15;
 
@@ -34,7 +34,7 @@ CompiledProgram Replicas(int num_replicas) {
   CompiledProgram compiled;
   compiled.name = "train";
   compiled.num_replicas = num_replicas;
-  for (int core = 0; core < num_replicas; ++core) compiled.cores.push_back(core);
+  for (int core = 0; core < num_replicas; ++core) compiled.cores.Add(Core(core));
   return compiled;
 }
 
@@ -51,7 +51,7 @@ class OneVariable {
   StepArguments Arguments() const {
     auto variables = std::make_shared<ArgumentVariables>();
     variable_->Ref();
-    variables->emplace_back(variable_.get());
+    variables->Add(tensorflow::core::RefCountPtr<Var>(variable_.get()));
     // What the op has seen is nobody's business: the step reads the variable when it starts.
     return {{Tensor()}, std::move(variables), /*updates_variables=*/true};
   }
@@ -69,13 +69,13 @@ class StepTest : public ::testing::Test {
     for (StepArguments& each : arguments) {
       StepCore core;
       core.context.launch_id = kLaunch;
-      core.context.run_id = 1;
-      core.context.core = static_cast<int>(cores.size());
-      core.context.slot = core.context.core;
-      core.context.replica = core.context.slot / program->compiled().num_cores_per_replica;
+      core.context.run_id = RunId(1);
+      core.context.core = Core(cores.size());
+      core.context.slot = Slot(cores.size());
+      core.context.replica = program->compiled().ReplicaOf(core.context.slot);
       core.program = program;
       core.arguments = std::move(each);
-      cores.push_back(std::move(core));
+      cores.Add(std::move(core));
     }
     LaunchServices services;
     services.collectives = &collectives_;
@@ -91,7 +91,7 @@ class StepTest : public ::testing::Test {
       work();
     };
     return Step::Create(services, kLaunch, std::move(program), std::move(cores),
-                        [this](absl::Status status, Outputs outputs) {
+                        [this](absl::Status status, ByNumber<Slot, Outputs> outputs) {
                           EXPECT_FALSE(status_.has_value()) << "ended twice";
                           status_ = std::move(status);
                           outputs_ = std::move(outputs);
@@ -110,7 +110,11 @@ class StepTest : public ::testing::Test {
   // If set, of steps that end on another thread.
   absl::Notification* ended_ = nullptr;
   std::optional<absl::Status> status_;
-  Outputs outputs_;
+  // An output of a slot.
+  const Tensor& OutputOf(int slot, int output) const {
+    return outputs_[Slot(slot)][OutputNumber(output)];
+  }
+  ByNumber<Slot, Outputs> outputs_;
 };
 
 TEST_F(StepTest, EachSlotRunsForItself) {
@@ -121,12 +125,12 @@ TEST_F(StepTest, EachSlotRunsForItself) {
   ASSERT_EQ(program->runs.size(), 3);
   for (FakeProgram::Run& run : program->runs) {
     EXPECT_EQ(run.core.group_cores, nullptr);
-    run.End({FloatTensor({10.0f * FloatsOf(run.arguments[0])[0]})});
+    run.End({FloatTensor({10.0f * FloatsOf(run.argument(0))[0]})});
   }
   ASSERT_EQ(status_, absl::OkStatus());
   ASSERT_EQ(outputs_.size(), 3);
   for (int slot = 0; slot < 3; ++slot) {
-    EXPECT_EQ(FloatsOf(outputs_[slot][0]), std::vector<float>{10.0f * slot});
+    EXPECT_EQ(FloatsOf(OutputOf(slot, 0)), std::vector<float>{10.0f * slot});
   }
 }
 
@@ -140,7 +144,7 @@ TEST_F(StepTest, ThreadsShareOnlyTheRunsThatAreLeftOver) {
     Make(program, std::vector<StepArguments>(5))->Start();
     ASSERT_EQ(program->runs.size(), 5);
     for (FakeProgram::Run& run : program->runs) {
-      EXPECT_EQ(run.options.on_one_thread, !waits && run.core.slot < 4) << run.core.slot;
+      EXPECT_EQ(run.options.on_one_thread, !waits && run.core.slot < Slot(4)) << run.core.slot;
       run.End({});
     }
     EXPECT_EQ(status_, absl::OkStatus());
@@ -152,7 +156,9 @@ TEST_F(StepTest, CoresOfAReplicaShareARun) {
   compiled.num_replicas = 2;
   compiled.num_cores_per_replica = 2;
   // The second core brings the replica's first argument, and both want output 1.
-  compiled.core_slices = {{{1}, {1}}, {{0, 2}, {0, 1}}};
+  compiled.core_slices = {
+      {{ArgumentNumber(1)}, {OutputNumber(1)}},
+      {{ArgumentNumber(0), ArgumentNumber(2)}, {OutputNumber(0), OutputNumber(1)}}};
   auto program = std::make_shared<FakeProgram>(compiled);
   const auto step = Make(program, {{{FloatTensor({1})}},
                                    {{FloatTensor({0}), FloatTensor({2})}},
@@ -161,19 +167,19 @@ TEST_F(StepTest, CoresOfAReplicaShareARun) {
   step->Start();
   ASSERT_EQ(program->runs.size(), 2);
   for (FakeProgram::Run& run : program->runs) {
-    const float replica = 10.0f * run.core.replica;
+    const float replica = 10.0f * run.core.replica.value();
     ASSERT_EQ(run.arguments.size(), 3);
     for (int i = 0; i < 3; ++i) {
-      EXPECT_EQ(FloatsOf(run.arguments[i]), std::vector<float>{replica + i});
+      EXPECT_EQ(FloatsOf(run.argument(i)), std::vector<float>{replica + i});
     }
     run.End({FloatTensor({replica + 5}), FloatTensor({replica + 6})});
   }
   ASSERT_EQ(status_, absl::OkStatus());
   ASSERT_EQ(outputs_.size(), 4);
-  EXPECT_EQ(FloatsOf(outputs_[0][0]), std::vector<float>{6});
-  EXPECT_EQ(FloatsOf(outputs_[1][0]), std::vector<float>{5});
-  EXPECT_EQ(FloatsOf(outputs_[1][1]), std::vector<float>{6});
-  EXPECT_EQ(FloatsOf(outputs_[2][0]), std::vector<float>{16});
+  EXPECT_EQ(FloatsOf(OutputOf(0, 0)), std::vector<float>{6});
+  EXPECT_EQ(FloatsOf(OutputOf(1, 0)), std::vector<float>{5});
+  EXPECT_EQ(FloatsOf(OutputOf(1, 1)), std::vector<float>{6});
+  EXPECT_EQ(FloatsOf(OutputOf(2, 0)), std::vector<float>{16});
 }
 
 // Returns when the test says so. Never deleted: the op may still be on its way out of it.
@@ -223,7 +229,7 @@ TEST_F(HostCallStepTest, EndsWhenItsCallsHaveEnded) {
   gate->Notify();
   ended_->WaitForNotification();
   EXPECT_EQ(status_, absl::OkStatus());
-  EXPECT_EQ(FloatsOf(outputs_[0][0]), std::vector<float>{2});
+  EXPECT_EQ(FloatsOf(OutputOf(0, 0)), std::vector<float>{2});
 }
 
 TEST_F(HostCallStepTest, FailsIfACallFailsThatNobodyWaitsFor) {
@@ -235,7 +241,7 @@ TEST_F(HostCallStepTest, FailsIfACallFailsThatNobodyWaitsFor) {
   EXPECT_TRUE(
       absl::StartsWith(status_->message(), "Replica 0 of TPU program train failed on core 0: "))
       << *status_;
-  EXPECT_TRUE(outputs_[0].empty());
+  EXPECT_TRUE(outputs_[Slot(0)].empty());
 }
 
 TEST_F(HostCallStepTest, AFailedStepWaitsForNoCall) {
@@ -258,7 +264,7 @@ class GroupStepTest : public StepTest {
     stacked->group_size = 2;
     stacked->stacked_arguments = {false, true};
     stacked->stacked_outputs = {false, true};
-    stacked->mirrored_arguments = {0};
+    stacked->mirrored_arguments = {ArgumentNumber(0)};
     CompiledProgram compiled = Replicas(4);
     compiled.stacked = std::move(stacked);
     FakeProgram::Parts parts;
@@ -290,20 +296,20 @@ TEST_F(GroupStepTest, GroupsRunAsOne) {
   EXPECT_TRUE(program_->runs.empty());
   ASSERT_EQ(group_program_->runs.size(), 2);
   for (FakeProgram::Run& run : group_program_->runs) {
-    const float first = run.core.replica;
-    EXPECT_EQ(run.core.group_cores[1], first + 1);
-    EXPECT_EQ(FloatsOf(run.arguments[0]), std::vector<float>{9});
-    EXPECT_EQ(run.arguments[1].shape(), tensorflow::TensorShape({2, 1}));
-    EXPECT_EQ(FloatsOf(run.arguments[1]), (std::vector<float>{first, first + 1}));
-    Tensor rows = run.arguments[1];
+    const int first = run.core.replica.value();
+    EXPECT_EQ(run.core.group_cores[1], Core(first + 1));
+    EXPECT_EQ(FloatsOf(run.argument(0)), std::vector<float>{9});
+    EXPECT_EQ(run.argument(1).shape(), tensorflow::TensorShape({2, 1}));
+    EXPECT_EQ(FloatsOf(run.argument(1)), (std::vector<float>{1.0f * first, 1.0f * first + 1}));
+    Tensor rows = run.argument(1);
     run.End({FloatTensor({8}), rows});
   }
   ASSERT_EQ(status_, absl::OkStatus());
   ASSERT_EQ(outputs_.size(), 4);
   for (int slot = 0; slot < 4; ++slot) {
-    EXPECT_EQ(FloatsOf(outputs_[slot][0]), std::vector<float>{8});
-    EXPECT_EQ(outputs_[slot][1].shape(), tensorflow::TensorShape({1}));
-    EXPECT_EQ(FloatsOf(outputs_[slot][1]), std::vector<float>{1.0f * slot});
+    EXPECT_EQ(FloatsOf(OutputOf(slot, 0)), std::vector<float>{8});
+    EXPECT_EQ(OutputOf(slot, 1).shape(), tensorflow::TensorShape({1}));
+    EXPECT_EQ(FloatsOf(OutputOf(slot, 1)), std::vector<float>{1.0f * slot});
   }
 }
 
@@ -311,13 +317,13 @@ TEST_F(GroupStepTest, AnErrorNamesTheReplicasOfItsGroup) {
   MakeGroups({9, 9, 9, 9})->Start();
   FakeProgram::Run& first = group_program_->runs[0];
   FakeProgram::Run& second = group_program_->runs[1];
-  (first.core.replica == 2 ? first : second).Fail(absl::InternalError("broken"));
+  (first.core.replica == Replica(2) ? first : second).Fail(absl::InternalError("broken"));
   EXPECT_FALSE(status_.has_value());
-  (first.core.replica == 2 ? second : first).End({FloatTensor({8}), FloatTensor({1})});
+  (first.core.replica == Replica(2) ? second : first).End({FloatTensor({8}), FloatTensor({1})});
   EXPECT_EQ(status_,
             absl::InternalError("One of the replicas 2 to 3 of TPU program train failed on core 2: "
                                 "broken"));
-  for (const std::vector<Tensor>& outputs : outputs_) EXPECT_TRUE(outputs.empty());
+  for (const Outputs& outputs : outputs_) EXPECT_TRUE(outputs.empty());
 }
 
 TEST_F(GroupStepTest, ReplicasThatDifferRunAloneFromThenOn) {
@@ -326,9 +332,9 @@ TEST_F(GroupStepTest, ReplicasThatDifferRunAloneFromThenOn) {
   ASSERT_EQ(long_work_.size(), 1);
   long_work_[0]();
   ASSERT_EQ(alone_program_->runs.size(), 4);
-  for (FakeProgram::Run& run : alone_program_->runs) run.End({run.arguments[0]});
+  for (FakeProgram::Run& run : alone_program_->runs) run.End({run.argument(0)});
   ASSERT_EQ(status_, absl::OkStatus());
-  EXPECT_EQ(FloatsOf(outputs_[3][0]), std::vector<float>{1});
+  EXPECT_EQ(FloatsOf(OutputOf(3, 0)), std::vector<float>{1});
 
   status_.reset();
   alone_program_->runs.clear();
@@ -362,7 +368,7 @@ class InPlaceStepTest : public StepTest {
   InPlaceStepTest() {
     CompiledProgram compiled = Replicas(1);
     compiled.cores.clear();
-    compiled.overwritten_variables = {{0, 0}};
+    compiled.overwritten_variables = {{kArgument0, OutputNumber(0)}};
     program_ = std::make_shared<FakeProgram>(std::move(compiled));
   }
 
@@ -377,9 +383,9 @@ class InPlaceStepTest : public StepTest {
 TEST_F(InPlaceStepTest, OverwritesTheVariable) {
   const auto step = Make(program_, {variable_.Arguments()});
   program_->on_start = [&](FakeProgram::Run& run) {
-    EXPECT_EQ(run.options.overwritable, std::vector<int>{0});
-    run.arguments[0].flat<float>().setConstant(2);
-    const Tensor updated = run.arguments[0];
+    EXPECT_EQ(run.options.overwritable, std::vector<ArgumentNumber>{kArgument0});
+    run.arguments[kArgument0].flat<float>().setConstant(2);
+    const Tensor updated = run.argument(0);
     // Its last reference but this one goes with the run, so the step must not.
     run.End({updated});
   };
@@ -437,7 +443,7 @@ TEST_F(InPlaceStepTest, TakesANewBufferWhereItMustNotWait) {
   const OneVariable small(FloatTensor({1}));
   Make(program_, {small.Arguments()})->Start();
   ASSERT_EQ(program_->runs.size(), 2);
-  EXPECT_EQ(FloatsOf(program_->runs[1].arguments[0]), std::vector<float>{1});
+  EXPECT_EQ(FloatsOf(program_->runs[1].argument(0)), std::vector<float>{1});
   EXPECT_TRUE(program_->runs[1].options.overwritable.empty());
   program_->runs[1].End({});
 }
@@ -451,9 +457,9 @@ class UpdateStepTest : public StepTest {
     Combination sum;
     sum.type = xla::F32;
     update->combinations = {sum};
-    update->replica_outputs = {1};
-    update->update_outputs = {0};
-    update->read_arguments = {0};
+    update->replica_outputs = {OutputNumber(1)};
+    update->update_outputs = {OutputNumber(0)};
+    update->read_arguments = {kArgument0};
     CompiledProgram compiled = Replicas(2);
     compiled.shared_update = std::move(update);
     compiled.num_combined_outputs = 1;
@@ -464,7 +470,7 @@ class UpdateStepTest : public StepTest {
 
   void EndReplicas() {
     for (FakeProgram::Run& run : program_->runs) {
-      const float replica = run.core.replica;
+      const float replica = run.core.replica.value();
       run.End({FloatTensor({replica}), FloatTensor({1 + replica, 10 + replica})});
     }
   }
@@ -479,17 +485,17 @@ TEST_F(UpdateStepTest, RunsOnceForEqualReplicas) {
   ASSERT_EQ(update_program_->runs.size(), 1);
   FakeProgram::Run& update = update_program_->runs[0];
   ASSERT_EQ(update.arguments.size(), 2);
-  EXPECT_EQ(FloatsOf(update.arguments[0]), std::vector<float>{5});
-  EXPECT_EQ(FloatsOf(update.arguments[1]), (std::vector<float>{3, 21}));
+  EXPECT_EQ(FloatsOf(update.argument(0)), std::vector<float>{5});
+  EXPECT_EQ(FloatsOf(update.argument(1)), (std::vector<float>{3, 21}));
   EXPECT_FALSE(status_.has_value());
   update.End({FloatTensor({6})});
   ASSERT_EQ(status_, absl::OkStatus());
   for (int slot = 0; slot < 2; ++slot) {
-    ASSERT_EQ(outputs_[slot].size(), 2);
-    EXPECT_EQ(FloatsOf(outputs_[slot][0]), std::vector<float>{6});
-    EXPECT_EQ(FloatsOf(outputs_[slot][1]), std::vector<float>{1.0f * slot});
+    ASSERT_EQ(outputs_[Slot(slot)].size(), 2);
+    EXPECT_EQ(FloatsOf(OutputOf(slot, 0)), std::vector<float>{6});
+    EXPECT_EQ(FloatsOf(OutputOf(slot, 1)), std::vector<float>{1.0f * slot});
   }
-  EXPECT_EQ(outputs_[0][0].data(), outputs_[1][0].data());
+  EXPECT_EQ(OutputOf(0, 0).data(), OutputOf(1, 0).data());
 }
 
 TEST_F(UpdateStepTest, RunsForEachOfReplicasThatDiffer) {
@@ -497,13 +503,13 @@ TEST_F(UpdateStepTest, RunsForEachOfReplicasThatDiffer) {
   EndReplicas();
   ASSERT_EQ(update_program_->runs.size(), 2);
   for (FakeProgram::Run& run : update_program_->runs) {
-    EXPECT_EQ(FloatsOf(run.arguments[1]), (std::vector<float>{3, 21}));
-    const Tensor own = run.arguments[0];
+    EXPECT_EQ(FloatsOf(run.argument(1)), (std::vector<float>{3, 21}));
+    const Tensor own = run.argument(0);
     run.End({own});
   }
   ASSERT_EQ(status_, absl::OkStatus());
-  EXPECT_EQ(FloatsOf(outputs_[0][0]), std::vector<float>{5});
-  EXPECT_EQ(FloatsOf(outputs_[1][0]), std::vector<float>{7});
+  EXPECT_EQ(FloatsOf(OutputOf(0, 0)), std::vector<float>{5});
+  EXPECT_EQ(FloatsOf(OutputOf(1, 0)), std::vector<float>{7});
 }
 
 TEST_F(UpdateStepTest, DoesNotRunIfAReplicaHasFailed) {
@@ -531,7 +537,7 @@ TEST_F(UpdateStepTest, ItsOwnErrorSaysThatItIsTheUpdate) {
   update_program_->runs[0].Fail(absl::ResourceExhaustedError("no memory"));
   EXPECT_EQ(status_,
             absl::ResourceExhaustedError("The update of TPU program train failed: no memory"));
-  for (const std::vector<Tensor>& outputs : outputs_) EXPECT_TRUE(outputs.empty());
+  for (const Outputs& outputs : outputs_) EXPECT_TRUE(outputs.empty());
 }
 
 }  // namespace

@@ -2,19 +2,19 @@
 
 namespace tf_tpu_ext {
 
-void StepTransfers::Abort(int64_t launch_id, const absl::Status& status) {
-  channels_.Abort(launch_id, status);
-  if (auto engine = embedding_.engine()) engine->Abort(launch_id, status);
+void StepTransfers::Abort(LaunchId launch_id, const absl::Status& status) {
+  channels_.Abort(launch_id.value(), status);
+  if (auto engine = embedding_.engine()) engine->Abort(launch_id.value(), status);
 }
 
-void StepTransfers::Finish(int64_t launch_id) { channels_.Finish(launch_id); }
+void StepTransfers::Finish(LaunchId launch_id) { channels_.Finish(launch_id.value()); }
 
-void StepTransfers::DropQueued(const TakenQueues& queues, absl::Span<const int> cores,
+void StepTransfers::DropQueued(const TakenQueues& queues, absl::Span<const Core> cores,
                                int64_t step_id, const absl::Status& status) {
   // First the senders: what the step still sends would otherwise fill the queues again.
   channels_.DropSentBy(step_id, status);
   if (queues.infeed) {
-    for (int core : cores) channels_.Drain({kNoLaunch, kInfeedName, core});
+    for (Core core : cores) channels_.Drain({kNoLaunch, kInfeedName, core.value()});
   }
   if (queues.embedding) {
     DrainAllCores(kEmbeddingName);

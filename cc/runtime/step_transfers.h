@@ -6,6 +6,8 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "cc/base/core_numbers.h"
+#include "cc/base/launch_numbers.h"
 #include "cc/base/machine.h"
 #include "cc/embedding/current_embedding.h"
 #include "cc/program/taken_queues.h"
@@ -19,9 +21,9 @@ class StepTransfers : public LaunchTransfers {
   StepTransfers(const Machine* machine, TensorChannels* channels, EmbeddingSlot* embedding)
       : machine_(*machine), channels_(*channels), embedding_(*embedding) {}
 
-  void Abort(int64_t launch_id, const absl::Status& status) override;
-  void Finish(int64_t launch_id) override;
-  void DropQueued(const TakenQueues& queues, absl::Span<const int> cores, int64_t step_id,
+  void Abort(LaunchId launch_id, const absl::Status& status) override;
+  void Finish(LaunchId launch_id) override;
+  void DropQueued(const TakenQueues& queues, absl::Span<const Core> cores, int64_t step_id,
                   const absl::Status& status) override;
 
   // The TPU system starts anew or ends: nothing is queued on any core, and no embedding configured.

@@ -11,7 +11,7 @@
 namespace tf_tpu_ext {
 namespace {
 
-constexpr int64_t kLaunch = 5;
+constexpr LaunchId kLaunch(5);
 constexpr int64_t kStep = 3;
 
 class StepTransfersTest : public ::testing::Test {
@@ -32,19 +32,19 @@ class StepTransfersTest : public ::testing::Test {
 
 TEST_F(StepTransfersTest, AbortEndsTheWaitsOfTheLaunchUntilItIsForgotten) {
   std::optional<absl::Status> received;
-  channels_.Receive({kLaunch, "call", 0}, [&](const absl::StatusOr<TensorMessage>& message) {
-    received = message.status();
-  });
-  transfers_.Abort(kLaunch + 1, absl::AbortedError("another"));
+  channels_.Receive(
+      {kLaunch.value(), "call", 0},
+      [&](const absl::StatusOr<TensorMessage>& message) { received = message.status(); });
+  transfers_.Abort(LaunchId(6), absl::AbortedError("another"));
   EXPECT_FALSE(received.has_value());
   transfers_.Abort(kLaunch, absl::AbortedError("failed"));
   EXPECT_EQ(received, absl::AbortedError("failed"));
   transfers_.Finish(kLaunch);
   received.reset();
   // The host may still ask what became of the launch.
-  channels_.Receive({kLaunch, "call", 0}, [&](const absl::StatusOr<TensorMessage>& message) {
-    received = message.status();
-  });
+  channels_.Receive(
+      {kLaunch.value(), "call", 0},
+      [&](const absl::StatusOr<TensorMessage>& message) { received = message.status(); });
   EXPECT_EQ(received, absl::AbortedError("failed"));
 }
 
@@ -56,7 +56,7 @@ TEST_F(StepTransfersTest, DropsWhatTheProgramWouldHaveTaken) {
   }
   TakenQueues takes;
   takes.infeed = true;
-  transfers_.DropQueued(takes, {0, 2}, kStep, absl::AbortedError("failed"));
+  transfers_.DropQueued(takes, {Core(0), Core(2)}, kStep, absl::AbortedError("failed"));
   EXPECT_EQ(Drain(kInfeedName, 0), 0);
   EXPECT_EQ(Drain(kInfeedName, 1), 1);
   EXPECT_EQ(Drain(kInfeedName, 2), 0);
@@ -64,12 +64,12 @@ TEST_F(StepTransfersTest, DropsWhatTheProgramWouldHaveTaken) {
   // A step of embeddings is one of all cores.
   takes.infeed = false;
   takes.embedding = true;
-  transfers_.DropQueued(takes, {0}, kStep, absl::AbortedError("failed"));
+  transfers_.DropQueued(takes, {Core(0)}, kStep, absl::AbortedError("failed"));
   for (int core = 0; core < 3; ++core) EXPECT_EQ(Drain(kEmbeddingName, core), 0);
 }
 
 TEST_F(StepTransfersTest, RefusesWhatTheFailedStepStillSends) {
-  transfers_.DropQueued(TakenQueues(), {0}, kStep, absl::AbortedError("failed"));
+  transfers_.DropQueued(TakenQueues(), {Core(0)}, kStep, absl::AbortedError("failed"));
   std::optional<absl::Status> sent;
   channels_.Send(
       {kNoLaunch, kInfeedName, 0}, {}, kFeedCapacity,

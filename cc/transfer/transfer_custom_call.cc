@@ -11,6 +11,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "cc/base/core_context.h"
+#include "cc/base/core_numbers.h"
 #include "cc/base/custom_call.h"
 #include "cc/base/process.h"
 #include "cc/program/transfer_call.h"
@@ -112,15 +113,16 @@ class TransferCustomCall : public CustomCall {
                    });
   }
 
-  ChannelUser UserOn(const CoreContext& core) const { return {call_.op, core.launch_id}; }
+  ChannelUser UserOn(const CoreContext& core) const { return {call_.op, core.launch_id.value()}; }
 
   // Infeed and outfeed are channels of a core, all others of a launch.
   ChannelKey KeyOf(const std::string& channel, const CoreContext& core) const {
     if (channel != kInfeedName && channel != kOutfeedName) {
-      return {core.launch_id, channel, core.slot};
+      return {core.launch_id.value(), channel, core.slot.value()};
     }
     const bool of_group = call_.member.has_value() && core.group_cores != nullptr;
-    return {kNoLaunch, channel, of_group ? core.group_cores[*call_.member] : core.core};
+    const Core queue = of_group ? core.group_cores[*call_.member] : core.core;
+    return {kNoLaunch, channel, queue.value()};
   }
 
   const TransferCall call_;

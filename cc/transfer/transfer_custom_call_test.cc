@@ -27,9 +27,9 @@ class TransferTest : public testing::Test {
     TestProcess::Get();
     // A launch and a core of its own for each test: channels are the process's.
     static int tests = 0;
-    core_.launch_id = 1000 + ++tests;
-    core_.core = 100 * tests;
-    core_.slot = 3;
+    core_.launch_id = LaunchId(1000 + ++tests);
+    core_.core = Core(100 * tests);
+    core_.slot = Slot(3);
   }
 
   void Make(const TransferCall& call, std::vector<Tensor> operands, std::vector<Tensor> results) {
@@ -39,7 +39,9 @@ class TransferTest : public testing::Test {
     call_ = *std::move(tester);
   }
 
-  ChannelKey OfLaunch(const char* name) const { return {core_.launch_id, name, core_.slot}; }
+  ChannelKey OfLaunch(const char* name) const {
+    return {core_.launch_id.value(), name, core_.slot.value()};
+  }
   ChannelKey OfCore(const char* name, int core) const { return {kNoLaunch, name, core}; }
 
   static void Send(const ChannelKey& key, std::vector<Tensor> tensors) {
@@ -81,7 +83,8 @@ TransferCall Cluster() {
 
 TEST_F(TransferTest, TakesFromTheInfeedOfItsCore) {
   Make(Infeed(), {}, {MakeScalar<float>(0), MakeVector<int32_t>({0, 0})});
-  Send(OfCore(kInfeedName, core_.core), {MakeScalar<float>(7), MakeVector<int32_t>({1, 2})});
+  Send(OfCore(kInfeedName, core_.core.value()),
+       {MakeScalar<float>(7), MakeVector<int32_t>({1, 2})});
   ASSERT_TRUE(call_->Run(&core_).ok());
   EXPECT_EQ(call_->result(0).scalar<float>()(), 7);
   EXPECT_EQ(ValuesOf<int32_t>(call_->result(1)), std::vector<int32_t>({1, 2}));
@@ -92,19 +95,20 @@ TEST_F(TransferTest, WaitsForTheInfeed) {
   auto event = call_->Start(&core_);
   ASSERT_TRUE(event.ok()) << event.status();
   EXPECT_FALSE(event->IsAvailable());
-  Send(OfCore(kInfeedName, core_.core), {MakeScalar<float>(7)});
+  Send(OfCore(kInfeedName, core_.core.value()), {MakeScalar<float>(7)});
   EXPECT_TRUE(event->IsConcrete());
   EXPECT_EQ(call_->result(0).scalar<float>()(), 7);
 }
 
 TEST_F(TransferTest, AMemberOfAGroupTakesFromItsOwnCore) {
-  const int cores[] = {core_.core, core_.core + 1, core_.core + 2};
+  const int first = core_.core.value();
+  const Core cores[] = {Core(first), Core(first + 1), Core(first + 2)};
   core_.group_cores = cores;
   TransferCall call = Infeed();
   call.member = 2;
   Make(call, {}, {MakeScalar<float>(0)});
-  Send(OfCore(kInfeedName, core_.core), {MakeScalar<float>(1)});
-  Send(OfCore(kInfeedName, core_.core + 2), {MakeScalar<float>(3)});
+  Send(OfCore(kInfeedName, core_.core.value()), {MakeScalar<float>(1)});
+  Send(OfCore(kInfeedName, first + 2), {MakeScalar<float>(3)});
   ASSERT_TRUE(call_->Run(&core_).ok());
   EXPECT_EQ(call_->result(0).scalar<float>()(), 3);
   // Replicas that run for themselves have no group.
@@ -127,12 +131,12 @@ TEST_F(TransferTest, AFullOutfeedIsWaitedFor) {
   ASSERT_TRUE(event.ok()) << event.status();
   EXPECT_FALSE(event->IsAvailable());
   for (int i = 0; i < kFeedCapacity; ++i) {
-    const std::vector<Tensor> taken = Take(OfCore(kOutfeedName, core_.core));
+    const std::vector<Tensor> taken = Take(OfCore(kOutfeedName, core_.core.value()));
     ASSERT_EQ(taken.size(), 1);
     EXPECT_EQ(taken[0].scalar<float>()(), i);
   }
   EXPECT_TRUE(event->IsConcrete());
-  EXPECT_EQ(Take(OfCore(kOutfeedName, core_.core))[0].scalar<float>()(), -1);
+  EXPECT_EQ(Take(OfCore(kOutfeedName, core_.core.value()))[0].scalar<float>()(), -1);
 }
 
 TEST_F(TransferTest, AClusterSendsAndReceives) {
@@ -185,7 +189,7 @@ TEST_F(TransferTest, SendsDynamicTensorsAtTheirSize) {
 
 TEST_F(TransferTest, ResultsMustBeAsTheProgramExpects) {
   Make(Infeed(), {}, {MakeScalar<float>(0)});
-  Send(OfCore(kInfeedName, core_.core), {MakeVector<float>({1, 2})});
+  Send(OfCore(kInfeedName, core_.core.value()), {MakeVector<float>({1, 2})});
   const absl::Status status = call_->Run(&core_);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_NE(status.message().find("op dequeue is float[2]; the compiled program expects float[]"),
@@ -198,10 +202,11 @@ TEST_F(TransferTest, AnAbortedLaunchWaitsNoLonger) {
   auto event = call_->Start(&core_);
   ASSERT_TRUE(event.ok()) << event.status();
   EXPECT_FALSE(event->IsAvailable());
-  TestProcess::Get().channels.Abort(core_.launch_id, absl::AbortedError("another core failed"));
+  TestProcess::Get().channels.Abort(core_.launch_id.value(),
+                                    absl::AbortedError("another core failed"));
   ASSERT_TRUE(event->IsError());
   EXPECT_EQ(event->GetError().code(), absl::StatusCode::kAborted);
-  TestProcess::Get().channels.Forget(core_.launch_id, absl::AbortedError(""));
+  TestProcess::Get().channels.Forget(core_.launch_id.value(), absl::AbortedError(""));
 }
 
 TEST_F(TransferTest, RunsInTpuProgramsOnly) {

@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "cc/program/value_numbers.h"
 #include "llvm/ADT/StringRef.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "tensorflow/compiler/tf2xla/xla_compiler.h"
@@ -20,25 +21,28 @@ namespace {
 
 using Metadata = tensorflow::tpu::TPUCompileMetadataProto;
 
-// Which arguments and results belong to core `core` of a replica whose ops are placed one by one.
-template <typename Described>
-absl::Status AddToSlices(const Described& described, int number, const char* what,
-                         std::vector<int> CompiledProgram::CoreSlice::* list,
-                         std::vector<CompiledProgram::CoreSlice>* slices) {
+using CoreSlice = CompiledProgram::CoreSlice;
+
+// Adds an argument or output of a replica whose ops are placed one by one to the slices of the
+// cores that it belongs to.
+template <typename N, typename Described>
+absl::Status AddToSlices(const Described& described, N number, const char* what,
+                         ByNumber<N, N> CoreSlice::* list,
+                         ByNumber<LogicalCore, CoreSlice>* slices) {
   const xla::OpSharding& sharding = described.sharding();
   switch (sharding.type()) {
     case xla::OpSharding::MAXIMAL: {
       const int64_t core = sharding.tile_assignment_devices(0);
-      if (core < 0 || core >= static_cast<int64_t>(slices->size())) {
+      if (core < 0 || core >= slices->size()) {
         return absl::InvalidArgumentError(absl::StrCat(
             what, " ", number, " is assigned to logical core ", core, "; the replica has ",
             slices->size(), " cores. Give tpu.core() a number below that."));
       }
-      ((*slices)[core].*list).push_back(number);
+      ((*slices)[LogicalCore(static_cast<int>(core))].*list).Add(number);
       return absl::OkStatus();
     }
     case xla::OpSharding::REPLICATED:
-      for (CompiledProgram::CoreSlice& slice : *slices) (slice.*list).push_back(number);
+      for (CoreSlice& slice : *slices) (slice.*list).Add(number);
       return absl::OkStatus();
     default:
       return absl::InvalidArgumentError(absl::StrCat(
@@ -48,27 +52,25 @@ absl::Status AddToSlices(const Described& described, int number, const char* wha
   }
 }
 
-absl::StatusOr<std::vector<CompiledProgram::CoreSlice>> SliceByCore(const Metadata& metadata) {
-  std::vector<CompiledProgram::CoreSlice> slices(metadata.num_cores_per_replica());
-  for (int i = 0; i < metadata.args_size(); ++i) {
-    absl::Status status = AddToSlices(metadata.args(i), i, "Argument",
-                                      &CompiledProgram::CoreSlice::arguments, &slices);
-    if (!status.ok()) return status;
+absl::StatusOr<ByNumber<LogicalCore, CoreSlice>> SliceByCore(const Metadata& metadata) {
+  ByNumber<LogicalCore, CoreSlice> slices(metadata.num_cores_per_replica());
+  for (ArgumentNumber argument : NumbersBelow<ArgumentNumber>(metadata.args_size())) {
+    TF_RETURN_IF_ERROR(AddToSlices(metadata.args(argument.value()), argument, "Argument",
+                                   &CoreSlice::arguments, &slices));
   }
-  for (int i = 0; i < metadata.retvals_size(); ++i) {
-    absl::Status status = AddToSlices(metadata.retvals(i), i, "Result",
-                                      &CompiledProgram::CoreSlice::outputs, &slices);
-    if (!status.ok()) return status;
+  for (OutputNumber output : NumbersBelow<OutputNumber>(metadata.retvals_size())) {
+    TF_RETURN_IF_ERROR(AddToSlices(metadata.retvals(output.value()), output, "Result",
+                                   &CoreSlice::outputs, &slices));
   }
   return slices;
 }
 
 // First what the function returns, then the new values of its variables.
-std::vector<CompiledProgram::Output> DescribeOutputs(
+ByNumber<OutputNumber, CompiledProgram::Output> DescribeOutputs(
     const tensorflow::XlaCompilationResult& result) {
-  std::vector<CompiledProgram::Output> outputs;
+  ByNumber<OutputNumber, CompiledProgram::Output> outputs;
   for (const tensorflow::XlaOutputDescription& output : result.outputs) {
-    CompiledProgram::Output& described = outputs.emplace_back();
+    CompiledProgram::Output described;
     described.dtype = output.type;
     if (output.is_constant) {
       described.constant = std::make_shared<tensorflow::Tensor>(output.constant_value);
@@ -76,41 +78,45 @@ std::vector<CompiledProgram::Output> DescribeOutputs(
       // The caller knows the handle: it is one of the arguments.
       described.constant = std::make_shared<tensorflow::Tensor>();
     }
+    outputs.Add(std::move(described));
   }
   for (const tensorflow::XlaResourceUpdate& update : result.resource_updates) {
-    outputs.emplace_back().dtype = update.type;
+    CompiledProgram::Output described;
+    described.dtype = update.type;
+    outputs.Add(std::move(described));
   }
   return outputs;
 }
 
 }  // namespace
 
-absl::StatusOr<std::vector<int>> AssignCores(const Metadata& metadata) {
+absl::StatusOr<ByNumber<Slot, Core>> AssignCores(const Metadata& metadata) {
   const int replicas = std::max(1, metadata.num_replicas());
   const int cores_per_replica = std::max(1, metadata.num_cores_per_replica());
-  std::vector<int> cores;
+  ByNumber<Slot, Core> cores;
   if (metadata.has_device_assignment()) {
     auto given = xla::DeviceAssignment::Deserialize(metadata.device_assignment());
     if (!given.ok()) return given.status();
     for (int replica = 0; replica < replicas; ++replica) {
       for (int core = 0; core < cores_per_replica; ++core) {
-        cores.push_back((**given)(replica, core));
+        cores.Add(Core(static_cast<int>((**given)(replica, core))));
       }
     }
   } else if (replicas * cores_per_replica > 1) {
-    for (int slot = 0; slot < replicas * cores_per_replica; ++slot) cores.push_back(slot);
+    for (int slot = 0; slot < replicas * cores_per_replica; ++slot) cores.Add(Core(slot));
   }
   return cores;
 }
 
-std::shared_ptr<const xla::DeviceAssignment> ToDeviceAssignment(const std::vector<int>& cores,
+std::shared_ptr<const xla::DeviceAssignment> ToDeviceAssignment(const ByNumber<Slot, Core>& cores,
                                                                 int replicas, int partitions) {
   if (cores.empty()) return nullptr;
   auto assignment = std::make_shared<xla::DeviceAssignment>(replicas, partitions);
   const int cores_per_replica = cores.size() / replicas;
   for (int replica = 0; replica < replicas; ++replica) {
     for (int partition = 0; partition < partitions; ++partition) {
-      (*assignment)(replica, partition) = cores[replica * cores_per_replica + partition];
+      (*assignment)(replica, partition) =
+          cores[Slot(replica * cores_per_replica + partition)].value();
     }
   }
   return assignment;
@@ -134,7 +140,8 @@ absl::StatusOr<CompiledProgram> DescribeProgram(const LoweredModule& lowered,
   program.takes = lowered.takes;
   program.host_functions = lowered.host_functions;
   program.waits = lowered.has_host_transfers;
-  program.parameter_arguments = lowered.result.input_mapping;
+  program.parameter_arguments = ByNumber<ParameterNumber, ArgumentNumber>(
+      ToNumbers<ArgumentNumber>(lowered.result.input_mapping));
   program.outputs = DescribeOutputs(lowered.result);
   return program;
 }

@@ -3,9 +3,10 @@
 #define TF_TPU_EXT_CC_COMPILER_BUILD_PROGRAM_DESCRIPTION_H_
 
 #include <memory>
-#include <vector>
 
 #include "absl/status/statusor.h"
+#include "cc/base/core_numbers.h"
+#include "cc/base/number.h"
 #include "cc/compiler/lower/lower_module.h"
 #include "cc/program/compiled_program.h"
 #include "tensorflow/core/protobuf/tpu/compile_metadata.pb.h"
@@ -14,11 +15,11 @@
 namespace tf_tpu_ext {
 
 // The physical core of every slot; empty for a program that may run anywhere.
-absl::StatusOr<std::vector<int>> AssignCores(
+absl::StatusOr<ByNumber<Slot, Core>> AssignCores(
     const tensorflow::tpu::TPUCompileMetadataProto& metadata);
 
 // The devices of so many replicas with the cores in their order; null if there are none.
-std::shared_ptr<const xla::DeviceAssignment> ToDeviceAssignment(const std::vector<int>& cores,
+std::shared_ptr<const xla::DeviceAssignment> ToDeviceAssignment(const ByNumber<Slot, Core>& cores,
                                                                 int replicas, int partitions);
 
 // On how many cores XLA splits every op.

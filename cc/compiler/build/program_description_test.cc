@@ -55,20 +55,20 @@ xla::OpSharding OfType(xla::OpSharding::Type type) {
 TEST(AssignCoresTest, FollowsTheAssignmentOfTheProgram) {
   Metadata metadata = Cores(2, 3);
   AssignByTens(&metadata);
-  EXPECT_EQ(*AssignCores(metadata), (std::vector<int>{0, 1, 2, 10, 11, 12}));
+  EXPECT_EQ(AssignCores(metadata)->values(), (ToNumbers<Core>({0, 1, 2, 10, 11, 12})));
 }
 
 TEST(AssignCoresTest, WithoutOneTakesTheFirstCores) {
-  EXPECT_EQ(*AssignCores(Cores(2, 2)), (std::vector<int>{0, 1, 2, 3}));
+  EXPECT_EQ(AssignCores(Cores(2, 2))->values(), (ToNumbers<Core>({0, 1, 2, 3})));
 }
 
 TEST(AssignCoresTest, AProgramOfOneCoreMayRunAnywhere) {
-  EXPECT_EQ(*AssignCores(Cores(1, 1)), std::vector<int>());
-  EXPECT_EQ(*AssignCores(Metadata()), std::vector<int>());
+  EXPECT_TRUE(AssignCores(Cores(1, 1))->empty());
+  EXPECT_TRUE(AssignCores(Metadata())->empty());
   // Unless the program says where.
   Metadata metadata = Cores(1, 1);
   AssignByTens(&metadata);
-  EXPECT_EQ(*AssignCores(metadata), std::vector<int>{0});
+  EXPECT_EQ(AssignCores(metadata)->values(), ToNumbers<Core>({0}));
 }
 
 TEST(AssignCoresTest, AnAssignmentThatContradictsItselfIsAnError) {
@@ -79,7 +79,7 @@ TEST(AssignCoresTest, AnAssignmentThatContradictsItselfIsAnError) {
 }
 
 TEST(ToDeviceAssignmentTest, IsByReplicaAndPartition) {
-  const std::vector<int> cores = {4, 5, 6, 7, 8, 9};
+  const ByNumber<Slot, Core> cores(ToNumbers<Core>({4, 5, 6, 7, 8, 9}));
   const auto spmd = ToDeviceAssignment(cores, /*replicas=*/3, /*partitions=*/2);
   ASSERT_NE(spmd, nullptr);
   EXPECT_EQ(spmd->replica_count(), 3);
@@ -120,16 +120,17 @@ TEST(DescribeProgramTest, NamesTheOutputsOfFunctionAndVariables) {
   lowered.host_functions.push_back({"f", "library", "source"});
   const auto program = DescribeProgram(lowered, Cores(2, 1));
   ASSERT_TRUE(program.ok()) << program.status();
-  ASSERT_EQ(program->outputs.size(), 4u);
-  EXPECT_EQ(ValuesOf<int32_t>(*program->outputs[0].constant), (std::vector<int32_t>{4, 2}));
-  EXPECT_EQ(program->outputs[1].constant, nullptr);
-  EXPECT_EQ(program->outputs[1].dtype, tensorflow::DT_FLOAT);
-  EXPECT_NE(program->outputs[2].constant, nullptr);
-  EXPECT_EQ(program->outputs[3].constant, nullptr);
-  EXPECT_EQ(program->outputs[3].dtype, tensorflow::DT_BFLOAT16);
-  EXPECT_EQ(program->parameter_arguments, (std::vector<int>{2, 0}));
+  ASSERT_EQ(program->outputs.size(), 4);
+  EXPECT_EQ(ValuesOf<int32_t>(*program->outputs[OutputNumber(0)].constant),
+            (std::vector<int32_t>{4, 2}));
+  EXPECT_EQ(program->outputs[OutputNumber(1)].constant, nullptr);
+  EXPECT_EQ(program->outputs[OutputNumber(1)].dtype, tensorflow::DT_FLOAT);
+  EXPECT_NE(program->outputs[OutputNumber(2)].constant, nullptr);
+  EXPECT_EQ(program->outputs[OutputNumber(3)].constant, nullptr);
+  EXPECT_EQ(program->outputs[OutputNumber(3)].dtype, tensorflow::DT_BFLOAT16);
+  EXPECT_EQ(program->parameter_arguments.values(), (ToNumbers<ArgumentNumber>({2, 0})));
   EXPECT_EQ(program->num_slots(), 2);
-  EXPECT_EQ(program->cores, (std::vector<int>{0, 1}));
+  EXPECT_EQ(program->cores.values(), (ToNumbers<Core>({0, 1})));
   EXPECT_TRUE(program->waits);
   EXPECT_TRUE(program->takes.infeed);
   ASSERT_EQ(program->host_functions.size(), 1u);
@@ -145,11 +146,13 @@ TEST(DescribeProgramTest, PlacedArgumentsAndResultsBelongToTheirCores) {
   *metadata.add_retvals()->mutable_sharding() = On(0);
   const auto program = DescribeProgram(LoweredModule(), metadata);
   ASSERT_TRUE(program.ok()) << program.status();
-  ASSERT_EQ(program->core_slices.size(), 2u);
-  EXPECT_EQ(program->core_slices[0].arguments, (std::vector<int>{1, 2}));
-  EXPECT_EQ(program->core_slices[1].arguments, (std::vector<int>{0, 1}));
-  EXPECT_EQ(program->core_slices[0].outputs, std::vector<int>{1});
-  EXPECT_EQ(program->core_slices[1].outputs, std::vector<int>{0});
+  ASSERT_EQ(program->core_slices.size(), 2);
+  EXPECT_EQ(program->core_slices[LogicalCore(0)].arguments.values(),
+            ToNumbers<ArgumentNumber>({1, 2}));
+  EXPECT_EQ(program->core_slices[LogicalCore(1)].arguments.values(),
+            ToNumbers<ArgumentNumber>({0, 1}));
+  EXPECT_EQ(program->core_slices[LogicalCore(0)].outputs.values(), ToNumbers<OutputNumber>({1}));
+  EXPECT_EQ(program->core_slices[LogicalCore(1)].outputs.values(), ToNumbers<OutputNumber>({0}));
   // XLA, not the host, divides the values of an SPMD program.
   metadata.set_use_spmd_for_xla_partitioning(true);
   EXPECT_TRUE(DescribeProgram(LoweredModule(), metadata)->core_slices.empty());

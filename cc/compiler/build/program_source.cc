@@ -8,11 +8,14 @@
 #include "absl/log/log.h"
 #include "absl/strings/str_cat.h"
 #include "cc/base/compute_pool.h"
+#include "cc/base/core_numbers.h"
+#include "cc/base/number.h"
 #include "cc/base/process.h"
 #include "cc/compiler/build/program_description.h"
 #include "cc/compiler/hlo/collective_order.h"
 #include "cc/compiler/replicas/group_replicas.h"
 #include "cc/compiler/replicas/split_update.h"
+#include "cc/program/value_numbers.h"
 #include "tensorflow/compiler/tf2xla/type_util.h"
 #include "xla/hlo/ir/hlo_computation.h"
 #include "xla/hlo/ir/hlo_input_output_alias_config.h"
@@ -26,26 +29,26 @@ namespace {
 
 using Metadata = tensorflow::tpu::TPUCompileMetadataProto;
 
-// Where each number stands in the list.
-absl::flat_hash_map<int, int> Places(const std::vector<int>& numbers) {
-  absl::flat_hash_map<int, int> places;
-  for (size_t i = 0; i < numbers.size(); ++i) places.emplace(numbers[i], i);
-  return places;
+// The number of each element.
+template <typename N, typename T>
+absl::flat_hash_map<T, N> Inverse(const ByNumber<N, T>& elements) {
+  absl::flat_hash_map<T, N> numbers;
+  for (N number : elements.numbers()) numbers.emplace(elements[number], number);
+  return numbers;
 }
 
 // A variable with a new value, as a program of the source has it.
 struct UpdatedVariable {
-  int argument = 0;
-  int parameter = 0;
-  int result = 0;
+  ArgumentNumber argument;
+  ParameterNumber parameter;
+  ResultNumber result;
 };
 
 // The variables whose new values a program computes that has such outputs of the step as results.
-std::vector<UpdatedVariable> UpdatedVariables(const ProgramSource& source,
-                                              const std::vector<int>& output_of_result) {
-  const absl::flat_hash_map<int, int> result_of_output = Places(output_of_result);
-  const absl::flat_hash_map<int, int> parameter_of_argument =
-      Places(source.compiled.parameter_arguments);
+std::vector<UpdatedVariable> UpdatedVariables(
+    const ProgramSource& source, const ByNumber<ResultNumber, OutputNumber>& output_of_result) {
+  const auto result_of_output = Inverse(output_of_result);
+  const auto parameter_of_argument = Inverse(source.compiled.parameter_arguments);
   std::vector<UpdatedVariable> updated;
   for (const auto& [argument, output] : source.updated_arguments) {
     const auto result = result_of_output.find(output);
@@ -58,13 +61,14 @@ std::vector<UpdatedVariable> UpdatedVariables(const ProgramSource& source,
 
 // Lets a program that has such outputs of the step as results write the new values of variables
 // over the old ones, and returns these variables.
-absl::StatusOr<std::vector<UpdatedVariable>> Overwrite(const ProgramSource& source,
-                                                       const std::vector<int>& output_of_result,
-                                                       xla::HloModule* module) {
+absl::StatusOr<std::vector<UpdatedVariable>> Overwrite(
+    const ProgramSource& source, const ByNumber<ResultNumber, OutputNumber>& output_of_result,
+    xla::HloModule* module) {
   std::vector<UpdatedVariable> updated = UpdatedVariables(source, output_of_result);
   for (const UpdatedVariable& variable : updated) {
     TF_RETURN_IF_ERROR(module->input_output_alias_config().SetUpAlias(
-        {variable.result}, variable.parameter, {}, xla::HloInputOutputAliasConfig::kMayAlias));
+        {variable.result.value()}, variable.parameter.value(), {},
+        xla::HloInputOutputAliasConfig::kMayAlias));
   }
   return updated;
 }
@@ -77,10 +81,11 @@ bool CallsOut(const xla::HloModule& module) {
 }
 
 // The outputs that the program computes, in order.
-std::vector<int> OutputsOfResults(const std::vector<CompiledProgram::Output>& outputs) {
-  std::vector<int> output_of_result;
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    if (outputs[i].constant == nullptr) output_of_result.push_back(i);
+ByNumber<ResultNumber, OutputNumber> OutputsOfResults(
+    const ByNumber<OutputNumber, CompiledProgram::Output>& outputs) {
+  ByNumber<ResultNumber, OutputNumber> output_of_result;
+  for (OutputNumber output : outputs.numbers()) {
+    if (outputs[output].constant == nullptr) output_of_result.Add(output);
   }
   return output_of_result;
 }
@@ -90,23 +95,27 @@ absl::StatusOr<std::shared_ptr<const SharedUpdate>> BuildSharedUpdate(XlaCompile
                                                                       SplitProgram split,
                                                                       ProgramSource* source) {
   CompiledProgram* const compiled = &source->compiled;
-  std::vector<CompiledProgram::Output> outputs = std::move(compiled->outputs);
-  const std::vector<int> output_of_result = OutputsOfResults(outputs);
+  const ByNumber<OutputNumber, CompiledProgram::Output> outputs = std::move(compiled->outputs);
+  const ByNumber<ResultNumber, OutputNumber> output_of_result = OutputsOfResults(outputs);
   auto update = std::make_shared<SharedUpdate>();
   CompiledProgram program;
   program.name = absl::StrCat(compiled->name, " (shared update)");
   program.id = compiled->id;
   program.waits = false;
-  for (int result : split.update_results) {
-    update->update_outputs.push_back(output_of_result[result]);
-    program.outputs.push_back(outputs[output_of_result[result]]);
+  // The update computes all its outputs: output i is its result i.
+  ByNumber<ResultNumber, OutputNumber> output_of_update;
+  for (ResultNumber result : ToNumbers<ResultNumber>(split.update_results)) {
+    const OutputNumber output = output_of_result[result];
+    output_of_update.Add(output);
+    update->update_outputs.Add(output);
+    program.outputs.Add(outputs[output]);
   }
   compiled->outputs.clear();
-  const absl::flat_hash_map<int, int> result_of_output = Places(update->update_outputs);
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    if (result_of_output.contains(i)) continue;
-    update->replica_outputs.push_back(i);
-    compiled->outputs.push_back(outputs[i]);
+  const auto result_of_output = Inverse(output_of_update);
+  for (OutputNumber output : outputs.numbers()) {
+    if (result_of_output.contains(output)) continue;
+    update->replica_outputs.Add(output);
+    compiled->outputs.Add(outputs[output]);
   }
   update->combinations = split.combinations;
   update->num_arguments = source->num_arguments;
@@ -115,19 +124,20 @@ absl::StatusOr<std::shared_ptr<const SharedUpdate>> BuildSharedUpdate(XlaCompile
     CompiledProgram::Output combined;
     TF_ASSIGN_OR_RETURN(combined.dtype,
                         tensorflow::EncodePrimitiveTypeAsDataType(split.combinations[i].type));
-    compiled->outputs.push_back(std::move(combined));
+    compiled->outputs.Add(std::move(combined));
   }
   for (int i = 0; i < split.num_combined_values; ++i) {
-    program.parameter_arguments.push_back(source->num_arguments + i);
+    program.parameter_arguments.Add(ArgumentNumber(source->num_arguments + i));
   }
   compiled->num_combined_outputs = split.combinations.size();
-  for (int parameter : split.update_parameters) {
+  for (ParameterNumber parameter : ToNumbers<ParameterNumber>(split.update_parameters)) {
     update->read_arguments.push_back(compiled->parameter_arguments[parameter]);
   }
   TF_ASSIGN_OR_RETURN(const std::vector<UpdatedVariable> updated,
-                      Overwrite(*source, update->update_outputs, split.update.get()));
+                      Overwrite(*source, output_of_update, split.update.get()));
   for (const UpdatedVariable& variable : updated) {
-    update->updated_variables.emplace_back(variable.argument, variable.result);
+    update->updated_variables.emplace_back(variable.argument,
+                                           OutputNumber(variable.result.value()));
   }
   xla::CompileOptions options;
   options.compile_portable_executable = true;
@@ -137,11 +147,12 @@ absl::StatusOr<std::shared_ptr<const SharedUpdate>> BuildSharedUpdate(XlaCompile
 }
 
 // The parameters that hold variables, or what the bridge knows to be alike.
-std::vector<int> StackedMirroredParameters(const ProgramSource& source, const Metadata& metadata) {
-  std::vector<int> mirrored = source.mirrored_parameters;
-  const std::vector<int>& arguments = source.compiled.parameter_arguments;
-  for (size_t parameter = 0; parameter < arguments.size(); ++parameter) {
-    if (metadata.args(arguments[parameter]).kind() == Metadata::Arg::VARIABLE &&
+std::vector<ParameterNumber> StackedMirroredParameters(const ProgramSource& source,
+                                                       const Metadata& metadata) {
+  std::vector<ParameterNumber> mirrored = source.mirrored_parameters;
+  const ByNumber<ParameterNumber, ArgumentNumber>& arguments = source.compiled.parameter_arguments;
+  for (ParameterNumber parameter : arguments.numbers()) {
+    if (metadata.args(arguments[parameter].value()).kind() == Metadata::Arg::VARIABLE &&
         !absl::c_linear_search(mirrored, parameter)) {
       mirrored.push_back(parameter);
     }
@@ -158,7 +169,7 @@ absl::StatusOr<std::shared_ptr<const CompiledProgram>> BuildSource(XlaCompiler& 
   if (source.shares_update) {
     TF_ASSIGN_OR_RETURN(
         std::optional<SplitProgram> split,
-        SplitUpdate(*source.module, compiled.num_replicas, source.mirrored_parameters));
+        SplitUpdate(*source.module, compiled.num_replicas, ToValues(source.mirrored_parameters)));
     if (split.has_value()) {
       module = std::move(split->replica);
       TF_ASSIGN_OR_RETURN(compiled.shared_update,
@@ -169,7 +180,8 @@ absl::StatusOr<std::shared_ptr<const CompiledProgram>> BuildSource(XlaCompiler& 
   if (module == nullptr) module = source.module->Clone(/*suffix=*/"");
   compiled.waits = compiled.waits || HasCollectives(*module);
   if (source.overwrites_variables && !compiled.waits && !CallsOut(*module)) {
-    const std::vector<int> output_of_result = OutputsOfResults(compiled.outputs);
+    const ByNumber<ResultNumber, OutputNumber> output_of_result =
+        OutputsOfResults(compiled.outputs);
     TF_ASSIGN_OR_RETURN(const std::vector<UpdatedVariable> updated,
                         Overwrite(source, output_of_result, module.get()));
     for (const UpdatedVariable& variable : updated) {
@@ -187,10 +199,11 @@ absl::StatusOr<std::shared_ptr<const StackedReplicas>> BuildStacked(XlaCompiler&
   const int num_replicas = whole.compiled.num_replicas;
   BatchOptions options;
   options.num_replicas = num_replicas;
-  options.mirrored_parameters = StackedMirroredParameters(whole, metadata);
-  const std::vector<int> output_of_result = OutputsOfResults(whole.compiled.outputs);
+  options.mirrored_parameters = ToValues(StackedMirroredParameters(whole, metadata));
+  const ByNumber<ResultNumber, OutputNumber> output_of_result =
+      OutputsOfResults(whole.compiled.outputs);
   for (const UpdatedVariable& variable : UpdatedVariables(whole, output_of_result)) {
-    options.updated_parameters.emplace_back(variable.parameter, variable.result);
+    options.updated_parameters.emplace_back(variable.parameter.value(), variable.result.value());
   }
   absl::StatusOr<BatchedModule> module =
       GroupReplicas(*whole.module, options, Process::Get().compute_pool->NumThreads());
@@ -206,23 +219,23 @@ absl::StatusOr<std::shared_ptr<const StackedReplicas>> BuildStacked(XlaCompiler&
   stacked->stacked_outputs.resize(whole.compiled.outputs.size());
   ProgramSource groups = whole;
   groups.mirrored_parameters.clear();
-  for (size_t i = 0; i < module->batched_parameters.size(); ++i) {
-    const int argument = whole.compiled.parameter_arguments[i];
-    if (module->batched_parameters[i]) {
+  for (ParameterNumber parameter : whole.compiled.parameter_arguments.numbers()) {
+    const ArgumentNumber argument = whole.compiled.parameter_arguments[parameter];
+    if (module->batched_parameters[parameter.value()]) {
       stacked->stacked_arguments[argument] = true;
     } else {
       stacked->mirrored_arguments.push_back(argument);
-      groups.mirrored_parameters.push_back(i);
+      groups.mirrored_parameters.push_back(parameter);
     }
   }
-  for (size_t i = 0; i < module->batched_results.size(); ++i) {
-    stacked->stacked_outputs[output_of_result[i]] = module->batched_results[i];
+  for (ResultNumber result : output_of_result.numbers()) {
+    stacked->stacked_outputs[output_of_result[result]] = module->batched_results[result.value()];
   }
   groups.module = std::move(module->module);
   groups.compiled.num_replicas = num_replicas / stacked->group_size;
   groups.compiled.cores.clear();
   for (int group = 0; group < groups.compiled.num_replicas; ++group) {
-    groups.compiled.cores.push_back(whole.compiled.cores[group * stacked->group_size]);
+    groups.compiled.cores.Add(whole.compiled.cores[Slot(group * stacked->group_size)]);
   }
   groups.compiled.device_assignment =
       ToDeviceAssignment(groups.compiled.cores, groups.compiled.num_replicas, 1);

@@ -7,9 +7,12 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "cc/base/core_numbers.h"
+#include "cc/base/number.h"
 #include "cc/compiler/build/xla_compiler.h"
 #include "cc/program/compiled_program.h"
 #include "cc/program/stacked_replicas.h"
+#include "cc/program/value_numbers.h"
 #include "tensorflow/core/protobuf/tpu/compile_metadata.pb.h"
 #include "xla/hlo/ir/hlo_module.h"
 #include "xla/pjrt/pjrt_executable.h"
@@ -25,9 +28,9 @@ struct ProgramSource {
   // Whether several replicas run it, each on one core and with results of the same sizes.
   bool replicas_alike = false;
   // Parameters that are expected to be equal for all replicas.
-  std::vector<int> mirrored_parameters;
-  // Variables with new values: numbers of an argument and of an output.
-  std::vector<std::pair<int, int>> updated_arguments;
+  std::vector<ParameterNumber> mirrored_parameters;
+  // Variables, each with its new value.
+  std::vector<std::pair<ArgumentNumber, OutputNumber>> updated_arguments;
   // Whether what its replicas compute alike may be split off.
   bool shares_update = false;
   // Whether the program may overwrite variables: one of one core, which nothing can stop.

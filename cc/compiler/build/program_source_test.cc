@@ -98,7 +98,7 @@ std::vector<xla::Literal> ArgumentsOf(int replica) {
 
 struct TrainingStep : TestProgram {
   explicit TrainingStep(int replicas) : TestProgram(kTraining, replicas) {
-    lowered.updated_arguments = {{0, 1}};
+    lowered.updated_arguments = {{ArgumentNumber(0), OutputNumber(1)}};
   }
 };
 
@@ -107,11 +107,13 @@ struct TrainingStep : TestProgram {
 void ExpectTrains(const CompiledProgram& program) {
   ASSERT_NE(program.shared_update, nullptr);
   const SharedUpdate& update = *program.shared_update;
-  EXPECT_EQ(update.replica_outputs, std::vector<int>{0});
-  EXPECT_EQ(update.update_outputs, std::vector<int>{1});
+  EXPECT_EQ(update.replica_outputs.values(), ToNumbers<OutputNumber>({0}));
+  EXPECT_EQ(update.update_outputs.values(), ToNumbers<OutputNumber>({1}));
   ASSERT_EQ(update.combinations.size(), 1u);
   EXPECT_EQ(update.combinations[0].kind, Combination::kSum);
-  EXPECT_EQ(update.updated_variables, (std::vector<std::pair<int, int>>{{0, 0}}));
+  EXPECT_EQ(
+      update.updated_variables,
+      (std::vector<std::pair<ArgumentNumber, OutputNumber>>{{ArgumentNumber(0), OutputNumber(0)}}));
   EXPECT_EQ(program.num_combined_outputs, 1);
   EXPECT_FALSE(program.waits);
   std::vector<Values> gradients;
@@ -144,7 +146,7 @@ TEST(BuildSourceTest, TheUpdateOfTwoReplicasAddsUpItself) {
   ASSERT_TRUE(program.ok()) << program.status();
   ASSERT_NE((*program)->shared_update, nullptr);
   EXPECT_TRUE((*program)->shared_update->combinations[0].by_update);
-  EXPECT_EQ((*program)->shared_update->read_arguments, std::vector<int>{0});
+  EXPECT_EQ((*program)->shared_update->read_arguments, ToNumbers<ArgumentNumber>({0}));
   ExpectTrains(**program);
 }
 
@@ -192,13 +194,13 @@ TEST(BuildStackedTest, AGroupComputesWhatItsReplicasDo) {
   EXPECT_EQ(step.record.stacked_replicas, kGroup);
   const StackedReplicas& stacked = *(*program)->stacked;
   EXPECT_EQ(stacked.group_size, kGroup);
-  EXPECT_EQ(stacked.stacked_arguments, (std::vector<bool>{false, true}));
-  EXPECT_EQ(stacked.stacked_outputs, (std::vector<bool>{true, false}));
-  EXPECT_EQ(stacked.mirrored_arguments, std::vector<int>{0});
+  EXPECT_EQ(stacked.stacked_arguments.values(), (std::vector<bool>{false, true}));
+  EXPECT_EQ(stacked.stacked_outputs.values(), (std::vector<bool>{true, false}));
+  EXPECT_EQ(stacked.mirrored_arguments, ToNumbers<ArgumentNumber>({0}));
   const CompiledProgram& groups = *stacked.program;
   EXPECT_EQ(groups.num_replicas, kReplicas / kGroup);
   // A group runs where its first replica would.
-  EXPECT_EQ(groups.cores, (std::vector<int>{0, kGroup}));
+  EXPECT_EQ(groups.cores.values(), ToNumbers<Core>({0, kGroup}));
   ASSERT_NE(groups.shared_update, nullptr);
 
   Values gradient(kDepth * kDepth, 0);

@@ -19,6 +19,7 @@
 #include "cc/compiler/hlo/padded_arguments.h"
 #include "cc/compiler/hlo/static_results.h"
 #include "cc/program/kernel_call.h"
+#include "cc/program/value_numbers.h"
 #include "llvm/ADT/StringRef.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "xla/hlo/builder/xla_computation.h"
@@ -58,14 +59,16 @@ xla::CompileOptions MakeCompileOptions(const CompiledProgram& compiled, int part
 }
 
 // The parameters that are variables with new values, or that the bridge knows to be alike.
-std::vector<int> MirroredParameters(const LoweredModule& lowered, const Metadata& metadata,
-                                    const CompiledProgram& compiled) {
-  absl::flat_hash_set<int> updated;
+std::vector<ParameterNumber> MirroredParameters(const LoweredModule& lowered,
+                                                const Metadata& metadata,
+                                                const CompiledProgram& compiled) {
+  absl::flat_hash_set<ArgumentNumber> updated;
   for (const auto& [argument, output] : lowered.updated_arguments) updated.insert(argument);
-  std::vector<int> mirrored;
-  for (size_t parameter = 0; parameter < compiled.parameter_arguments.size(); ++parameter) {
-    const int argument = compiled.parameter_arguments[parameter];
-    if (updated.contains(argument) || metadata.args(argument).is_same_data_across_replicas()) {
+  std::vector<ParameterNumber> mirrored;
+  for (ParameterNumber parameter : compiled.parameter_arguments.numbers()) {
+    const ArgumentNumber argument = compiled.parameter_arguments[parameter];
+    if (updated.contains(argument) ||
+        metadata.args(argument.value()).is_same_data_across_replicas()) {
       mirrored.push_back(parameter);
     }
   }
@@ -93,11 +96,11 @@ void ReturnFreedMemory() {
 
 // Notes with the outputs that are computed, in their order, which dimensions are dynamic.
 void NoteDynamicSizes(const DynamicSizes& of_results,
-                      std::vector<CompiledProgram::Output>* outputs) {
-  size_t result = 0;
+                      ByNumber<OutputNumber, CompiledProgram::Output>* outputs) {
+  ResultNumber result;
   for (CompiledProgram::Output& output : *outputs) {
     if (output.constant != nullptr) continue;
-    if (result < of_results.size()) output.dynamic_sizes = of_results[result];
+    if (of_results.Has(result)) output.dynamic_sizes = of_results[result];
     ++result;
   }
 }

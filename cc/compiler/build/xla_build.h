@@ -6,6 +6,8 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
+#include "cc/base/core_numbers.h"
+#include "cc/base/number.h"
 #include "cc/compiler/lower/lower_module.h"
 #include "cc/program/compilation_record.h"
 #include "cc/program/compiled_program.h"

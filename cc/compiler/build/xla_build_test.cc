@@ -74,8 +74,8 @@ TEST(BuildProgramTest, ComputesWhatTheModuleSays) {
   ExpectStep(**program);
   EXPECT_EQ((*program)->name, "step");
   EXPECT_EQ((*program)->id, 7);
-  EXPECT_EQ((*program)->parameter_arguments, (std::vector<int>{0, 1}));
-  EXPECT_EQ((*program)->outputs.size(), 2u);
+  EXPECT_EQ((*program)->parameter_arguments.values(), (ToNumbers<ArgumentNumber>({0, 1})));
+  EXPECT_EQ((*program)->outputs.size(), 2);
   EXPECT_TRUE((*program)->padded_arguments.empty());
   EXPECT_FALSE((*program)->waits);
   EXPECT_EQ((*program)->shared_update, nullptr);
@@ -87,17 +87,19 @@ TEST(BuildProgramTest, ComputesWhatTheModuleSays) {
 
 TEST(BuildProgramTest, OneCoreOverwritesItsVariables) {
   TestProgram step(kStep, /*replicas=*/1);
-  step.lowered.updated_arguments = {{0, 1}};
+  step.lowered.updated_arguments = {{ArgumentNumber(0), OutputNumber(1)}};
   const auto program = step.Build();
   ASSERT_TRUE(program.ok()) << program.status();
-  EXPECT_EQ((*program)->overwritten_variables, Pairs({{0, 1}}));
+  EXPECT_EQ(
+      (*program)->overwritten_variables,
+      (std::vector<std::pair<ArgumentNumber, OutputNumber>>{{ArgumentNumber(0), OutputNumber(1)}}));
   EXPECT_EQ(Aliases(**program), Pairs({{0, 1}}));
   ExpectStep(**program);
 }
 
 TEST(BuildProgramTest, VariablesAreKeptWhereTheStepMayStillFail) {
   const auto overwritten = [](TestProgram& step) {
-    step.lowered.updated_arguments = {{0, 1}};
+    step.lowered.updated_arguments = {{ArgumentNumber(0), OutputNumber(1)}};
     const auto program = step.Build();
     EXPECT_TRUE(program.ok()) << program.status();
     EXPECT_EQ((*program)->overwritten_variables.empty(), Aliases(**program).empty());
@@ -128,13 +130,15 @@ TEST(BuildProgramTest, ConstantOutputsAreNotComputed) {
   constant.constant_value = MakeScalar<int32_t>(42);
   auto& outputs = step.lowered.result.outputs;
   outputs.insert(outputs.begin(), constant);
-  step.lowered.updated_arguments = {{0, 2}};
+  step.lowered.updated_arguments = {{ArgumentNumber(0), OutputNumber(2)}};
   const auto program = step.Build();
   ASSERT_TRUE(program.ok()) << program.status();
-  ASSERT_EQ((*program)->outputs.size(), 3u);
-  EXPECT_EQ((*program)->outputs[0].constant->scalar<int32_t>()(), 42);
+  ASSERT_EQ((*program)->outputs.size(), 3);
+  EXPECT_EQ((*program)->outputs[OutputNumber(0)].constant->scalar<int32_t>()(), 42);
   // Variables are named by output, aliases by result.
-  EXPECT_EQ((*program)->overwritten_variables, Pairs({{0, 2}}));
+  EXPECT_EQ(
+      (*program)->overwritten_variables,
+      (std::vector<std::pair<ArgumentNumber, OutputNumber>>{{ArgumentNumber(0), OutputNumber(2)}}));
   EXPECT_EQ(Aliases(**program), Pairs({{0, 1}}));
   ExpectStep(**program);
 }
@@ -152,10 +156,11 @@ ENTRY entry {
                    /*replicas=*/1);
   const auto program = step.Build();
   ASSERT_TRUE(program.ok()) << program.status();
-  EXPECT_TRUE((*program)->outputs[0].dynamic_sizes.empty());
-  EXPECT_EQ((*program)->outputs[1].dynamic_sizes, Pairs({{0, 2}}));
+  EXPECT_TRUE((*program)->outputs[OutputNumber(0)].dynamic_sizes.empty());
+  EXPECT_EQ((*program)->outputs[OutputNumber(1)].dynamic_sizes,
+            (std::vector<std::pair<int, ResultNumber>>{{0, ResultNumber(2)}}));
   ASSERT_EQ((*program)->padded_arguments.size(), 1u);
-  EXPECT_EQ((*program)->padded_arguments[0].argument, 0);
+  EXPECT_EQ((*program)->padded_arguments[0].argument, ArgumentNumber(0));
   std::vector<xla::Literal> arguments;
   arguments.push_back(Matrix(Numbers(8, 3), 4));
   arguments.push_back(xla::LiteralUtil::CreateR0<int32_t>(3));
@@ -198,7 +203,7 @@ TEST(BuildProgramTest, ReplicasWithOtherProgramsMeetInEveryCollective) {
   ASSERT_TRUE(program.ok()) << program.status();
   EXPECT_EQ(NumAllReduces(**program), 2);
   EXPECT_TRUE((*program)->waits);
-  EXPECT_EQ((*program)->cores, (std::vector<int>{0, 1}));
+  EXPECT_EQ((*program)->cores.values(), (ToNumbers<Core>({0, 1})));
 }
 
 TEST(BuildProgramTest, ReplicasOfOneProgramMeetWhereTheyUseTheResult) {

@@ -1,7 +1,7 @@
 #include "cc/compiler/hlo/padded_arguments.h"
 
-#include <cstdint>
 #include <map>
+#include <optional>
 
 #include "xla/hlo/ir/hlo_computation.h"
 #include "xla/hlo/ir/hlo_instruction.h"
@@ -27,26 +27,31 @@ bool PassesOn(const HloInstruction& instruction) {
   }
 }
 
-// The argument that an instruction passes on, or -1.
-int ArgumentOf(const HloInstruction* instruction, absl::Span<const int> parameter_arguments) {
+// The argument that an instruction passes on, if it does.
+std::optional<ArgumentNumber> ArgumentOf(
+    const HloInstruction* instruction,
+    const ByNumber<ParameterNumber, ArgumentNumber>& parameter_arguments) {
   while (PassesOn(*instruction)) instruction = instruction->operand(0);
-  if (instruction->opcode() != HloOpcode::kParameter) return -1;
-  const int64_t number = instruction->parameter_number();
-  const auto count = static_cast<int64_t>(parameter_arguments.size());
-  return number < count ? parameter_arguments[number] : -1;
+  if (instruction->opcode() != HloOpcode::kParameter) return std::nullopt;
+  const ParameterNumber number(static_cast<int>(instruction->parameter_number()));
+  if (!parameter_arguments.Has(number)) return std::nullopt;
+  return parameter_arguments[number];
 }
 
 }  // namespace
 
-std::vector<PaddedArgument> PaddedArguments(const xla::HloModule& module,
-                                            absl::Span<const int> parameter_arguments) {
+std::vector<PaddedArgument> PaddedArguments(
+    const xla::HloModule& module,
+    const ByNumber<ParameterNumber, ArgumentNumber>& parameter_arguments) {
   // By argument and dimension, the argument that holds the size.
-  std::map<int, std::map<int, int>> sizes;
+  std::map<ArgumentNumber, std::map<int, ArgumentNumber>> sizes;
   for (const HloInstruction* instruction : module.entry_computation()->instructions()) {
     if (instruction->opcode() != HloOpcode::kSetDimensionSize) continue;
-    const int padded = ArgumentOf(instruction->operand(0), parameter_arguments);
-    const int size = ArgumentOf(instruction->operand(1), parameter_arguments);
-    if (padded >= 0 && size >= 0) sizes[padded][instruction->dimension()] = size;
+    const auto padded = ArgumentOf(instruction->operand(0), parameter_arguments);
+    const auto size = ArgumentOf(instruction->operand(1), parameter_arguments);
+    if (padded.has_value() && size.has_value()) {
+      sizes[*padded].insert_or_assign(static_cast<int>(instruction->dimension()), *size);
+    }
   }
   std::vector<PaddedArgument> padded;
   for (const auto& [argument, dimensions] : sizes) {

@@ -4,8 +4,9 @@
 
 #include <vector>
 
-#include "absl/types/span.h"
+#include "cc/base/number.h"
 #include "cc/program/padded_argument.h"
+#include "cc/program/value_numbers.h"
 #include "xla/hlo/ir/hlo_module.h"
 
 namespace tf_tpu_ext {
@@ -13,8 +14,9 @@ namespace tf_tpu_ext {
 // The arguments whose dimensions the entry computation sets to sizes that are arguments, too, as
 // programs begin whose inputs were padded on the host. `parameter_arguments` holds the argument of
 // each parameter. In the order of the arguments.
-std::vector<PaddedArgument> PaddedArguments(const xla::HloModule& module,
-                                            absl::Span<const int> parameter_arguments);
+std::vector<PaddedArgument> PaddedArguments(
+    const xla::HloModule& module,
+    const ByNumber<ParameterNumber, ArgumentNumber>& parameter_arguments);
 
 }  // namespace tf_tpu_ext
 

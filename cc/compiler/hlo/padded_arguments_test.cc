@@ -33,14 +33,17 @@ ENTRY entry {
 )";
 
 TEST(PaddedArgumentsTest, FindsEveryDimensionOfAnArgument) {
-  const std::vector<PaddedArgument> padded = PaddedArguments(*ParseModule(kPadded), {5, 6, 7, 8});
+  const std::vector<PaddedArgument> padded =
+      PaddedArguments(*ParseModule(kPadded),
+                      {ArgumentNumber(5), ArgumentNumber(6), ArgumentNumber(7), ArgumentNumber(8)});
   ASSERT_EQ(padded.size(), 1u);
-  EXPECT_EQ(padded[0].argument, 5);
-  EXPECT_EQ(padded[0].sizes, (std::vector<std::pair<int, int>>{{0, 6}, {2, 7}}));
+  EXPECT_EQ(padded[0].argument, ArgumentNumber(5));
+  EXPECT_EQ(padded[0].sizes, (std::vector<std::pair<int, ArgumentNumber>>{{0, ArgumentNumber(6)},
+                                                                          {2, ArgumentNumber(7)}}));
 }
 
 TEST(PaddedArgumentsTest, ParametersWithoutArgumentsAreNone) {
-  EXPECT_TRUE(PaddedArguments(*ParseModule(kPadded), {0}).empty());
+  EXPECT_TRUE(PaddedArguments(*ParseModule(kPadded), {ArgumentNumber(0)}).empty());
   EXPECT_TRUE(PaddedArguments(*ParseModule(kPadded), {}).empty());
 }
 

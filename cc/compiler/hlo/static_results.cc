@@ -45,12 +45,13 @@ absl::StatusOr<DynamicSizes> MakeResultsStatic(xla::HloModule* module) {
   std::vector<xla::HloSharding> shardings;
   if (root->has_sharding()) shardings = root->sharding().tuple_elements();
   std::vector<HloInstruction*> sizes;
-  DynamicSizes dynamic_sizes(results.size());
+  DynamicSizes dynamic_sizes(static_cast<int>(results.size()));
   for (size_t i = 0; i < results.size(); ++i) {
     HloInstruction* dynamic = results[i];
     for (int d = 0; d < static_cast<int>(dynamic->shape().dimensions().size()); ++d) {
       if (!dynamic->shape().is_dynamic_dimension(d)) continue;
-      dynamic_sizes[i].emplace_back(d, static_cast<int>(results.size() + sizes.size()));
+      dynamic_sizes[ResultNumber(static_cast<int>(i))].emplace_back(
+          d, static_cast<int>(results.size() + sizes.size()));
       sizes.push_back(SizeOf(dynamic, d));
       if (!shardings.empty()) {
         shardings.push_back(shardings[i].IsTileMaximal() ? shardings[i]

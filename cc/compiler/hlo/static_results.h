@@ -6,13 +6,15 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "cc/base/number.h"
+#include "cc/program/value_numbers.h"
 #include "xla/hlo/ir/hlo_module.h"
 
 namespace tf_tpu_ext {
 
-// For each result its dynamic dimensions, with the number of the further result that holds the true
-// size, an int32.
-using DynamicSizes = std::vector<std::vector<std::pair<int, int>>>;
+// For each result its dynamic dimensions, with the further result that holds the true size, an
+// int32.
+using DynamicSizes = ByNumber<ResultNumber, std::vector<std::pair<int, ResultNumber>>>;
 
 // Pads every result to its bound and returns the true sizes behind all results. XLA:CPU stores the
 // sizes of a dynamic array behind its data and loses them when it copies the array, as it does when

@@ -29,7 +29,8 @@ ENTRY entry {
 )");
   auto sizes = MakeResultsStatic(module.get());
   ASSERT_TRUE(sizes.ok()) << sizes.status();
-  EXPECT_EQ(*sizes, (DynamicSizes{{}, {{0, 3}, {1, 4}}, {{0, 5}}}));
+  EXPECT_EQ(*sizes, (DynamicSizes{
+                        {}, {{0, ResultNumber(3)}, {1, ResultNumber(4)}}, {{0, ResultNumber(5)}}}));
   ExpectValid(module.get());
   const xla::Shape result = ToComputation(*module).GetProgramShape()->result();
   ASSERT_EQ(result.tuple_shapes().size(), 6u);

@@ -10,6 +10,7 @@
 #include "cc/base/program_options.h"
 #include "cc/program/host_function_source.h"
 #include "cc/program/taken_queues.h"
+#include "cc/program/value_numbers.h"
 #include "tensorflow/compiler/tf2xla/xla_helpers.h"
 #include "tensorflow/core/framework/tensor_shape.h"
 #include "tensorflow/core/protobuf/tpu/compile_metadata.pb.h"
@@ -37,8 +38,8 @@ struct LoweredModule {
   bool for_one_replica = false;
   // What it calls on the host by itself.
   std::vector<HostFunctionSource> host_functions;
-  // Variables that it gives new values: numbers of an argument and of an output.
-  std::vector<std::pair<int, int>> updated_arguments;
+  // Variables, each with its new value.
+  std::vector<std::pair<ArgumentNumber, OutputNumber>> updated_arguments;
   // What it takes from queues of its cores.
   TakenQueues takes;
 };

@@ -190,7 +190,9 @@ TEST(LowerModuleTest, NamesVariablesWithNewValues) {
     func.return %0 : tensor<2xf32>
   })mlir"));
   ASSERT_TRUE(status.ok()) << status;
-  EXPECT_EQ(program.lowered.updated_arguments, (std::vector<std::pair<int, int>>{{1, 0}}));
+  EXPECT_EQ(
+      program.lowered.updated_arguments,
+      (std::vector<std::pair<ArgumentNumber, OutputNumber>>{{ArgumentNumber(1), OutputNumber(0)}}));
   EXPECT_EQ(*program.Run({{1, 2}, {10, 20}}), (Values{9, 18}));
 }
 

@@ -30,8 +30,8 @@ bool TakeNumber(absl::string_view* text, int* number) {
 
 }  // namespace
 
-std::vector<std::pair<int, int>> UpdatedArguments(absl::string_view module) {
-  std::vector<std::pair<int, int>> updated;
+std::vector<std::pair<ArgumentNumber, OutputNumber>> UpdatedArguments(absl::string_view module) {
+  std::vector<std::pair<ArgumentNumber, OutputNumber>> updated;
   const size_t entry = module.find(kEntry);
   if (entry == absl::string_view::npos) return updated;
   absl::string_view text = module.substr(entry + kEntry.size());

@@ -6,12 +6,13 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "cc/program/value_numbers.h"
 
 namespace tf_tpu_ext {
 
-// Pairs of an argument's and an output's number, as the bridge notes them in the text of a module
+// The variables, each with its new value, as the bridge notes them in the text of a module
 // (tf.aliasing_output), in the order of the arguments.
-std::vector<std::pair<int, int>> UpdatedArguments(absl::string_view module);
+std::vector<std::pair<ArgumentNumber, OutputNumber>> UpdatedArguments(absl::string_view module);
 
 }  // namespace tf_tpu_ext
 

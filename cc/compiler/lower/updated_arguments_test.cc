@@ -8,7 +8,7 @@
 namespace tf_tpu_ext {
 namespace {
 
-using Pairs = std::vector<std::pair<int, int>>;
+using Pairs = std::vector<std::pair<ArgumentNumber, OutputNumber>>;
 
 TEST(UpdatedArgumentsTest, ReadsThemOfTheEntry) {
   const char* const module = R"mlir(
@@ -22,7 +22,8 @@ module {
     %0 = "tf.Call"(%arg3) {tf.aliasing_output = 3 : i64} : (tensor<f32>) -> tensor<f32>
   }
 })mlir";
-  EXPECT_EQ(UpdatedArguments(module), Pairs({{1, 1}, {12, 10}}));
+  EXPECT_EQ(UpdatedArguments(module),
+            Pairs({{ArgumentNumber(1), OutputNumber(1)}, {ArgumentNumber(12), OutputNumber(10)}}));
 }
 
 TEST(UpdatedArgumentsTest, OfOtherTextsThereAreNone) {
