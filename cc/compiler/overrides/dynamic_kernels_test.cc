@@ -1,15 +1,16 @@
 // Ops on tensors of dynamic size, compared with the stock ops on tensors that have that size and no
 // padding. The padding holds values that would show in every result.
-#include <cmath>
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "cc/base/op_testing.h"
-#include "cc/base/tensor_copy.h"
 #include "cc/base/tensor_testing.h"
+#include "cc/compiler/overrides/dynamic_testing.h"
 #include "gtest/gtest.h"
 #include "tensorflow/core/framework/tensor.h"
 
@@ -18,45 +19,6 @@ namespace {
 
 using tensorflow::Tensor;
 using tensorflow::TensorShape;
-
-constexpr float kJunk = 1000;
-
-// The first `size` elements of a dimension.
-Tensor Cut(const Tensor& tensor, int dimension, int64_t size) {
-  TensorShape shape = tensor.shape();
-  shape.set_dim(dimension, size);
-  Tensor cut(tensor.dtype(), shape);
-  CopyLeadingBlock(tensor.data(), tensor.shape(), &cut);
-  return cut;
-}
-
-// Numbers without a pattern, with junk from `size` on in a dimension.
-Tensor Padded(const TensorShape& shape, int dimension, int64_t size) {
-  Tensor tensor(tensorflow::DT_FLOAT, shape);
-  int64_t inner = 1;
-  for (int d = dimension + 1; d < shape.dims(); ++d) inner *= shape.dim_size(d);
-  for (int64_t i = 0; i < tensor.NumElements(); ++i) {
-    const int64_t position = i / inner % shape.dim_size(dimension);
-    tensor.flat<float>()(i) = position < size ? static_cast<float>((i * 37 + 11) % 23) - 7 : kJunk;
-  }
-  return tensor;
-}
-
-void ExpectSame(const absl::StatusOr<Tensor>& actual, const absl::StatusOr<Tensor>& expected,
-                const std::string& what) {
-  ASSERT_TRUE(expected.ok()) << what << expected.status();
-  ASSERT_TRUE(actual.ok()) << what << actual.status();
-  ASSERT_EQ(actual->dtype(), expected->dtype()) << what;
-  ASSERT_EQ(actual->shape(), expected->shape()) << what;
-  if (actual->dtype() == tensorflow::DT_INT64) {
-    EXPECT_EQ(ValuesOf<int64_t>(*actual), ValuesOf<int64_t>(*expected)) << what;
-    return;
-  }
-  const std::vector<float> a = ValuesOf<float>(*actual), b = ValuesOf<float>(*expected);
-  for (size_t i = 0; i < a.size(); ++i) {
-    EXPECT_NEAR(a[i], b[i], 1e-4 * (1 + std::abs(b[i]))) << what << " element " << i;
-  }
-}
 
 // Compares the override of `op` with the op, whose first input has each size of a dimension;
 // `finish` adds the other inputs and the attributes.
