@@ -9,6 +9,7 @@
 #include "cc/base/core_context.h"
 #include "cc/base/custom_call_tester.h"
 #include "cc/base/tensor_testing.h"
+#include "cc/base/wait_monitor_testing.h"
 #include "cc/embedding/batch.h"
 #include "cc/embedding/batch_message.h"
 #include "cc/embedding/current_embedding.h"
@@ -37,12 +38,18 @@ constexpr char kConfig[] =
     " dimension: 2 optimization_parameters { stochastic_gradient_descent {}"
     " learning_rate { dynamic { tag: 0 } } } } feature_descriptor { table_id: 0 input_shape: 1 }";
 
-// The slot of this test program.
+// The monitor and the slot of this test program.
+FakeMonitor& Monitor() {
+  static auto* const monitor = new FakeMonitor;
+  return *monitor;
+}
+
 EmbeddingSlot& Embedding() {
   static auto* const slot = [] {
     TestProcess& objects = TestProcess::Get();
     auto* const made = new EmbeddingSlot(&objects.compute_pool);
     objects.process.embedding = made;
+    objects.process.wait_monitor = &Monitor();
     return made;
   }();
   return *slot;
@@ -161,6 +168,46 @@ TEST_F(EmbeddingCallsTest, AnAbortedLaunchWaitsNoLonger) {
   ASSERT_TRUE(event->IsError());
   EXPECT_EQ(event->GetError().code(), absl::StatusCode::kAborted);
   TestProcess::Get().channels.Forget(cores_[0].launch_id.value(), absl::AbortedError(""));
+}
+
+TEST_F(EmbeddingCallsTest, TheLimitEndsTheWaitForABatch) {
+  Configure();
+  const auto receive = Receiver();
+  auto event = receive->Start(&cores_[1]);
+  ASSERT_TRUE(event.ok()) << event.status();
+  EXPECT_FALSE(event->IsAvailable());
+  Monitor().Expire();
+  ASSERT_TRUE(event->IsError());
+  EXPECT_EQ(event->GetError().code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_NE(
+      event->GetError().message().find("Op receive waited 1m on the embedding batches of core 1"),
+      std::string::npos)
+      << event->GetError();
+}
+
+TEST_F(EmbeddingCallsTest, TheLimitEndsTheWaitForAnUpdateAndSaysWhoIsMissing) {
+  Configure();
+  const auto receive = Receiver();
+  for (int core = 0; core < 2; ++core) {
+    Enqueue(core, 1);
+    ASSERT_TRUE(receive->Run(&cores_[core]).ok());
+  }
+  const std::vector<Tensor> gradients = {MakeTensor<float>({1, 1}, {1, 2}), MakeScalar<float>(1)};
+  ASSERT_TRUE(Sender(gradients)->Run(&cores_[0]).ok());
+  // Lookups that did not have to wait have left nothing behind.
+  EXPECT_EQ(Monitor().num_waits(), 0);
+  Enqueue(0, 1);
+  auto event = receive->Start(&cores_[0]);
+  ASSERT_TRUE(event.ok()) << event.status();
+  EXPECT_FALSE(event->IsAvailable());
+  EXPECT_EQ(Monitor().num_waits(), 1);
+  Monitor().Expire();
+  ASSERT_TRUE(event->IsError());
+  EXPECT_EQ(event->GetError().code(), absl::StatusCode::kDeadlineExceeded);
+  for (const char* part : {"Op receive waited 1m: core 0 waits for the update of training step 1",
+                           "has the gradients of cores [0]", "Find out which core enqueued"}) {
+    EXPECT_NE(event->GetError().message().find(part), std::string::npos) << event->GetError();
+  }
 }
 
 TEST_F(EmbeddingCallsTest, BatchesOfAnotherConfigurationAreRefused) {

@@ -56,6 +56,11 @@ class OpRunner {
     return *this;
   }
 
+  OpRunner& InStep(int64_t step_id) {
+    step_id_ = step_id;
+    return *this;
+  }
+
   absl::StatusOr<std::vector<Tensor>> Run() {
     tensorflow::NodeDef node;
     TF_RETURN_IF_ERROR(builder_.Finalize(&node));
@@ -75,6 +80,7 @@ class OpRunner {
     params.op_kernel = kernel.get();
     params.inputs = values;
     params.output_attr_array = outputs.data();
+    params.step_id = step_id_;
     tensorflow::OpKernelContext context(&params);
     if (tensorflow::AsyncOpKernel* async = kernel->AsAsync(); async != nullptr) {
       absl::Notification done;
@@ -92,6 +98,7 @@ class OpRunner {
  private:
   tensorflow::NodeDefBuilder builder_;
   std::vector<Tensor> inputs_;
+  int64_t step_id_ = 0;
 };
 
 std::string Serialized(const std::string& text) {
@@ -134,6 +141,18 @@ class EmbeddingOpsTest : public testing::Test {
     const auto configured =
         OpRunner("ConfigureTPUEmbedding").Attr("config", Serialized(kConfig)).Run();
     ASSERT_TRUE(configured.ok()) << configured.status();
+  }
+
+  // The next batch of the core; nothing if none is queued.
+  static std::optional<BatchMessage> Queued(int core) {
+    std::optional<BatchMessage> message;
+    const ChannelKey key{kNoLaunch, kEmbeddingName, core};
+    TensorChannels& channels = TestProcess::Get().channels;
+    const auto id = channels.Receive(key, [&](absl::StatusOr<TensorMessage> received) {
+      if (received.ok()) message = *Unwrap(received->tensors);
+    });
+    if (!message.has_value()) channels.Cancel(key, id, absl::NotFoundError(""));
+    return message;
   }
 
   static OpRunner ShardOp(const std::string& op) {
@@ -258,12 +277,7 @@ TEST_F(EmbeddingOpsTest, BatchesAreQueuedForTheirCore) {
            {"train", true}, {"inference", false}, {"unspecified", true}}) {
     const auto queued = Enqueue(ids, mode, 1).Run();
     ASSERT_TRUE(queued.ok()) << queued.status();
-    std::optional<BatchMessage> message;
-    TestProcess::Get().channels.Receive({kNoLaunch, kEmbeddingName, 1},
-                                        [&](absl::StatusOr<TensorMessage> received) {
-                                          ASSERT_TRUE(received.ok());
-                                          message = *Unwrap(received->tensors);
-                                        });
+    const std::optional<BatchMessage> message = Queued(1);
     ASSERT_TRUE(message.has_value());
     EXPECT_EQ(message->engine, Embedding().engine());
     EXPECT_EQ(message->batch->training, training) << mode;
@@ -286,6 +300,148 @@ TEST_F(EmbeddingOpsTest, WrongBatchesAreNotQueued) {
   EXPECT_NE(message(Enqueue({ids[0], ids[0]}, "train", 0)).find("has the id 2; table 'user'"),
             std::string::npos);
   EXPECT_EQ(TestProcess::Get().channels.Drain({kNoLaunch, kEmbeddingName, 0}), 0);
+}
+
+// Ids of two features, with the indices or splits and the weights of each.
+OpRunner EnqueueFeatures(const std::string& op, const std::vector<Tensor>& indices,
+                         const std::vector<Tensor>& ids, const std::vector<Tensor>& weights) {
+  OpRunner runner(op);
+  runner.InputList(indices).InputList(ids).InputList(weights);
+  runner.Input(MakeScalar<tensorflow::tstring>("train"));
+  runner.Attr("combiners", std::vector<std::string>{"mean", "sum"});
+  return runner;
+}
+
+const Tensor& Nothing() {
+  static const Tensor* const nothing = new Tensor(MakeVector<int32_t>({}));
+  return *nothing;
+}
+
+// Of the first sample the ids 0 and 2, of the second one the id 1: what each kind of batch below
+// says of the first feature. The mean of weights 1 and 3 are gains of 1/4 and 3/4.
+void ExpectMeans(const EmbeddingBatch::Lookups& lookups) {
+  EXPECT_EQ(lookups.rows, std::vector<int64_t>({0, 0, 1}));
+  EXPECT_EQ(lookups.ids, std::vector<int64_t>({0, 2, 1}));
+  EXPECT_EQ(lookups.gains, std::vector<float>({0.25, 0.75, 1}));
+}
+
+class EnqueueFeaturesTest : public EmbeddingOpsTest {
+ protected:
+  EnqueueFeaturesTest() { Configure(); }
+
+  const Tensor matrix_ = MakeTensor<int32_t>({0, 0, 0, 1, 1, 0}, {3, 2});
+  const Tensor splits_ = MakeVector<int32_t>({0, 2, 3});
+  const Tensor ids_ = MakeVector<int32_t>({0, 2, 1});
+  const Tensor weights_ = MakeVector<float>({1, 3, 5});
+};
+
+TEST_F(EnqueueFeaturesTest, SparseIdsSayTheirSample) {
+  const auto queued =
+      EnqueueFeatures("EnqueueTPUEmbeddingSparseBatch",
+                      {matrix_, MakeTensor<int32_t>({1, 0}, {1, 2})},
+                      {ids_, MakeVector<int32_t>({1})}, {weights_, MakeVector<float>({})})
+          .Attr("device_ordinal", 0)
+          .Run();
+  ASSERT_TRUE(queued.ok()) << queued.status();
+  const auto message = Queued(0);
+  ASSERT_TRUE(message.has_value());
+  ExpectMeans(message->batch->outputs[0]);
+  EXPECT_EQ(message->batch->outputs[1].rows, std::vector<int64_t>({1}));
+  EXPECT_EQ(message->batch->outputs[1].ids, std::vector<int64_t>({1}));
+  EXPECT_EQ(message->batch->outputs[1].gains, std::vector<float>({1}));
+}
+
+TEST_F(EnqueueFeaturesTest, FeaturesOfTablesAreSparseOrRagged) {
+  for (const bool ragged : {false, true}) {
+    const Tensor& indices = ragged ? splits_ : matrix_;
+    const auto enqueue = [&](int num_features) {
+      return EnqueueFeatures(ragged ? "EnqueueTPUEmbeddingRaggedTensorBatch"
+                                    : "EnqueueTPUEmbeddingSparseTensorBatch",
+                             {indices, indices}, {ids_, MakeVector<int32_t>({0, 1, 1})},
+                             {weights_, weights_})
+          .Attr("device_ordinal", 0)
+          .Attr("table_ids", std::vector<int>{0, 1})
+          .Attr("num_features", std::vector<int>{1, num_features})
+          .Run()
+          .status();
+    };
+    const absl::Status status = enqueue(1);
+    ASSERT_TRUE(status.ok()) << status;
+    const auto message = Queued(0);
+    ASSERT_TRUE(message.has_value());
+    ExpectMeans(message->batch->outputs[0]);
+    // Sums keep the weights.
+    EXPECT_EQ(message->batch->outputs[1].gains, std::vector<float>({1, 3, 5}));
+    EXPECT_EQ(enqueue(2).code(), absl::StatusCode::kUnimplemented);
+    EXPECT_NE(enqueue(2).message().find("num_features=2"), std::string::npos) << enqueue(2);
+  }
+}
+
+TEST_F(EnqueueFeaturesTest, EachFeatureOfAnArbitraryBatchIsOfItsOwnKind) {
+  const auto enqueue = [this](const Tensor& first_indices, const Tensor& core) {
+    return EnqueueFeatures("DynamicEnqueueTPUEmbeddingArbitraryTensorBatch",
+                           {first_indices, Nothing()}, {ids_, MakeVector<int32_t>({1, 0})},
+                           {weights_, MakeVector<float>({})})
+        .Input(core)
+        .Run()
+        .status();
+  };
+  for (const Tensor& indices : {matrix_, splits_}) {
+    const absl::Status status = enqueue(indices, MakeScalar<int32_t>(2));
+    ASSERT_TRUE(status.ok()) << status;
+    EXPECT_FALSE(Queued(0).has_value());
+    const auto message = Queued(2);
+    ASSERT_TRUE(message.has_value());
+    ExpectMeans(message->batch->outputs[0]);
+    // A dense feature has an id for each row.
+    EXPECT_EQ(message->batch->outputs[1].rows, std::vector<int64_t>({0, 1}));
+    EXPECT_EQ(message->batch->outputs[1].ids, std::vector<int64_t>({1, 0}));
+  }
+  Tensor cube(tensorflow::DT_INT32, {1, 1, 1});
+  cube.flat<int32_t>().setZero();
+  const absl::Status status = enqueue(cube, MakeScalar<int32_t>(2));
+  EXPECT_NE(status.message().find("have the shape [1,1,1]; their rank is at most two"),
+            std::string::npos)
+      << status;
+  EXPECT_NE(enqueue(matrix_, MakeVector<int32_t>({0, 1})).message().find("must be a scalar"),
+            std::string::npos);
+}
+
+TEST_F(EmbeddingOpsTest, ABatchThatFailsTakesThoseOfItsStepAlong) {
+  Configure();
+  const std::vector<Tensor> good = {MakeVector<int32_t>({2, 0}), MakeVector<int32_t>({1, 1})};
+  const std::vector<Tensor> bad = {good[0], good[0]};
+  // Steps that nobody else has: what they send after the failure is refused.
+  for (int64_t step : {9001, 9002}) {
+    ASSERT_TRUE(Enqueue(good, "train", 0).InStep(step).Run().ok());
+  }
+  EXPECT_FALSE(Enqueue(bad, "train", 1).InStep(9002).Run().ok());
+  EXPECT_FALSE(Enqueue(good, "train", 2).InStep(9002).Run().ok());
+  EXPECT_TRUE(Queued(0).has_value());
+  EXPECT_FALSE(Queued(0).has_value());
+  // Ops that run eagerly share a number, but no step.
+  ASSERT_TRUE(Enqueue(good, "train", 0).Run().ok());
+  EXPECT_FALSE(Enqueue(bad, "train", 1).Run().ok());
+  EXPECT_TRUE(Queued(0).has_value());
+}
+
+TEST_F(EmbeddingOpsTest, AConfigurationMayComeInParts) {
+  const std::string config = Serialized(kConfig);
+  const auto partitioned = OpRunner("ExecuteTPUEmbeddingPartitioner").Attr("config", config).Run();
+  ASSERT_TRUE(partitioned.ok()) << partitioned.status();
+  const Tensor common = (*partitioned)[0];
+  EXPECT_EQ(common.scalar<tensorflow::tstring>()(), config);
+  const auto memory = OpRunner("ConfigureTPUEmbeddingMemory").Input(common).Run();
+  ASSERT_TRUE(memory.ok()) << memory.status();
+  const auto host = OpRunner("ConfigureTPUEmbeddingHost")
+                        .Input(common)
+                        .Input((*memory)[0])
+                        .Attr("config", config)
+                        .Run();
+  ASSERT_TRUE(host.ok()) << host.status();
+  EXPECT_TRUE(Embedding().IsConfigured(config));
+  EXPECT_TRUE(OpRunner("ConnectTPUEmbeddingHosts").InputList({(*host)[0]}).Run().ok());
+  EXPECT_TRUE(OpRunner("FinalizeTPUEmbedding").Input(common).Input((*memory)[0]).Run().ok());
 }
 
 }  // namespace

@@ -1,8 +1,15 @@
 #include "cc/embedding/engine.h"
 
+#include <cmath>
+#include <cstdint>
+#include <functional>
 #include <memory>
+#include <numeric>
 #include <optional>
+#include <random>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "google/protobuf/text_format.h"
@@ -187,6 +194,110 @@ TEST_F(EngineTest, QuantizesWhatIsLookedUp) {
   EXPECT_EQ(Receive(0, 1, false)->value, 12);
   EXPECT_EQ(Receive(0, 3, false)->value, 24);
   EXPECT_EQ(Table()[1], 10);
+}
+
+// Several ids for each row of the activations, with gains, against a loop that keeps the tables as
+// plain arrays and sums what it is told.
+TEST_F(EngineTest, StepsOfSeveralCoresAreWhatALoopComputes) {
+  constexpr int kCores = 3, kRows = 7, kDim = 2, kSamples = 4, kSteps = 20;
+  tensorflow::tpu::TPUEmbeddingConfiguration config;
+  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(
+      "mode: TRAINING num_tensor_cores: 3 table_descriptor { name: 'video' vocabulary_size: 7"
+      " dimension: 2 optimization_parameters { adagrad {} learning_rate { dynamic { tag: 0 } } } }"
+      " feature_descriptor { table_id: 0 input_shape: 4 }",
+      &config));
+  auto created = EmbeddingEngine::Create(config, [](std::function<void()> work) { work(); });
+  ASSERT_TRUE(created.ok()) << created.status();
+  engine_ = *std::move(created);
+  std::mt19937 random(17);
+  std::uniform_int_distribution<int> any_row(0, kRows - 1), any_sample(0, kSamples - 1);
+  std::uniform_real_distribution<float> any_value(-1, 1);
+  Floats table(kRows * kDim), accumulators(kRows * kDim, 0.1f);
+  for (float& value : table) value = any_value(random);
+  std::vector<int64_t> all_rows(kRows);
+  std::iota(all_rows.begin(), all_rows.end(), 0);
+  ASSERT_TRUE(
+      engine_->Load(0, all_rows, {absl::MakeConstSpan(table), absl::MakeConstSpan(accumulators)})
+          .ok());
+
+  for (int step = 0; step < kSteps; ++step) {
+    Floats sums(kRows * kDim, 0);
+    std::set<int64_t> touched;
+    const float rate = 0.5f / static_cast<float>(step + 1);
+    for (int core = 0; core < kCores; ++core) {
+      auto batch = std::make_shared<EmbeddingBatch>();
+      batch->training = true;
+      EmbeddingBatch::Lookups& lookups = batch->outputs.emplace_back();
+      Floats expected(kSamples * kDim, 0), activations(kSamples * kDim, -1);
+      Floats gradients(kSamples * kDim);
+      for (float& value : gradients) value = any_value(random);
+      for (int k = 0; k < 6; ++k) {
+        const int id = any_row(random), sample = any_sample(random);
+        const float gain = any_value(random);
+        lookups.ids.push_back(id);
+        lookups.rows.push_back(sample);
+        lookups.gains.push_back(gain);
+        touched.insert(id);
+        for (int i = 0; i < kDim; ++i) {
+          expected[sample * kDim + i] += gain * table[id * kDim + i];
+          sums[id * kDim + i] += gain * gradients[sample * kDim + i];
+        }
+      }
+      absl::Status received = absl::UnknownError("not called");
+      engine_->Receive(core, /*owner=*/1, batch, {activations.data()},
+                       [&](absl::Status status) { received = std::move(status); });
+      ASSERT_TRUE(received.ok()) << received;
+      for (int i = 0; i < kSamples * kDim; ++i) {
+        EXPECT_NEAR(activations[i], expected[i], 1e-5) << "step " << step << " core " << core;
+      }
+      ASSERT_TRUE(engine_->Send(core, {gradients.data()}, {rate}).ok());
+    }
+    // Rows that nobody looked up stay, whatever their sums.
+    for (int64_t row : touched) {
+      for (int64_t i = row * kDim; i < (row + 1) * kDim; ++i) {
+        accumulators[i] += sums[i] * sums[i];
+        table[i] -= rate * sums[i] / std::sqrt(accumulators[i]);
+      }
+    }
+  }
+  Floats kept(kRows * kDim), kept_accumulators(kRows * kDim);
+  engine_->Retrieve(0, all_rows, {kept.data(), kept_accumulators.data()});
+  for (int i = 0; i < kRows * kDim; ++i) {
+    EXPECT_NEAR(kept[i], table[i], 1e-4) << i;
+    EXPECT_NEAR(kept_accumulators[i], accumulators[i], 1e-4) << i;
+  }
+}
+
+TEST_F(EngineTest, AResetForgetsWhatCoresOwe) {
+  Make(Config());
+  Receive(0, 1);
+  Receive(1, 1);
+  EXPECT_TRUE(Send(0, 1).ok());
+  engine_->Reset(absl::InternalError("failed"));
+  // Core 1 owes nothing any more.
+  EXPECT_EQ(Send(1, 1).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(Table(), Floats({0, 10, 20, 30}));
+}
+
+TEST_F(EngineTest, ALookupThatHadToWaitRunsWhereItIsScheduled) {
+  tensorflow::tpu::TPUEmbeddingConfiguration config;
+  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(Config(), &config));
+  std::vector<std::function<void()>> scheduled;
+  auto created = EmbeddingEngine::Create(
+      config, [&](std::function<void()> work) { scheduled.push_back(std::move(work)); });
+  ASSERT_TRUE(created.ok()) << created.status();
+  engine_ = *std::move(created);
+  Receive(0, 1);
+  Receive(1, 1);
+  EXPECT_TRUE(Send(0, 1).ok());
+  const auto next = Receive(0, 1);
+  EXPECT_TRUE(Send(1, 1).ok());
+  // Not on the thread of the core that freed it.
+  EXPECT_FALSE(next->status.has_value());
+  ASSERT_EQ(scheduled.size(), 1);
+  scheduled[0]();
+  ASSERT_TRUE(next->status.has_value());
+  EXPECT_EQ(next->value, -2);
 }
 
 TEST_F(EngineTest, RefusesMissingLearningRates) {
