@@ -5,21 +5,15 @@
 namespace tf_tpu_ext {
 namespace {
 
-// Python's own functions, looked up in the process: the library doesn't link with a Python.
-struct Python {
-  int (*is_initialized)();
-  int (*ensure)();  // Returns PyGILState_STATE, an enum.
-  void* (*save_thread)();
-};
-
 template <typename Function>
 void Find(const char* name, Function* function) {
   *function = reinterpret_cast<Function>(dlsym(RTLD_DEFAULT, name));
 }
 
-const Python& GetPython() {
-  static const Python python = [] {
-    Python found;
+// The library doesn't link with a Python.
+const PythonFunctions& PythonOfProcess() {
+  static const PythonFunctions python = [] {
+    PythonFunctions found;
     Find("Py_IsInitialized", &found.is_initialized);
     Find("PyGILState_Ensure", &found.ensure);
     Find("PyEval_SaveThread", &found.save_thread);
@@ -32,9 +26,10 @@ thread_local bool has_state = false;
 
 }  // namespace
 
-void KeepPythonState() {
+void KeepPythonState() { KeepPythonState(PythonOfProcess()); }
+
+void KeepPythonState(const PythonFunctions& python) {
   if (has_state) return;
-  const Python& python = GetPython();
   if (python.is_initialized == nullptr || python.ensure == nullptr ||
       python.save_thread == nullptr || python.is_initialized() == 0) {
     return;

@@ -9,6 +9,16 @@ namespace tf_tpu_ext {
 // For threads that live as long as the process.
 void KeepPythonState();
 
+// Python's functions of these names; null in a process without Python.
+struct PythonFunctions {
+  int (*is_initialized)() = nullptr;
+  int (*ensure)() = nullptr;  // Returns PyGILState_STATE, an enum.
+  void* (*save_thread)() = nullptr;
+};
+
+// The same with the given Python.
+void KeepPythonState(const PythonFunctions& python);
+
 }  // namespace tf_tpu_ext
 
 #endif  // TF_TPU_EXT_CC_TRANSFER_PYTHON_STATE_H_
