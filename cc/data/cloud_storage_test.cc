@@ -130,6 +130,43 @@ TEST_F(CloudStorageTest, ListsByNamesOfTheFolder) {
   EXPECT_EQ(children, (std::vector<std::string>{"a1", "a2", "b"}));
 }
 
+TEST_F(CloudStorageTest, MatchesPatternsByNamesOfTheCloud) {
+  for (const char* name : {"gs://bucket/a1", "gs://bucket/a2", "gs://bucket/deep/a3"}) {
+    ASSERT_TRUE(Write(name, "").ok());
+  }
+  std::vector<std::string> matching;
+  ASSERT_TRUE(storage_->GetMatchingPaths("gs://bucket/a*", nullptr, &matching).ok());
+  std::sort(matching.begin(), matching.end());
+  EXPECT_EQ(matching, (std::vector<std::string>{"gs://bucket/a1", "gs://bucket/a2"}));
+  ASSERT_TRUE(storage_->GetMatchingPaths("gs://bucket/none*", nullptr, &matching).ok());
+  EXPECT_TRUE(matching.empty());
+}
+
+TEST_F(CloudStorageTest, WhatIsNotThereIsNotFound) {
+  const std::string missing = "gs://bucket/missing";
+  tsl::FileStatistics statistics;
+  uint64_t size;
+  std::vector<std::string> names;
+  for (const absl::Status& status :
+       {storage_->Stat(missing, nullptr, &statistics), storage_->DeleteFile(missing, nullptr),
+        storage_->GetFileSize(missing, nullptr, &size), storage_->DeleteDir(missing, nullptr),
+        storage_->GetChildren(missing, nullptr, &names),
+        storage_->RenameFile(missing, "gs://bucket/new", nullptr),
+        storage_->CopyFile(missing, "gs://bucket/new", nullptr)}) {
+    EXPECT_TRUE(absl::IsNotFound(status)) << status;
+  }
+  EXPECT_TRUE(absl::IsNotFound(storage_->FileExists("gs://bucket/new", nullptr)));
+}
+
+TEST_F(CloudStorageTest, ALaterFolderTakesThePlaceOfTheFirst) {
+  ASSERT_TRUE(Write("gs://bucket/file", "first").ok());
+  MapTo(folder_ + "/second");
+  EXPECT_TRUE(absl::IsNotFound(storage_->FileExists("gs://bucket/file", nullptr)));
+  ASSERT_TRUE(Write("gs://bucket/file", "second").ok());
+  EXPECT_EQ(ReadLocal("second/bucket/file"), "second");
+  EXPECT_EQ(ReadLocal("bucket/file"), "first");
+}
+
 TEST_F(CloudStorageTest, RefusesWhatLeavesItsBucket) {
   EXPECT_TRUE(absl::IsInvalidArgument(Write("gs://bucket/../../escaped", "text")));
   EXPECT_TRUE(

@@ -63,5 +63,16 @@ TEST(PacedLoopTest, PausesDoubleUpToTheLongest) {
   EXPECT_LT(starts[5] - starts[0], absl::Seconds(3));
 }
 
+TEST(PacedLoopTest, TheFirstPauseIsNoLongerThanTheLongest) {
+  tsl::CancellationManager cancellation;
+  int rounds = 0;
+  const absl::Time start = absl::Now();
+  RunPaced(cancellation, absl::Hours(1), absl::Milliseconds(1), [&] {
+    if (++rounds == 3) cancellation.StartCancel();
+  });
+  EXPECT_EQ(rounds, 3);
+  EXPECT_LT(absl::Now() - start, absl::Minutes(1));
+}
+
 }  // namespace
 }  // namespace tf_tpu_ext
