@@ -8,6 +8,9 @@
 
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "cc/base/core_threads.h"
+#include "cc/base/wait_monitor_testing.h"
 #include "cc/transfer/host_function_testing.h"
 #include "cc/transfer/host_functions.h"
 #include "gtest/gtest.h"
@@ -78,7 +81,7 @@ class HostCallsTest : public ::testing::Test {
   }
 
   TransferStats stats_;
-  WaitMonitor wait_monitor_{[] { return absl::Minutes(30); }};
+  FakeMonitor wait_monitor_;
   absl::Notification failed_;
   absl::Status failure_;
   // Ends before what is above, which a thread uses until it has returned from the last call.
@@ -173,6 +176,48 @@ TEST_F(HostCallsTest, AResultComesAfterTheCallsBeforeIt) {
     });
     done.WaitForNotification();
   }
+}
+
+TEST_F(HostCallsTest, ALongWaitForAResultFailsTheProgram) {
+  absl::Notification ended;
+  calls_->Start(kWait, {Scalar(1)}, [&](const auto&) { ended.Notify(); });
+  wait_monitor_.Expire(absl::Minutes(3));
+  failed_.WaitForNotification();
+  EXPECT_EQ(failure_.code(), absl::StatusCode::kDeadlineExceeded);
+  for (const char* part : {"train.py:7 waited longer than the limit of 3m",
+                           "its function on the host has not returned"}) {
+    EXPECT_NE(failure_.message().find(part), std::string::npos) << failure_;
+  }
+  // It is the program that ends the wait, by Abort.
+  EXPECT_FALSE(ended.HasBeenNotified());
+  calls_->Abort(failure_);
+  ended.WaitForNotification();
+}
+
+TEST_F(HostCallsTest, AResultLeavesNoWaitBehind) {
+  absl::Notification ended;
+  calls_->Start(kSquare, {Scalar(2)}, [&](const auto& outputs) {
+    EXPECT_EQ(wait_monitor_.num_waits(), 0);
+    ASSERT_TRUE(outputs.ok());
+    EXPECT_EQ((*outputs)[0].template scalar<float>()(), 4);
+    ended.Notify();
+  });
+  ended.WaitForNotification();
+}
+
+TEST_F(HostCallsTest, CallsAreCountedWithTheirBytes) {
+  std::vector<Tensor> outputs;
+  ASSERT_TRUE(calls_->RunNow(kSquare, {Scalar(3)}, &outputs).ok());
+  absl::Notification ended;
+  calls_->Start(kSquare, {Scalar(2)}, [&](const auto&) { ended.Notify(); });
+  ended.WaitForNotification();
+  const ClusterCounters& counters = functions_->counters(kSquare);
+  EXPECT_EQ(counters.calls, 2);
+  EXPECT_EQ(counters.bytes_to_host, 2 * sizeof(float));
+  EXPECT_EQ(counters.bytes_to_device, 2 * sizeof(float));
+  EXPECT_GT(counters.running_nanoseconds, 0);
+  EXPECT_GE(counters.waiting_nanoseconds, counters.running_nanoseconds);
+  EXPECT_EQ(functions_->counters(kCount).calls, 0);
 }
 
 TEST_F(HostCallsTest, AFailureWithoutResultIsTold) {
