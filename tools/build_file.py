@@ -1,4 +1,4 @@
-"""What BUILD says: its targets, what each needs, and whether the sources keep to it.
+"""Reads BUILD: its targets and their dependencies, and whether the sources follow them.
 
 BUILD gives every folder of cc/ (a room) a library and names the rooms that it needs. That is the
 one place that says which room is above which; `misplaced_includes` finds what is against it.
@@ -20,16 +20,16 @@ sys.path.insert(0, str(ROOT / "tools"))
 import tf_config  # noqa: E402
 
 RULES = ("cc_library", "cc_binary", "cc_test")
-# The attributes of BUILD's rules that a target keeps.
+# The attributes of BUILD's rules that are kept for a target.
 LISTS = ("srcs", "hdrs", "copts", "linkopts", "deps")
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
-# Headers here stand in for TensorFlow's and are included by TensorFlow's names.
+# Headers here replace TensorFlow's, and are included by TensorFlow's names.
 STAND_INS = "cc/abi"
 
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """One rule of BUILD: what it is called, what it compiles, and how it is linked."""
+    """One rule of BUILD: its name, what it compiles, and how it is linked."""
 
     kind: str
     name: str
@@ -46,7 +46,7 @@ class Target:
 
     @property
     def own_deps(self) -> list[str]:
-        """The names of the targets of BUILD that it depends on."""
+        """The names of the targets of BUILD on which it depends."""
         return [dep.lstrip(":") for dep in self.deps if not dep.startswith("@")]
 
 
@@ -98,7 +98,7 @@ def read_build(root: pathlib.Path) -> dict[str, Target]:
 
 
 def needed(targets: Mapping[str, Target], names: Iterable[str]) -> list[str]:
-    """Returns the named targets and all that they need, in the order of BUILD."""
+    """Returns the named targets and all their dependencies, in the order of BUILD."""
     found: set[str] = set()
     ahead = list(names)
     while ahead:
@@ -110,7 +110,7 @@ def needed(targets: Mapping[str, Target], names: Iterable[str]) -> list[str]:
 
 
 def own_includes(root: pathlib.Path, file: str) -> list[str]:
-    """Returns the paths of the project's headers that the file includes itself."""
+    """Returns the paths of the project's headers that the file includes directly."""
     paths = []
     for name in INCLUDE.findall((root / file).read_text()):
         if name.startswith("cc/"):
@@ -121,10 +121,10 @@ def own_includes(root: pathlib.Path, file: str) -> list[str]:
 
 
 def misplaced_includes(root: pathlib.Path, targets: Mapping[str, Target]) -> Iterator[str]:
-    """Yields a sentence for each include of a room that BUILD does not let the file's room see."""
+    """Yields a message for each include of a room that BUILD does not list for the file."""
     owners = _owners(targets)
     for target in targets.values():
-        # A test may use all that it links.
+        # A test may include everything that it links.
         is_test = target.kind == "cc_test"
         allowed = needed(targets, target.own_deps) if is_test else target.own_deps
         names = ", ".join(f":{room}" for room in sorted(allowed)) or "itself"
@@ -142,7 +142,7 @@ def misplaced_includes(root: pathlib.Path, targets: Mapping[str, Target]) -> Ite
 
 
 def unused_deps(root: pathlib.Path, targets: Mapping[str, Target]) -> Iterator[str]:
-    """Yields a sentence for each room that another one names in BUILD and does not include."""
+    """Yields a message for each room that BUILD lists for another that does not include it."""
     owners = _owners(targets)
     for target in targets.values():
         files = (*target.srcs, *target.hdrs)

@@ -1,4 +1,4 @@
-"""Kills a training again and again, and looks whether it ends as if nothing had happened.
+"""Kills a training run repeatedly, and checks that it ends as if nothing had happened.
 
 A process trains a TPUEstimator on virtual cores. It is killed (SIGKILL) at random moments and
 started again, until it comes to its end. The final weights and the optimizer's state must be those
@@ -73,7 +73,7 @@ def start(folder: pathlib.Path, cores: int, pause: float) -> subprocess.Popen[by
 
 
 def saved_step(folder: pathlib.Path) -> int:
-    """Returns the step of the checkpoint that a restart begins with."""
+    """Returns the step of the checkpoint from which a restart continues."""
     state = folder / "checkpoint"
     if not state.exists():
         return 0

@@ -34,12 +34,12 @@ import ninja_build  # noqa: E402
 import tf_config  # noqa: E402
 
 CLEAN = ROOT / "build" / "lint"
-# clang parses what g++ compiles, and knows all its options but this one.
+# clang accepts the code and all options of g++, except this option.
 GCC_ONLY = frozenset({"-fno-canonical-system-headers"})
 
 
 def tool(name: str) -> str:
-    """Returns the path of a linter: the one beside this Python first, then the one on PATH."""
+    """Returns the path of a linter, preferably the one next to this Python, otherwise from PATH."""
     beside = pathlib.Path(sys.executable).parent
     found = shutil.which(name, path=f"{beside}{os.pathsep}{os.environ.get('PATH', '')}")
     if found is None:
@@ -86,7 +86,7 @@ def run_rooms(fix: bool) -> bool:
 
 
 def reached(file: str, seen: set[str]) -> set[str]:
-    """Adds to `seen` the file and every header of ours that it reaches."""
+    """Adds the file and all of the project's headers that it includes to `seen`, transitively."""
     if file not in seen and (ROOT / file).is_file():
         seen.add(file)
         for header in build_file.own_includes(ROOT, file):
@@ -95,7 +95,7 @@ def reached(file: str, seen: set[str]) -> set[str]:
 
 
 def fingerprint(file: str, common: str) -> str:
-    """Names everything that clang-tidy's answer about the file depends on."""
+    """Returns a key of everything on which clang-tidy's result for the file depends."""
     digest = hashlib.sha256(common.encode())
     for path in sorted(reached(file, set())):
         digest.update(path.encode() + b"\0" + (ROOT / path).read_bytes() + b"\0")
@@ -103,7 +103,7 @@ def fingerprint(file: str, common: str) -> str:
 
 
 def tidy(command: Sequence[str], file: str, options: Iterable[str], folder: pathlib.Path) -> str:
-    """Returns what clang-tidy has to say about one file, empty when that is nothing."""
+    """Returns the output of clang-tidy for a file, empty if there are no findings."""
     options = [option for option in options if option not in GCC_ONLY]
     run = subprocess.run(
         [*command, file, "--", "-x", "c++", *options],
@@ -133,7 +133,7 @@ def run_clang_tidy(fix: bool) -> bool:
     for old in CLEAN.iterdir():
         if old.name not in names.values():
             old.unlink()
-    # The long ones first: the last one to end should be a short one.
+    # Long files first, so that the last one to finish is short.
     todo = sorted(
         (file for file in names if not (CLEAN / names[file]).exists()),
         key=lambda file: (ROOT / file).read_text().count("#include"),
@@ -165,7 +165,7 @@ LINTERS = {
 
 
 def main() -> None:
-    """Runs the chosen linters, all of them even if one finds something."""
+    """Runs the chosen linters. A finding does not stop the others."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--fix", action="store_true", help="fix what can be fixed automatically")
     parser.add_argument("--only", nargs="+", choices=sorted(LINTERS), default=list(LINTERS))

@@ -1,4 +1,4 @@
-"""Builds the targets of BUILD with ninja and g++, where there is no Bazel.
+"""Builds the targets of BUILD with ninja and g++, without Bazel.
 
 Examples:
     python tools/ninja_build.py                      # library, into tf_tpu_ext/
@@ -42,15 +42,15 @@ class Writer:
         compiler = os.environ.get("CXX", "g++")
         if shutil.which("ccache") and "ccache" not in compiler:
             compiler = f"ccache {compiler}"
-        # Tests run where they are built, so $ORIGIN does not lead them to TensorFlow.
+        # Tests run where they are built, so they can't find TensorFlow through $ORIGIN.
         self._test_linkopts = [f"-Wl,-rpath,{tensorflow.root}"]
         self._extra: list[str] = []
         if sanitize:
             self._extra = [f"-fsanitize={sanitize}", "-fno-omit-frame-pointer", "-g1", "-O1"]
-            # Abseil's containers and protobuf's messages look different where they know of a
-            # sanitizer, and TensorFlow's library was built with those that don't.
+            # With a sanitizer, Abseil's containers and protobuf's messages have another layout than
+            # in TensorFlow's library.
             self._extra += ["-U__SANITIZE_ADDRESS__", "-U__SANITIZE_THREAD__"]
-        # As Bazel does. TensorFlow's library takes ld three times as long to read.
+        # Like Bazel. ld takes three times as long to read TensorFlow's library.
         linker = "-fuse-ld=gold" if shutil.which("ld.gold") else ""
         self._lines = [
             "ninja_required_version = 1.10",
@@ -60,7 +60,7 @@ class Writer:
             "  deps = gcc",
             "  description = compile $in",
             "rule link",
-            # Objects go by way of a file: a command line has a greatest length.
+            # Objects are passed in a file, because the length of command lines is limited.
             f"  command = {compiler} {linker} $mode @$out.objects $linkopts -o $out",
             "  rspfile = $out.objects",
             "  rspfile_content = $in_newline",
@@ -107,7 +107,7 @@ def _ninja_quote(options: Iterable[str]) -> str:
 
 
 def link_tree(tensorflow: tf_config.TensorFlow, sanitize: str | None = None) -> pathlib.Path:
-    """Returns a folder like the one that Bazel compiles in: our cc/ beside external/."""
+    """Returns a folder like the one in which Bazel compiles, with our cc/ next to external/."""
     folder = ROOT / "build" / ("native" + (f"-{sanitize}" if sanitize else ""))
     links = {
         folder / "cc": ROOT / "cc",
@@ -123,7 +123,7 @@ def link_tree(tensorflow: tf_config.TensorFlow, sanitize: str | None = None) -> 
             continue
         link.unlink(missing_ok=True)
         link.symlink_to(goal, target_is_directory=goal.is_dir())
-    # Headers of another TensorFlow may be older than the objects: file times would not show it.
+    # Headers of another TensorFlow may be older than the objects, so file times are not enough.
     stamp, identity = folder / "tensorflow.stamp", f"{tensorflow.root}\n{tensorflow.version}\n"
     if not stamp.exists() or stamp.read_text() != identity:
         stamp.write_text(identity)
@@ -131,7 +131,7 @@ def link_tree(tensorflow: tf_config.TensorFlow, sanitize: str | None = None) -> 
 
 
 def _ninja() -> str:
-    # pip's build environments have it on PATH only; a virtual environment need not be on PATH.
+    # In pip's build environments it is only on PATH; a virtual environment may not be on PATH.
     found = shutil.which("ninja")
     if found is None and importlib.util.find_spec("ninja"):
         found = shutil.which("ninja", path=importlib.import_module("ninja").BIN_DIR)
@@ -189,7 +189,7 @@ def build(
     (folder / "compile_commands.json").write_text(database.stdout)
     if install is not None:
         install.mkdir(parents=True, exist_ok=True)
-        # A running process may have the old library mapped: replace it, do not write into it.
+        # A running process may have the old library mapped, so replace the file.
         fresh = install / f".{LIBRARY}.new"
         shutil.copy2(folder / LIBRARY, fresh)
         os.replace(fresh, install / LIBRARY)

@@ -29,7 +29,7 @@ import tf_config  # noqa: E402
 SOURCES = ROOT / "tools" / "sanitizers"
 STEP_TIMEOUT_SECONDS = 900
 PARTS = ("tests", "step")
-# What a sanitizer's report starts with; gtest and Python can hide the exit code.
+# The beginning of a sanitizer's report. gtest and Python can hide the exit code.
 REPORTS = ("ERROR: AddressSanitizer", "WARNING: ThreadSanitizer", "FATAL: ThreadSanitizer")
 
 
@@ -44,7 +44,7 @@ def runtime_library(name: str) -> str:
 
 
 def build_order_library(folder: pathlib.Path) -> str:
-    """Builds what shows TensorFlow's locks to ThreadSanitizer; returns the library's path."""
+    """Builds a library that shows TensorFlow's locks to ThreadSanitizer; returns its path."""
     library = folder / "thread_order.so"
     options = [option for option in tf_config.COPTS if option != "-O2"]
     subprocess.run(
@@ -65,10 +65,10 @@ def build_order_library(folder: pathlib.Path) -> str:
 
 
 def environment(sanitizer: str, folder: pathlib.Path, log: pathlib.Path) -> dict[str, str]:
-    """Returns the variables under which an instrumented library works in a plain program."""
+    """Returns the environment in which an instrumented library works in a plain program."""
     if sanitizer == "address":
         # Python and TensorFlow never free what they keep for good.
-        # libstdc++ has to be there when ASan looks for the functions of C++ exceptions.
+        # libstdc++ must be loaded when ASan looks for the functions of C++ exceptions.
         return {
             "LD_PRELOAD": f"{runtime_library('libasan.so')} {runtime_library('libstdc++.so')}",
             # Templates compiled here replace TensorFlow's copies, and pair with its deletes.
@@ -88,7 +88,7 @@ def environment(sanitizer: str, folder: pathlib.Path, log: pathlib.Path) -> dict
 
 
 def run_step(package: pathlib.Path, variables: Mapping[str, str]) -> bool:
-    """Runs the training step on the library of `package`; whether it passed."""
+    """Runs the training step with the library of `package`. Returns whether it passed."""
     run = subprocess.run(
         [sys.executable, str(ROOT / "tools" / "sanitize_step.py")],
         env={
@@ -123,7 +123,7 @@ def reports(folder: pathlib.Path) -> list[str]:
 
 
 def sanitize(sanitizer: str, parts: list[str]) -> bool:
-    """Builds and runs under one sanitizer; whether all passed without a report."""
+    """Builds and runs with one sanitizer. Returns whether everything passed without a report."""
     folder = ninja_build.link_tree(tf_config.find_tensorflow(), sanitizer)
     package = folder / "package"
     ninja_build.build(

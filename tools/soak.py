@@ -1,4 +1,4 @@
-"""Runs many steps with host calls, failures and cancellations, and checks that all is well.
+"""Runs many steps with host calls, failures and cancellations, and checks their results.
 
     tools/soak --steps 100000 --cores 8
 
@@ -39,7 +39,7 @@ class Host:
         self.calls = [0] * cores
 
     def call(self, replica: Any, x: Any, bad: Any) -> Any:
-        # One replica's calls follow each other: no two threads count in one place.
+        # The calls of a replica run one after another, so no two threads write the same count.
         self.calls[int(replica)] += 1
         if int(replica) == int(bad):
             raise ValueError("injected")
@@ -142,7 +142,7 @@ def main() -> int:
     for number in range(arguments.steps):
         if arguments.minutes and time.monotonic() - start > 60 * arguments.minutes:
             break
-        # A step that hangs can't be ended from Python: the process prints where, and ends.
+        # Python can't end a step that hangs, so the process prints where it is, and exits.
         faulthandler.dump_traceback_later(LONGEST_STEP_SECONDS, exit=True)
         value = float(number % 100)
         kind = random.randrange(1000)

@@ -1,4 +1,4 @@
-"""Where the installed TensorFlow is, and the options that code loaded into it is compiled with.
+"""Finds the installed TensorFlow, and the compiler options for code to be loaded into it.
 
 Bazel (through tf_configure.bzl) and ninja_build.py both take their options from here, so the two
 builds cannot differ. TensorFlow is located, not imported: importing it costs seconds.
@@ -17,12 +17,12 @@ import json
 import pathlib
 import sys
 
-# Both builds run their compiler in a folder where this leads to TensorFlow. With relative paths a
-# compiler cache filled by one build serves the other, and serves pip's throw-away environments.
+# Both builds run the compiler in a folder where this path leads to TensorFlow. With relative paths,
+# both builds and pip's temporary environments can share a compiler cache.
 TF_LINK = "external/local_config_tf"
 INCLUDE = f"{TF_LINK}/include"
 
-# Stand-ins of cc/abi come before TensorFlow's own headers, whose warnings are not ours.
+# The headers of cc/abi come before TensorFlow's. Warnings in TensorFlow's are ignored.
 COPTS = (
     "-std=c++17",
     "-O2",

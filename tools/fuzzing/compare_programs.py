@@ -1,4 +1,4 @@
-"""Compares random TPU programs that have clusters with plain TensorFlow, for as long as wanted.
+"""Compares random TPU programs that have clusters with plain TensorFlow.
 
 Ends with exit code 1 and the smallest program that differs, if there is one.
 """
@@ -12,13 +12,13 @@ import subprocess
 import sys
 import time
 
-# TensorFlow keeps what is compiled as long as a process lives, and Linux allows it 65,530 mappings.
+# TensorFlow keeps compiled code until the process ends, and Linux allows 65,530 mappings.
 PROGRAMS_OF_A_PROCESS = 1000
 FUZZ = pathlib.Path(__file__).resolve().parent.parent / "fuzz.py"
 
 
 def run_in_parts(arguments: argparse.Namespace, seed: int) -> int:
-    """Runs the programs in processes one after the other; the exit code of the first that fails."""
+    """Runs programs in one process after another. Returns the exit code of the first that fails."""
     options = ["--cores", str(arguments.cores)]
     options += ["--ordered"] if arguments.ordered else []
     options += ["--kinds", *arguments.kinds] if arguments.kinds else []
