@@ -107,7 +107,7 @@ def test_its_client_answers_for_a_tpu_that_is_ready(caplog, tpu, name):
         client.configure_tpu_version(tf.__version__)
         assert not caplog.records
         client.configure_tpu_version("nightly", restart_type="ifNeeded")
-    assert f"nightly was asked for on TPU '{name}'" in caplog.text
+    assert f"nightly was requested for TPU '{name}'" in caplog.text
     assert tf.__version__ in caplog.text
 
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import inspect
+import itertools
 import pathlib
+import pkgutil
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 import tf_tpu_ext
+from tf_tpu_ext.contrib import _names
 
 PACKAGE = pathlib.Path(tf_tpu_ext.__file__).parent
 WITH_EXAMPLES = [
@@ -81,19 +84,33 @@ def test_examples_run(run_python, module):
     run_python(RUN_EXAMPLES, module, timeout=300)
 
 
-def test_public_names_have_examples():
-    without = [name for name, value in public_names() if ">>> " not in (value.__doc__ or "")]
-    assert not without
+def members() -> Iterator[tuple[str, Any]]:
+    """Gives the methods and properties that the package defines for its users."""
+    for name, value in itertools.chain(public_names(), contrib_names()):
+        for owner in inspect.getmro(value) if inspect.isclass(value) else ():
+            if not owner.__module__.startswith("tf_tpu_ext"):
+                continue
+            for member_name, member in vars(owner).items():
+                is_member = inspect.isroutine(member) or isinstance(member, property)
+                if is_member and not member_name.startswith("_"):
+                    yield f"{name}.{member_name}", member
 
 
-def test_methods_of_the_strategy_have_examples():
-    methods = vars(tf_tpu_ext.TPUStrategy).items()
-    public = {name: value for name, value in methods if inspect.isfunction(value)}
-    without = [
-        name
-        for name, value in public.items()
-        if not name.startswith("_") and ">>> " not in (value.__doc__ or "")
-    ]
+def contrib_names() -> Iterator[tuple[str, Any]]:
+    """Gives the functions and classes of `tf.contrib` that the package itself defines."""
+    for table in _names.MODULES.values():
+        for entry in table.values():
+            if isinstance(entry, str) and entry.startswith("tf_tpu_ext.contrib"):
+                value = pkgutil.resolve_name(entry)
+                if inspect.isroutine(value) or inspect.isclass(value):
+                    yield entry, value
+
+
+@pytest.mark.parametrize("find", [public_names, members, contrib_names])
+def test_examples_are_given(find):
+    names = dict(find())
+    assert names
+    without = [name for name, value in names.items() if ">>> " not in (value.__doc__ or "")]
     assert not without
 
 

@@ -1,6 +1,6 @@
-"""Virtual TPU cores: TPU TensorFlow programs run unmodified on any machine.
+"""Virtual TPU cores: runs TensorFlow programs for TPUs, unmodified, on a machine without a TPU.
 
-Importing this package, before TensorFlow's first operation, is all that a program needs:
+A program only has to import this package before TensorFlow's first operation:
 
     >>> import tf_tpu_ext
     >>> import tensorflow as tf
@@ -10,13 +10,13 @@ Importing this package, before TensorFlow's first operation, is all that a progr
     >>> strategy.num_replicas_in_sync
     8
 
-Each name has one place:
+Each name has one home:
 
-| Module | What it has |
+| Module | Contents |
 |---|---|
-| `tf_tpu_ext` | the machine: its settings, its reports, and the strategy of `tf.contrib` |
-| `tf_tpu_ext.tpu` | the functions of `tf.compat.v1.tpu`, which may also be called eagerly |
-| `tf_tpu_ext.towers` | what goes with the strategy of `tf.contrib`: contexts, datasets |
+| `tf_tpu_ext` | settings and statistics of the machine, and `tf.contrib`'s strategy |
+| `tf_tpu_ext.tpu` | the functions of `tf.compat.v1.tpu`, which also work eagerly |
+| `tf_tpu_ext.towers` | what goes with that strategy: tower contexts, datasets, and so on |
 | `tf_tpu_ext.contrib` | `install()` for programs that import `tf.contrib` |
 | `tf_tpu_ext.estimator` | TPUEstimator; needs `pip install 'tf_tpu_ext[estimator]'` |
 """
@@ -73,7 +73,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Finds what is in `tpu` or `towers`, with a warning that says so."""
+    """Looks a name up in `tpu` and `towers`, where it moved to, and warns."""
     for module in (tpu, towers):
         if name in module.__all__:
             warnings.warn(

@@ -1,4 +1,4 @@
-"""The virtual TPU machine: its settings and what it reports."""
+"""The virtual TPU machine: its settings and its statistics."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DEFAULT_WAIT_LIMIT_SECONDS = 1800.0
 
 @dataclasses.dataclass(frozen=True)
 class Machine:
-    """What `configure` returns: the machine as it is now.
+    """The settings of the machine, as `configure` and `machine` return them.
 
     Example:
         >>> import tf_tpu_ext
@@ -30,13 +30,12 @@ class Machine:
         8 (2, 2, 1, 2) 1800.0
 
     Attributes:
-        cores: Number of virtual cores; `/device:TPU:0` to `/device:TPU:<cores - 1>`.
-        mesh_shape: Extents `(x, y, z, cores per chip)` of the topology.
-        wait_limit_seconds: How long a core, a collective or a host transfer may wait for its peers.
-        local_devices: Whether this process has cores of its own.
-        compilation_cache: The folder that keeps compiled programs for later processes; None if
-            there is none.
-        options: The options of programs that were traced without any of their own.
+        cores: Number of virtual cores, `/device:TPU:0` to `/device:TPU:<cores - 1>`.
+        mesh_shape: Size `(x, y, z, cores per chip)` of the topology.
+        wait_limit_seconds: How many seconds a core, a collective or a host transfer may wait.
+        local_devices: Whether this process has virtual cores.
+        compilation_cache: The folder that keeps compiled programs for later processes, or None.
+        options: The options of programs that are not traced inside `with Options(...)`.
     """
 
     cores: int
@@ -62,16 +61,17 @@ class Compilation:
     Attributes:
         program_id: Number of the program in this process.
         name: The computation's name.
-        argument_shapes: Shapes of the arguments it was compiled for, joined by semicolons.
+        argument_shapes: The shapes of the arguments, separated by semicolons.
         num_replicas: Number of replicas.
         num_cores_per_replica: Number of cores of each replica.
-        stacked_replicas: How many replicas run as one program, 1 if each has its own.
-        lowering_seconds: Time from the TensorFlow graph to XLA's representation.
-        building_seconds: Time from there to machine code.
-        restored: Whether the machine code was found in the compilation cache.
-        tensorflow_kernels: Number of ops that TensorFlow's own kernels compute.
-        hits: How often the kept program was used again.
-        error: Why the compilation failed; empty if it did not.
+        stacked_replicas: Number of replicas that run as one program; 1 if each runs its own.
+        lowering_seconds: Seconds spent converting the TensorFlow graph to an XLA computation.
+        building_seconds: Seconds spent compiling that to machine code, or loading it from the
+            compilation cache.
+        restored: Whether the machine code came from the compilation cache.
+        tensorflow_kernels: Number of ops that are computed by TensorFlow's CPU kernels.
+        hits: How many more times the program was asked for and found compiled.
+        error: Why the compilation failed; empty if it succeeded.
     """
 
     program_id: int
@@ -108,23 +108,44 @@ class CompilationStats:
 
     @property
     def compilations(self) -> int:
-        """Number of compilations, failed ones included."""
+        """Number of compilations, failed ones included.
+
+        Example:
+            >>> before = tf_tpu_ext.compilation_stats().compilations
+            >>> _ = tf_tpu_ext.tpu.rewrite(lambda x: x / 2.0, [3.0])
+            >>> tf_tpu_ext.compilation_stats().compilations - before
+            1
+        """
         return len(self.programs)
 
     @property
     def hits(self) -> int:
-        """How often a kept program was used instead of a compilation."""
+        """How many times a program was asked for and found compiled.
+
+        Example:
+            >>> before = tf_tpu_ext.compilation_stats().hits
+            >>> for _ in range(3):
+            ...     _ = tf_tpu_ext.tpu.rewrite(lambda x: x + 1.0, [3.0])
+            >>> tf_tpu_ext.compilation_stats().hits - before
+            2
+        """
         return sum(program.hits for program in self.programs)
 
     @property
     def seconds(self) -> float:
-        """Total time spent in compilations."""
+        """Total seconds spent on compilations.
+
+        Example:
+            >>> _ = tf_tpu_ext.tpu.rewrite(lambda x: x - 1.0, [3.0])
+            >>> tf_tpu_ext.compilation_stats().seconds > 0
+            True
+        """
         return sum(program.lowering_seconds + program.building_seconds for program in self.programs)
 
 
 @dataclasses.dataclass(frozen=True)
 class Cluster:
-    """One cluster of `outside_compilation` of a traced program.
+    """One cluster of `outside_compilation`, with the cost of its calls.
 
     Example:
         >>> import tf_tpu_ext
@@ -138,18 +159,17 @@ class Cluster:
         True 1 4
 
     Attributes:
-        cluster: Its number in its computation, as TensorFlow counts.
-        source: The Python line that made it, `file:line`; empty if TensorFlow does not know it.
-        not_folded_because: Empty if the compiled program calls the cluster by itself; else why it
-            runs in a host graph beside the program.
-        calls: Calls so far, of all replicas. In a host graph a cluster that stands before or after
-            all that the cores do is no call, since nothing crosses in the middle of it.
-        bytes_to_host: Bytes of its arguments.
-        bytes_to_device: Bytes of its results.
-        running_seconds: Time that its ops took, summed over calls. In a host graph it ends when
-            the cores have the results, and is 0 without any.
-        waiting_seconds: Time that cores waited for its results; if it has none and is folded, the
-            time they took to hand it over.
+        cluster: TensorFlow's number of the cluster within its computation.
+        source: The Python line that made the cluster, as `file:line`; empty if unknown.
+        not_folded_because: Why the cluster runs in a graph on the host; empty if it is folded.
+        calls: Number of calls so far, over all replicas. A cluster in the host graph that comes
+            before or after everything that the cores do is not called, so it has 0.
+        bytes_to_host: Total size of the arguments, in bytes.
+        bytes_to_device: Total size of the results, in bytes.
+        running_seconds: Total seconds that the ops ran. In the host graph this includes passing
+            the results to the cores, and is 0 if there are no results.
+        waiting_seconds: Total seconds that cores waited for results. For a folded cluster without
+            results, the time that cores took to make the calls.
     """
 
     cluster: str
@@ -163,13 +183,20 @@ class Cluster:
 
     @property
     def folded(self) -> bool:
-        """Whether the compiled program calls the cluster by itself."""
+        """Whether the compiled program calls the cluster directly.
+
+        Example:
+            >>> on_host = lambda x: tf_tpu_ext.tpu.outside_compilation(lambda y: y + 1, x)
+            >>> _ = tf_tpu_ext.tpu.rewrite(on_host, [1])
+            >>> tf_tpu_ext.transfer_stats().clusters[-1].folded
+            True
+        """
         return not self.not_folded_because
 
 
 @dataclasses.dataclass(frozen=True)
 class TransferStats:
-    """What went between host and cores in the process so far.
+    """What host and cores have exchanged in this process so far.
 
     Example:
         >>> import tf_tpu_ext
@@ -183,11 +210,11 @@ class TransferStats:
         8 3 0.375
 
     Attributes:
-        clusters: The clusters of `outside_compilation`, in the order in which their programs were
-            first run. Of more than 10,000 the oldest are forgotten.
-        paddable_elements: Elements of inputs that the host may have padded, as `maximum_shapes` and
-            a `padding_spec` ask for, over all replicas and runs; padding included. Padding that XLA
-            is not told of (`enable_xla_dynamic_padder=False`) is not counted.
+        clusters: The clusters of `outside_compilation`, in the order in which their programs first
+            ran. At most 10,000 are kept, the latest ones.
+        paddable_elements: Number of elements, padding included, of inputs that the host pads for
+            `maximum_shapes` and a `padding_spec`, over all replicas and runs. Inputs padded with
+            `enable_xla_dynamic_padder=False` are not counted.
         padding_elements: How many of them were padding.
     """
 
@@ -197,7 +224,12 @@ class TransferStats:
 
     @property
     def padding_waste(self) -> float:
-        """The share of padding in inputs that may be padded, from 0 to 1."""
+        """The fraction of `paddable_elements` that was padding, from 0.0 to 1.0.
+
+        Example:
+            >>> tf_tpu_ext.TransferStats((), paddable_elements=8, padding_elements=2).padding_waste
+            0.25
+        """
         return self.padding_elements / self.paddable_elements if self.paddable_elements else 0.0
 
 
@@ -210,37 +242,37 @@ def configure(
     options: Options | None = None,
     **switches: bool | None,
 ) -> Machine:
-    """Sets up the virtual TPU machine of this process; what is left out stays as it is.
+    """Configures the virtual TPU machine of this process. Settings left out keep their values.
 
-    The number of cores can change only before TensorFlow has made its devices, which the first
-    operation does. Scripts that cannot be changed take the environment variables
+    `cores` and `local_devices` can change only before TensorFlow creates its devices, which it does
+    in its first operation. For scripts that you can't change, set the environment variables
     `TF_TPU_EXT_CORES`, `TF_TPU_EXT_WAIT_LIMIT_SECONDS` and `TF_TPU_EXT_COMPILATION_CACHE` instead.
 
     Args:
-        cores: Number of cores, from 1 to 1024. The default is 8, as one Cloud TPU host has. Two
-            cores make a chip, unless the number is odd.
-        wait_limit_seconds: After how many seconds a core that waits for other cores or for the host
-            gives up, with an error that says who waits for what. The default is 1800.
-        local_devices: False for a client of another process's cores (`grpc://` addresses), which
-            has no cores of its own. The default is True; like `cores` it can't change later.
-        compilation_cache: A folder that keeps the machine code of programs that are compiled from
-            now on, for this and later processes; it is made if it is new. Any number of processes
-            may share it. Files in it may be deleted at any time, and are no longer used under
-            another version of TensorFlow or of this package, or on another kind of processor.
-            An empty string: none is kept, which is the default.
-        options: The options of programs. They hold for those that are traced from now on
-            (`fold_host_calls`, `launch_from_host`) or compiled from now on (the others), unless
-            `with Options(...)` says otherwise where they are traced. All are True by default.
-        **switches: The same one by one, by the names that `Options` has for them, such as
-            `stack_replicas=False`; they prevail over `options`.
+        cores: Number of cores, from 1 to 1024. The default is 8, as on one Cloud TPU host. Each
+            chip has two cores, or one if the number is odd.
+        wait_limit_seconds: How many seconds a core may wait for other cores or for the host. A
+            longer wait is an error that says who waits for what. The default is 1800.
+        local_devices: Whether this process has virtual cores. Pass False in a client that uses the
+            cores of another process (a `grpc://` address). The default is True.
+        compilation_cache: A folder that keeps the machine code of programs compiled from now on,
+            for this and later processes. It is created if it does not exist. Any number of
+            processes may share it, and its files may be deleted at any time. Code is reused only
+            with the same versions of TensorFlow and of this package, on the same kind of processor.
+            The default, an empty string, keeps nothing.
+        options: The options of programs that are traced from now on (`fold_host_calls`,
+            `launch_from_host`) or compiled from now on (all others). Programs traced inside `with
+            Options(...)` use those instead. All options are True by default.
+        **switches: Single options by name, such as `stack_replicas=False`. They take precedence
+            over `options`.
 
     Returns:
-        The machine as it is now.
+        The settings that are now in effect.
 
     Raises:
-        ValueError: A setting is out of its range, or the folder can't be written to.
-        TypeError: A setting is of another type, or there is none of that name.
-        RuntimeError: TensorFlow has made its devices, with another number of cores.
+        ValueError: A setting is out of range, or the folder is not writable.
+        TypeError: A setting has the wrong type, or no setting has that name.
+        RuntimeError: TensorFlow has already created its devices with other settings.
 
     Example:
         >>> import tf_tpu_ext
@@ -249,7 +281,7 @@ def configure(
         >>> tf_tpu_ext.configure(stack_replicas=False).cores
         2
 
-    The topology is that of https://www.tensorflow.org/api_docs/python/tf/tpu/experimental/Topology.
+    For the topology, see https://www.tensorflow.org/api_docs/python/tf/tpu/experimental/Topology.
     """
     current = machine()
     cores = current.cores if cores is None else cores
@@ -277,7 +309,7 @@ def configure(
 
 
 def _with_switches(signature: inspect.Signature) -> inspect.Signature:
-    """Returns the signature of `configure` with the names of its switches, for `help`."""
+    """Returns the signature of `configure` with every switch by name, for `help`."""
     own = [x for x in signature.parameters.values() if x.kind is not x.VAR_KEYWORD]
     switches = [
         inspect.Parameter(
@@ -306,7 +338,7 @@ def _joined(options: Options | None, switches: dict[str, bool | None]) -> Option
 
 
 def machine() -> Machine:
-    """Returns the machine's present settings.
+    """Returns the current settings of the machine.
 
     Example:
         >>> import tf_tpu_ext
@@ -322,10 +354,10 @@ def machine() -> Machine:
 
 
 def is_virtual() -> bool:
-    """Whether the TPU devices of this process are virtual cores made by this package.
+    """Returns whether the TPU devices of this process are the virtual cores of this package.
 
-    False where the package stepped aside for a real TPU, and in a client of another process's cores
-    (`configure(local_devices=False)`), which has none.
+    It is False on a machine with a real TPU, where the package does nothing, and after
+    `configure(local_devices=False)`.
 
     Example:
         >>> import tf_tpu_ext
@@ -336,9 +368,10 @@ def is_virtual() -> bool:
 
 
 def compilation_stats() -> CompilationStats:
-    """Tells how often TPU programs were compiled, for which shapes, and how long it took.
+    """Returns statistics on the compilation of TPU programs: their shapes, times and cache hits.
 
-    Programs are kept for the life of the process, by their graph, argument shapes and options.
+    A compiled program is kept until the process ends, and is reused for the same graph, argument
+    shapes and options.
 
     Example:
         >>> import tf_tpu_ext
@@ -352,10 +385,10 @@ def compilation_stats() -> CompilationStats:
 
 
 def transfer_stats() -> TransferStats:
-    """Tells what the calls of clusters of `outside_compilation` cost, and how much was padding.
+    """Returns statistics on transfers: the cost of `outside_compilation`, and padding.
 
-    A cluster is known from the first run of its program on. Clusters that TensorFlow makes by
-    itself under soft placement are not counted.
+    A cluster is listed once its program has run. Clusters that TensorFlow creates automatically
+    under soft placement are not listed.
 
     Example:
         >>> import tf_tpu_ext
@@ -378,11 +411,11 @@ def transfer_stats() -> TransferStats:
 
 
 def configure_from_environment() -> None:
-    """Applies the environment variables, if they are set.
+    """Applies the environment variables that are set.
 
     Raises:
-        ValueError: A variable is not a number, or out of its range, or names a folder that can't be
-            written to.
+        ValueError: A variable is not a number, is out of range, or names a folder that is not
+            writable.
     """
     cores = _number_variable(CORES_VARIABLE, int)
     limit = _number_variable(WAIT_LIMIT_VARIABLE, float)
@@ -405,5 +438,5 @@ def _number_variable(name: str, parse: type[int] | type[float]) -> Any:
 
 
 def _take_json(function: str) -> Any:
-    """Calls a function of the library that returns JSON."""
+    """Returns the parsed JSON that a function of the native library returns."""
     return json.loads(_native.text_of(function) or "null")

@@ -1,4 +1,4 @@
-"""The modules that TensorFlow's public names are looked up in."""
+"""The modules in which programs look up TensorFlow's public names."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import tensorflow as tf
 def public_modules(version: str) -> list[Any]:
     """Returns the modules that programs know as `tf.compat.v1` or `tf.compat.v2`.
 
-    There are several: the attribute, what `import tensorflow.compat.v1` gives (and puts in the
-    attribute's place), and the generated module, which programs may have kept as the attribute of
-    before.
+    There are up to three: the attribute of `tf.compat`; the module that `import
+    tensorflow.compat.v1` returns, and puts in place of the attribute; and the generated module,
+    which was the attribute before that import.
 
     Args:
         version: `"v1"` or `"v2"`.

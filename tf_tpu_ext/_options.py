@@ -1,4 +1,4 @@
-"""`Options`: how programs are traced, compiled and started, for all of them or for some."""
+"""`Options`: how programs are traced, compiled and started."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ _LENGTH_DELIMITED = 2
 class Options:
     """How programs are traced, compiled and started.
 
-    `configure` sets the options of the process. As a context manager, `Options` holds for the
-    programs that are traced in it by this thread, whenever and wherever they are compiled and run.
-    What is left out is as in the enclosing context, and as `configure` says outside of any.
+    `configure` sets the options of the process. As a context manager, `Options` applies to the
+    programs that this thread traces inside the context, no matter when and where they are compiled
+    and run. An option that is left out, or None, comes from the enclosing context, and outside of
+    any context from `configure`.
 
-    A `tf.function` that was traced before keeps what it was traced with: make another one, or call
-    it with other shapes. The gradient of a `tf.function(jit_compile=True)` of its own goes by
-    `configure`. Of a function with several programs, `launch_from_host=False` of one counts for
-    all.
+    A trace keeps the options it was made with. To apply others to a `tf.function` that has been
+    traced, make a new function, or call it with other shapes. The separate gradient function of a
+    `tf.function(jit_compile=True)` uses the options of `configure`. If a function contains several
+    programs, `launch_from_host=False` of one applies to all.
 
     Example:
         >>> import tensorflow as tf
@@ -39,21 +40,23 @@ class Options:
         0
 
     Attributes:
-        fold_host_calls: Whether programs call clusters of `outside_compilation` by themselves,
-            about a microsecond a call, where a cluster needs nothing of the host but its arguments.
-            The others always run in a host graph beside the program, with the same results.
-        share_updates: Whether what every replica would compute alike from combined gradients runs
-            once for all replicas, and overwrites mirrored variables in the one buffer that they
-            share; and whether programs of one core overwrite their variables. The results are the
-            same.
+        fold_host_calls: Whether a program directly calls those clusters of `outside_compilation`
+            that need nothing from the host except their arguments. Such a call takes about a
+            microsecond. All other clusters run in a graph on the host. The results are the same.
+        share_updates: Whether the part of a step that all replicas would compute alike, from their
+            combined gradients, runs once for all of them and updates mirrored variables in place,
+            in a buffer that the replicas share. Also whether programs of one core update their
+            variables in place. The results are the same.
         stack_replicas: Whether groups of replicas run as one program where that saves work. The
             results differ by rounding only.
-        launch_from_host: Whether functions start the programs of their cores from the host, if all
-            they have on a core is the program and its arguments, and on the thread of the caller,
-            if they do nothing else on the host. Otherwise TensorFlow starts an executor for each
-            core. The results are the same.
-        tensorflow_kernels: Whether programs compute convolutions and pools by TensorFlow's own CPU
-            kernels, where those are faster than XLA's code.
+        launch_from_host: Whether a function starts its programs from the host if it has nothing
+            else on their cores, and on the calling thread if it does nothing else on the host.
+            Otherwise TensorFlow starts an executor for each core. The results are the same.
+        tensorflow_kernels: Whether programs compute convolutions and pools with TensorFlow's CPU
+            kernels where those are faster than XLA's code. The results differ by rounding only.
+
+    Raises:
+        TypeError: A field is not True, False or None.
     """
 
     fold_host_calls: bool | None = None
@@ -63,25 +66,25 @@ class Options:
     tensorflow_kernels: bool | None = None
 
     def __post_init__(self) -> None:
-        """Raises TypeError if a field is no switch."""
+        """Checks that every field is True, False or None."""
         for name, value in vars(self).items():
             if value is not None and not isinstance(value, bool):
                 raise TypeError(
-                    f"`{name}` must be True, False, or None to leave it as it is. "
+                    f"`{name}` must be True, False, or None to leave it unchanged. "
                     f"Received: {name}={value!r} ({type(value)})"
                 )
 
     def __enter__(self) -> Options:
-        """Begins to hold for programs that this thread traces."""
+        """Applies the options to programs that this thread traces from now on."""
         _entered.set((*_entered.get(), self.over(current())))
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Ends what `__enter__` began."""
+        """Restores the options of the enclosing context."""
         _entered.set(_entered.get()[:-1])
 
     def over(self, other: Options) -> Options:
-        """Returns these options, with those of `other` where these leave something out.
+        """Returns these options, with those of `other` where these are None.
 
         Example:
             >>> options = Options(stack_replicas=False).over(Options(share_updates=False))
@@ -94,25 +97,25 @@ class Options:
         return {name: value for name, value in vars(self).items() if value is not None}
 
 
-# From the outermost to the innermost, each with what it takes from those around it.
+# The contexts from the outermost to the innermost, each merged with those around it.
 _entered: contextvars.ContextVar[tuple[Options, ...]] = contextvars.ContextVar(
     "tf_tpu_ext_options", default=()
 )
 
 
 def current() -> Options:
-    """Returns what holds for programs that are traced here and now."""
+    """Returns the options of programs that this thread traces now."""
     entered = _entered.get()
     return entered[-1] if entered else Options()
 
 
 def to_text(options: Options) -> str:
-    """Returns the options that are given as the native library reads them."""
+    """Returns the options that are not None, in the format that the native library reads."""
     return ";".join(f"{name}={int(value)}" for name, value in options._given().items())
 
 
 def compile_options() -> bytes:
-    """Returns `current` as a serialized TPUCompileOptions, which a traced program carries."""
+    """Returns `current()` as a serialized TPUCompileOptions, to be stored in a traced program."""
     text = to_text(current()).encode()
     if not text:
         return b""
@@ -120,7 +123,7 @@ def compile_options() -> bytes:
 
 
 def _varint(number: int) -> bytes:
-    """Returns a number as protocol buffers write it."""
+    """Returns a number in the varint encoding of protocol buffers."""
     encoded = bytearray()
     while number > 0x7F:
         encoded.append(number & 0x7F | 0x80)

@@ -1,4 +1,4 @@
-"""What a resolver of the virtual cores answers where a program asks for its Cloud TPU."""
+"""The Cloud TPU client of a resolver that leads to the virtual cores."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ _log = logging.getLogger("tf_tpu_ext")
 
 
 class VirtualTpuClient:
-    """Answers as `tensorflow.python.tpu.client.client.Client` does for a TPU that is ready.
+    """Behaves like `tensorflow.python.tpu.client.client.Client` for a TPU that is ready.
 
-    Attached to every TPUClusterResolver of the virtual cores: programs ask it, as
-    `resolver._cloud_tpu_client`, to wait for the TPU or to choose its software. There is nothing
-    to wait for, and the software is the TensorFlow of this process.
+    It is the `_cloud_tpu_client` of every TPUClusterResolver that leads to the virtual cores.
+    Programs use it to wait for the TPU, or to choose its TensorFlow version. Here the TPU is always
+    ready, and its version is that of this process.
     """
 
     def __init__(self, name: str) -> None:
         self._name = name
 
     def name(self) -> str:
-        """Returns the name that the program gave its TPU; 'local' where it gave none."""
+        """Returns the TPU name that the program gave, or 'local' if it gave none."""
         return self._name
 
     def api_available(self) -> bool:
-        """Returns False: there is no Cloud TPU API to ask."""
+        """Returns False, since there is no Cloud TPU API."""
         return False
 
     def state(self) -> str:
@@ -41,40 +41,40 @@ class VirtualTpuClient:
         return True
 
     def runtime_version(self) -> str:
-        """Returns the version of this process' TensorFlow, which is what the cores run."""
+        """Returns the version of TensorFlow in this process, which the cores run."""
         import tensorflow as tf
 
         return str(tf.__version__)
 
     def accelerator_type(self) -> str:
-        """Returns the type as Cloud TPU writes it: the number of cores follows the generation."""
+        """Returns the type in the format of Cloud TPU: the generation, then the number of cores."""
         return f"v2-{machine().cores}"
 
     def get_local_ip(self) -> str:
         return "127.0.0.1"
 
     def network_endpoints(self) -> list[dict[str, str]]:
-        """Returns no endpoint: the cores are in this process and are not reached by a network."""
+        """Returns no endpoint, since the cores are in this process."""
         return []
 
     def wait_for_healthy(self, timeout_s: float = 1200, interval: float = 30) -> None:
-        """Returns at once, since virtual cores are never away."""
+        """Returns at once, since virtual cores are always ready."""
         del timeout_s, interval
 
     def configure_tpu_version(self, version: str, restart_type: str = "always") -> None:
-        """Keeps the TensorFlow of this process, and logs that another was asked for."""
+        """Logs that another version was requested. The version does not change."""
         del restart_type
         if version != self.runtime_version():
             _log.info(
-                "TensorFlow %s was asked for on TPU %r; virtual cores run TensorFlow %s, that of "
-                "this process.",
+                "TensorFlow %s was requested for TPU %r; virtual cores run TensorFlow %s, the "
+                "version of this process.",
                 version,
                 self._name,
                 self.runtime_version(),
             )
 
     def enter(self) -> None:
-        """What the resolver's `with` calls first."""
+        """Does nothing. The resolver calls it at the beginning of its `with` block."""
 
     def exit(self, *exception: object) -> None:
-        """What the resolver's `with` calls last."""
+        """Does nothing. The resolver calls it at the end of its `with` block."""

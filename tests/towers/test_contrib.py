@@ -274,9 +274,9 @@ class TestHParams:
 
     def test_errors(self):
         hparams = HParams(rate=0.1, count=3, units=[1])
-        with pytest.raises(ValueError, match="expected int, as 3 is"):
+        with pytest.raises(ValueError, match="expected int, the type of 3"):
             hparams.parse("count=0.5")
-        with pytest.raises(ValueError, match="expected int, as 3 is"):
+        with pytest.raises(ValueError, match="expected int, the type of 3"):
             hparams.set_hparam("count", True)
         unset = HParams(later=None)
         unset.add_hparam("later", 3)
@@ -291,7 +291,7 @@ class TestHParams:
             _ = hparams.other
         with pytest.raises(ValueError, match="is unknown, expected one of"):
             hparams.parse("other=1")
-        with pytest.raises(ValueError, match="can't be read"):
+        with pytest.raises(ValueError, match="can't be parsed"):
             hparams.parse("rate:1")
 
 

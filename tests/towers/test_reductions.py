@@ -225,7 +225,7 @@ class TestBroadcast:
         np.testing.assert_array_equal(two.unwrap(results), [3, 3])
 
     def test_a_per_device_value_is_refused(self, two):
-        with two.scope(), pytest.raises(ValueError, match="Combine it first: reduce"):
+        with two.scope(), pytest.raises(ValueError, match="Combine the values with reduce"):
             two.broadcast(values_of(two))
 
 

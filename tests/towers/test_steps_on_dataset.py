@@ -388,7 +388,7 @@ class TestDistributeDataset:
         dataset = two.distribute_dataset(lambda: numbers(3))
         with pytest.raises(RuntimeError, match="make_one_shot_iterator"):
             dataset.make_initializable_iterator()
-        with tf.Graph().as_default(), pytest.raises(RuntimeError, match="was looped over"):
+        with tf.Graph().as_default(), pytest.raises(RuntimeError, match="was iterated over"):
             iter(two.distribute_dataset(lambda: numbers(3)))
 
 

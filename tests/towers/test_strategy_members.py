@@ -106,7 +106,7 @@ def test_arguments(resolver):
     assert TPUStrategy(None, 1).num_towers == 8
     assert TPUStrategy(resolver, 1, 3).worker_devices[-1].endswith("TPU:2")
     for wrong in (0, 9, -1, 1.5):
-        with pytest.raises(ValueError, match="expected 1 to 8, the cores of the"):
+        with pytest.raises(ValueError, match="expected 1 to 8, the number of"):
             TPUStrategy(resolver, 1, num_cores=wrong)
     for wrong in (0, -3, None, 2.0):
         with pytest.raises(ValueError, match="expected a positive integer"):

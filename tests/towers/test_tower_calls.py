@@ -373,7 +373,7 @@ class TestTowerContext:
         ],
     )
     def test_tower_id_where_only_a_python_number_will_do(self, two, use, advice):
-        with two.scope(), pytest.raises(TypeError, match=f"one trace serves all towers.*{advice}"):
+        with two.scope(), pytest.raises(TypeError, match=f"all towers share a trace.*{advice}"):
             two.call_for_each_tower(
                 tf.autograph.experimental.do_not_convert(lambda: use(get_tower_context().tower_id))
             )

@@ -1,4 +1,4 @@
-"""`tf.contrib` for programs of TensorFlow 1: what TPU programs import from it, on TensorFlow 2.
+"""`tf.contrib` on TensorFlow 2, with the names that TPU programs of TensorFlow 1 import from it.
 
     import tf_tpu_ext.contrib
 
@@ -10,8 +10,8 @@
         tf.contrib.cluster_resolver.TPUClusterResolver(), steps_per_run=1
     )
 
-Nothing of it is there unless `install` is called. What has no equivalent raises an error that names
-what to use today. docs/towers.md lists the modules.
+Nothing changes unless `install` is called. A name without an equivalent raises an error that says
+what to use instead. docs/towers.md lists the modules.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ __all__ = ["install"]
 def install() -> None:
     """Makes `tf.contrib` and `import tensorflow.contrib...` work in this process.
 
-    Sets `contrib` and `get_tower_context` of `tensorflow` and `tensorflow.compat.v1`. It may be
-    called again.
+    Sets `contrib` and `get_tower_context` in `tensorflow` and `tensorflow.compat.v1`. Further calls
+    have no effect.
 
     Example:
         >>> import tf_tpu_ext.contrib
@@ -55,5 +55,5 @@ def supply_contrib(changes: Changes) -> None:
 
 
 def find_keras_layers(changes: Changes) -> None:
-    """Makes the layers of tf_keras importable from where tensorflow.python.layers looks."""
+    """Makes tf_keras' layers importable from where tensorflow.python.layers looks for them."""
     changes.add_finder(Alias("tf_keras.legacy_tf_layers", "tf_keras.src.legacy_tf_layers"))

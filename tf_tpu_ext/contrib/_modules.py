@@ -1,4 +1,4 @@
-"""The modules of `tensorflow.contrib`, filled on demand from the tables in `_names`."""
+"""The modules of `tensorflow.contrib`, which take their names from the tables in `_names`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _GUIDE = "https://www.tensorflow.org/guide/migrate"
 
 
 class ContribModule(types.ModuleType):
-    """A module whose attributes are looked up in its table when they are asked for."""
+    """A module that looks up its attributes in its table on first use."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name, f"{name} of TensorFlow 1, by tf_tpu_ext.")
@@ -76,7 +76,7 @@ class ContribFinder(Finder):
         if not _is_module(within):
             parent, _, name = within.rpartition(".")
             entry = _names.MODULES.get(parent, {}).get(name)
-            # Python hides the sentence of an error that bears the module's name.
+            # Python hides the text of an error that has the name of the module.
             raise ModuleNotFoundError(_missing(within, entry))
         return True
 
@@ -85,12 +85,12 @@ class ContribFinder(Finder):
         return ContribModule(spec.name)
 
     def exec_module(self, module: types.ModuleType) -> None:
-        """Lists the names that `from ... import *` takes."""
+        """Sets the names that `from ... import *` imports."""
         module.__all__ = [name for name in dir(module) if not name.startswith("_")]  # type: ignore[attr-defined]
 
 
 def _package_of(within: str) -> str | None:
-    """Returns the package in which a module of contrib lives on, installed or not."""
+    """Returns the package that a module of contrib has become, installed or not."""
     for name in sorted(_names.WHOLE_PACKAGES, key=len, reverse=True):
         if within == name or within.startswith(name + "."):
             return _names.WHOLE_PACKAGES[name] + within[len(name) :]
@@ -112,7 +112,7 @@ def _is_module(within: str) -> bool:
     if within in _names.MODULES:
         return True
     if any(name.startswith(within + ".") for name in _names.WHOLE_PACKAGES):
-        # It has no package of its own but leads to one.
+        # A parent of a module that has become a package.
         package = _package_of(within)
         return package is not None and _installed(package.partition(".")[0])
     package = _package_of(within)
@@ -127,7 +127,7 @@ def _resolve(entry: str, full: str) -> Any:
             value = getattr(value, part)
     except (ImportError, AttributeError) as error:
         raise AttributeError(
-            f"tf.contrib.{full} needs {entry.replace(':', '.')}, which can't be had: {error}. "
+            f"tf.contrib.{full} needs {entry.replace(':', '.')}, which can't be imported: {error}. "
             f"{_names.NEEDS.get(module.split('.')[0], f'See {_GUIDE}.')}"
         ) from error
     return value
@@ -148,6 +148,6 @@ def _missing(full: str, entry: _names.Missing | str | None) -> str:
     near = difflib.get_close_matches(full.rpartition(".")[2], _names.MODULES.get(within, {}), 1)
     hint = f" Did you mean {near[0]}?" if near else ""
     return (
-        f"tf.contrib.{full} is not supported by tf_tpu_ext: it has what TPU programs commonly "
-        f"import.{hint} Look for its place in TensorFlow 2 at {_GUIDE}."
+        f"tf.contrib.{full} is not supported by tf_tpu_ext, which supplies what TPU programs "
+        f"commonly import.{hint} See {_GUIDE} for its replacement in TensorFlow 2."
     )

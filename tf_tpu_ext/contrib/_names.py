@@ -1,4 +1,4 @@
-"""What each module of `tf.contrib` has, where it is today, and what replaces the rest."""
+"""The names in each module of `tf.contrib`: where they are today, or what replaces them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _TPU_OPS = "tensorflow.python.tpu.ops.tpu_ops:"
 _TPU = "tf_tpu_ext.tpu:"
 _ESTIMATOR = "tf_tpu_ext.estimator:"
 
-# What to do where a package that a name stands on is not there.
+# What to do if a package that a name needs is not installed.
 NEEDS = {
     "tf_tpu_ext": "Install it: pip install 'tf_tpu_ext[estimator]'.",
     "tf_keras": "Install it: pip install 'tf_tpu_ext[keras2]'.",

@@ -1,6 +1,6 @@
 """Names that moved between TensorFlow's private modules.
 
-tf-slim and many programs of TensorFlow 1 import them from where they were.
+tf-slim and many programs of TensorFlow 1 import them from their old places.
 """
 
 from __future__ import annotations

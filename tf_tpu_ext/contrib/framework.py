@@ -12,12 +12,22 @@ v1 = tf.compat.v1
 def get_variables(
     scope: Any = None, suffix: str | None = None, collection: str = "variables"
 ) -> list[Any]:
-    """Returns the variables of a graph.
+    """Returns the variables of the default graph.
 
     Args:
-        scope: A variable scope or a prefix of names, or None for all.
-        suffix: What the names end with, or None for any.
-        collection: The collection to look in.
+        scope: A variable scope, or a prefix of the names. None is no restriction.
+        suffix: The end of the names, without the output number. None is no restriction.
+        collection: The collection to search.
+
+    Example:
+        >>> with tf.Graph().as_default():
+        ...     with tf.compat.v1.variable_scope("layer"):
+        ...         _ = tf.compat.v1.get_variable("weight", [2])
+        ...     _ = tf.compat.v1.get_variable("other", [2])
+        ...     print([variable.name for variable in get_variables("layer")])
+        ['layer/weight:0']
+
+    Today: https://www.tensorflow.org/api_docs/python/tf/compat/v1/get_collection
     """
     prefix = scope.name if isinstance(scope, v1.VariableScope) else scope
     if suffix is not None:
@@ -28,5 +38,19 @@ def get_variables(
 
 
 def get_trainable_variables(scope: Any = None, suffix: str | None = None) -> list[Any]:
-    """Returns the trainable variables of a graph; see `get_variables`."""
+    """Returns the trainable variables of the default graph.
+
+    Args:
+        scope: As for `get_variables`.
+        suffix: As for `get_variables`.
+
+    Example:
+        >>> with tf.Graph().as_default():
+        ...     _ = tf.compat.v1.get_variable("weight", [2])
+        ...     _ = tf.compat.v1.get_variable("step", [], trainable=False)
+        ...     print([variable.name for variable in get_trainable_variables()])
+        ['weight:0']
+
+    Today: https://www.tensorflow.org/api_docs/python/tf/compat/v1/trainable_variables
+    """
     return get_variables(scope, suffix, v1.GraphKeys.TRAINABLE_VARIABLES)

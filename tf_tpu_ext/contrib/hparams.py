@@ -1,4 +1,4 @@
-"""`HParams`: named hyperparameters, each of which keeps its type."""
+"""`HParams`: named hyperparameters that keep their types."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 class HParams:
-    """Hyperparameters as attributes.
+    """A set of hyperparameters, which are attributes.
 
     Example:
         >>> hparams = HParams(learning_rate=0.1, units=[8, 4], name="model")
@@ -20,7 +20,7 @@ class HParams:
     """
 
     def __init__(self, **kwargs: Any) -> None:
-        """Takes the names and the values."""
+        """Creates hyperparameters of these names and values."""
         self._values: dict[str, Any] = {}
         for name, value in kwargs.items():
             self.add_hparam(name, value)
@@ -29,7 +29,13 @@ class HParams:
         """Adds a hyperparameter.
 
         Raises:
-            ValueError: There is one of that name that is not None, or an attribute.
+            ValueError: The name is taken by a hyperparameter that is not None, or by a method.
+
+        Example:
+            >>> hparams = HParams()
+            >>> hparams.add_hparam("rate", 0.5)
+            >>> hparams.rate
+            0.5
         """
         if self._values.get(name) is not None or hasattr(type(self), name):
             raise ValueError(
@@ -42,23 +48,40 @@ class HParams:
         """Changes a hyperparameter.
 
         Raises:
-            KeyError: There is none of that name.
-            ValueError: The value does not fit the type of the present one.
+            KeyError: There is no hyperparameter of that name.
+            ValueError: The value does not have the type of the current one.
+
+        Example:
+            >>> hparams = HParams(rate=0.5)
+            >>> hparams.set_hparam("rate", 1)
+            >>> hparams.rate
+            1.0
         """
         self._values[name] = _like(name, self._get(name), value)
 
     def del_hparam(self, name: str) -> None:
-        """Removes a hyperparameter, if it is there."""
+        """Removes a hyperparameter, if it exists.
+
+        Example:
+            >>> hparams = HParams(rate=0.5)
+            >>> hparams.del_hparam("rate")
+            >>> hparams.values()
+            {}
+        """
         self._values.pop(name, None)
 
     def parse(self, values: str) -> HParams:
-        """Changes hyperparameters to those of a text: `"rate=0.1,units=[8,4],units[1]=2"`.
+        """Changes hyperparameters to the values in a text: `"rate=0.1,units=[8,4],units[1]=2"`.
 
         Returns:
-            Itself.
+            This object.
 
         Raises:
-            ValueError: The text can't be read, or names what is not there.
+            ValueError: The text can't be parsed, has an unknown name, or a value of another type.
+
+        Example:
+            >>> HParams(rate=0.5, units=[8, 4]).parse("rate=0.1,units[1]=2").values()
+            {'rate': 0.1, 'units': [8, 2]}
         """
         known = {name: type(value) for name, value in self._values.items()}
         for name, value in parse_values(values, known).items():
@@ -71,29 +94,67 @@ class HParams:
         return self
 
     def override_from_dict(self, values_dict: Mapping[str, Any]) -> HParams:
-        """Changes hyperparameters to those of a dictionary; returns itself."""
+        """Changes hyperparameters to the values in a dictionary, and returns this object.
+
+        Raises:
+            KeyError: There is no hyperparameter of that name.
+            ValueError: A value does not have the type of the current one.
+
+        Example:
+            >>> HParams(rate=0.5).override_from_dict({"rate": 0.1}).rate
+            0.1
+        """
         for name, value in values_dict.items():
             self.set_hparam(name, value)
         return self
 
     def parse_json(self, values_json: str) -> HParams:
-        """Changes hyperparameters to those of a JSON object; returns itself."""
+        """Changes hyperparameters to the values in a JSON object, and returns this object.
+
+        Raises:
+            KeyError: There is no hyperparameter of that name.
+            ValueError: The text is not JSON, or a value does not have the type of the current one.
+
+        Example:
+            >>> HParams(rate=0.5).parse_json('{"rate": 0.1}').rate
+            0.1
+        """
         return self.override_from_dict(json.loads(values_json))
 
     def to_json(self, **kwargs: Any) -> str:
-        """Returns a JSON object; keyword arguments are those of `json.dumps`."""
+        """Returns the hyperparameters as JSON. Keyword arguments are passed to `json.dumps`.
+
+        Example:
+            >>> HParams(rate=0.5).to_json()
+            '{"rate": 0.5}'
+        """
         return json.dumps(self.values(), **kwargs)
 
     def values(self) -> dict[str, Any]:
-        """Returns the hyperparameters by name."""
+        """Returns a dictionary of the hyperparameters.
+
+        Example:
+            >>> HParams(rate=0.5).values()
+            {'rate': 0.5}
+        """
         return dict(self._values)
 
     def get(self, key: str, default: Any = None) -> Any:
-        """Returns a hyperparameter, or `default` if there is none of that name."""
+        """Returns a hyperparameter, or `default` if it does not exist.
+
+        Example:
+            >>> HParams(rate=0.5).get("decay", 0.0)
+            0.0
+        """
         return self._values.get(key, default)
 
     def keys(self) -> Iterable[str]:
-        """Returns the names."""
+        """Returns the names.
+
+        Example:
+            >>> sorted(HParams(rate=0.5, units=4).keys())
+            ['rate', 'units']
+        """
         return self._values.keys()
 
     def _get(self, name: str) -> Any:
@@ -113,18 +174,18 @@ class HParams:
         return values[name]
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Sets a hyperparameter, without a check of its type."""
+        """Sets a hyperparameter without checking the type."""
         if name in self.__dict__.get("_values", {}):
             self._values[name] = value
         else:
             super().__setattr__(name, value)
 
     def __contains__(self, name: str) -> bool:
-        """Whether there is a hyperparameter of that name."""
+        """Returns whether there is a hyperparameter of that name."""
         return name in self._values
 
     def __repr__(self) -> str:
-        """Lists the hyperparameters."""
+        """Returns a list of the hyperparameters as text."""
         return f"HParams({', '.join(f'{k}={v!r}' for k, v in sorted(self._values.items()))})"
 
 
@@ -137,18 +198,23 @@ _ASSIGNMENT = re.compile(
 def parse_values(
     values: str, type_map: Mapping[str, type], ignore_unknown: bool = False
 ) -> dict[str, Any]:
-    """Reads `"name=value,name=[value,value],name[1]=value"`.
+    """Parses a text such as `"name=value,name=[value,value],name[1]=value"`.
 
     Args:
         values: The text.
-        type_map: The types by name; a list's elements are read as Python writes them.
-        ignore_unknown: Whether to leave out names that `type_map` does not have.
+        type_map: The types by name. The elements of lists are parsed as Python literals.
+        ignore_unknown: Whether to ignore names that are not in `type_map`.
 
     Returns:
-        The values by name; for elements of lists, a dictionary by index.
+        A dictionary of the values by name. For single elements of a list, the value is a dictionary
+        by index.
 
     Raises:
-        ValueError: The text can't be read, or has an unknown name.
+        ValueError: The text can't be parsed, or has an unknown name.
+
+    Example:
+        >>> parse_values("rate=0.5,units=[8,4]", {"rate": float, "units": list})
+        {'rate': 0.5, 'units': [8, 4]}
     """
     found: dict[str, Any] = {}
     position = 0
@@ -156,7 +222,7 @@ def parse_values(
         match = _ASSIGNMENT.match(values, position)
         if match is None:
             raise ValueError(
-                f"{values[position:]!r} can't be read as hyperparameters, expected "
+                f"{values[position:]!r} can't be parsed as hyperparameters, expected "
                 "'name=value,name=[value,value]'."
             )
         position = match.end()
@@ -188,7 +254,7 @@ def _read(name: str, text: str, kind: type) -> Any:
 
 
 def _like(name: str, present: Any, value: Any) -> Any:
-    """Returns `value` in the type of the present one."""
+    """Returns `value` converted to the type of the current one."""
     if isinstance(present, list):
         elements = list(value) if isinstance(value, (list, tuple)) else [value]
         return [_like(name, present[0], each) for each in elements] if present else elements
@@ -201,5 +267,5 @@ def _like(name: str, present: Any, value: Any) -> Any:
         return kind(value)
     raise ValueError(
         f"The hyperparameter {name!r} got {value!r} of type {type(value).__name__}, expected "
-        f"{kind.__name__}, as {present!r} is. Assign the attribute to change its type."
+        f"{kind.__name__}, the type of {present!r}. Assign to the attribute to change the type."
     )

@@ -1,4 +1,4 @@
-"""Projective transforms of images, as `tf.contrib.image` had them."""
+"""Projective transforms of images, from `tf.contrib.image`."""
 
 from __future__ import annotations
 
@@ -16,24 +16,32 @@ def transform(
     output_shape: Any | None = None,
     name: str | None = None,
 ) -> tf.Tensor:
-    """Moves the pixels of images.
+    """Applies a projective transform to images.
 
-    The pixel `(x, y)` of the result is that at `((a0 x + a1 y + a2) / k, (b0 x + b1 y + b2) / k)`,
-    where `k = c0 x + c1 y + 1`; pixels from outside are 0.
+    Pixel `(x, y)` of the result is pixel `((a0 x + a1 y + a2) / k, (b0 x + b1 y + b2) / k)` of the
+    input, with `k = c0 x + c1 y + 1`. Pixels outside of the input are 0.
 
     Args:
         images: Shape `[height, width]`, `[height, width, channels]` or `[images, height, width,
             channels]`, of type uint8, int32, int64, float16, float32 or float64.
-        transforms: `[a0, a1, a2, b0, b1, b2, c0, c1]`, for all images or, `[images, 8]`, for each.
+        transforms: `[a0, a1, a2, b0, b1, b2, c0, c1]` for all images, or one such row for each, of
+            shape `[images, 8]`.
         interpolation: "NEAREST" or "BILINEAR".
-        output_shape: `[height, width]` of the result; else that of the images.
+        output_shape: `[height, width]` of the result, in pixels. None is that of the images.
         name: The name of the op.
 
     Returns:
-        The images moved, of the type of `images`.
+        The transformed images, of the same type.
 
     Raises:
         ValueError: The rank of the images is not 2, 3 or 4.
+
+    Example:
+        >>> image = tf.constant([[1, 2], [3, 4]], tf.uint8)
+        >>> transform(image, [0, 1, 0, 1, 0, 0, 0, 0]).numpy().tolist()  # Swaps x and y.
+        [[1, 3], [2, 4]]
+
+    Today: https://www.tensorflow.org/api_docs/python/tf/raw_ops/ImageProjectiveTransformV3
     """
     images = tf.convert_to_tensor(images)
     rank = images.shape.rank
@@ -66,16 +74,24 @@ def transform(
 def rotate(
     images: Any, angles: Any, interpolation: str = "NEAREST", name: str | None = None
 ) -> tf.Tensor:
-    """Turns images counterclockwise around their middle.
+    """Rotates images counterclockwise around their center.
 
     Args:
         images: As for `transform`.
-        angles: Radians, a scalar for all images or `[images]`.
+        angles: The angle in radians, a scalar for all images, or of shape `[images]`.
         interpolation: "NEAREST" or "BILINEAR".
         name: The name of the op.
 
     Returns:
-        The images turned, of the same shape and type.
+        The rotated images, of the same shape and type.
+
+    Raises:
+        ValueError: The rank of the images is not 2, 3 or 4.
+
+    Example:
+        >>> image = tf.constant([[1, 2], [3, 4]], tf.uint8)
+        >>> rotate(image, 3.14159 / 2).numpy().tolist()
+        [[2, 4], [1, 3]]
     """
     images = tf.convert_to_tensor(images)
     first = 1 if images.shape.rank == 4 else 0
@@ -96,12 +112,20 @@ def translate(
 
     Args:
         images: As for `transform`.
-        translations: `[dx, dy]` for all images, or `[images, 2]`.
+        translations: `[dx, dy]` in pixels for all images, or of shape `[images, 2]`.
         interpolation: "NEAREST" or "BILINEAR".
         name: The name of the op.
 
     Returns:
-        The images shifted, of the same shape and type.
+        The shifted images, of the same shape and type.
+
+    Raises:
+        ValueError: The rank of the images is not 2, 3 or 4.
+
+    Example:
+        >>> image = tf.constant([[1, 2], [3, 4]], tf.uint8)
+        >>> translate(image, [1, 0]).numpy().tolist()
+        [[0, 1], [0, 3]]
     """
     shifts = tf.reshape(tf.cast(translations, tf.float32), [-1, 2])
     one, zero = tf.ones_like(shifts[:, 0]), tf.zeros_like(shifts[:, 0])
@@ -110,16 +134,21 @@ def translate(
 
 
 def compose_transforms(*transforms: Any) -> tf.Tensor:
-    """Returns the one transform that does the given ones, from the last to the first.
+    """Returns the product of several transforms.
 
     Args:
-        *transforms: Each `[8]` or `[images, 8]`, as for `transform`.
+        *transforms: The transforms, each of shape `[8]` or `[images, 8]`, as for `transform`.
 
     Returns:
-        The transform, `[1, 8]` or `[images, 8]`.
+        One transform, of shape `[1, 8]` or `[images, 8]`.
 
     Raises:
-        ValueError: There is none.
+        ValueError: There are no transforms.
+
+    Example:
+        >>> right, down = [1, 0, -1, 0, 1, 0, 0, 0], [1, 0, 0, 0, 1, -1, 0, 0]
+        >>> compose_transforms(right, down).numpy().tolist()
+        [[1.0, 0.0, -1.0, 0.0, 1.0, -1.0, 0.0, 0.0]]
     """
     if not transforms:
         raise ValueError("compose_transforms got no transform, expected at least one.")

@@ -16,9 +16,16 @@ def xavier_initializer(
     """Returns the initializer of Glorot and Bengio.
 
     Args:
-        uniform: Whether to draw from a uniform distribution; else from a normal one.
+        uniform: Whether to draw from a uniform or a truncated normal distribution.
         seed: The seed.
         dtype: The type of the values.
+
+    Example:
+        >>> weights = xavier_initializer(seed=1)([30, 20])
+        >>> bool(tf.reduce_max(tf.abs(weights)) <= (6 / (30 + 20)) ** 0.5)
+        True
+
+    Today: https://www.tensorflow.org/api_docs/python/tf/compat/v1/keras/initializers/glorot_uniform
     """
     made = (
         tf.compat.v1.glorot_uniform_initializer
@@ -35,17 +42,25 @@ def variance_scaling_initializer(
     seed: int | None = None,
     dtype: tf.DType = tf.float32,
 ) -> Any:
-    """Returns an initializer whose variance is `factor` by the number of inputs or outputs.
+    """Returns an initializer with the variance `factor / n`.
 
     Args:
         factor: The factor.
-        mode: `"FAN_IN"`, `"FAN_OUT"` or `"FAN_AVG"`.
-        uniform: Whether to draw from a uniform distribution; else from a truncated normal one.
+        mode: Whether n is the number of inputs, of outputs, or their average: `"FAN_IN"`,
+            `"FAN_OUT"` or `"FAN_AVG"`.
+        uniform: Whether to draw from a uniform or a truncated normal distribution.
         seed: The seed.
         dtype: The type of the values.
 
     Raises:
-        ValueError: `mode` is none of these.
+        ValueError: `mode` has another value.
+
+    Example:
+        >>> weights = variance_scaling_initializer(seed=1)([300, 200])
+        >>> print(f"{tf.math.reduce_variance(weights) * 300:.1f}")
+        2.0
+
+    Today: https://www.tensorflow.org/api_docs/python/tf/compat/v1/variance_scaling_initializer
     """
     if mode not in ("FAN_IN", "FAN_OUT", "FAN_AVG"):
         raise ValueError(
@@ -62,25 +77,69 @@ def variance_scaling_initializer(
 
 
 def l1_regularizer(scale: float) -> Regularizer:
-    """Returns a function that adds up absolute weights, times `scale`."""
+    """Returns a function from weights to `scale` times the sum of their absolute values.
+
+    Args:
+        scale: The factor.
+
+    Raises:
+        ValueError: `scale` is negative or not a number.
+
+    Example:
+        >>> float(l1_regularizer(0.5)(tf.constant([1.0, -3.0])))
+        2.0
+    """
     _check_scale("l1_regularizer", scale)
     return lambda weights: scale * tf.reduce_sum(tf.abs(weights))
 
 
 def l2_regularizer(scale: float) -> Regularizer:
-    """Returns a function that adds up squared weights, times half of `scale`."""
+    """Returns a function from weights to half of `scale` times the sum of their squares.
+
+    Args:
+        scale: The factor.
+
+    Raises:
+        ValueError: `scale` is negative or not a number.
+
+    Example:
+        >>> float(l2_regularizer(0.5)(tf.constant([1.0, -3.0])))
+        2.5
+    """
     _check_scale("l2_regularizer", scale)
     return lambda weights: scale * tf.nn.l2_loss(weights)
 
 
 def l1_l2_regularizer(scale_l1: float = 1.0, scale_l2: float = 1.0) -> Regularizer:
-    """Returns a function that is the sum of `l1_regularizer` and `l2_regularizer`."""
+    """Returns the sum of `l1_regularizer` and `l2_regularizer`.
+
+    Args:
+        scale_l1: As for `l1_regularizer`.
+        scale_l2: As for `l2_regularizer`.
+
+    Raises:
+        ValueError: A scale is negative or not a number.
+
+    Example:
+        >>> float(l1_l2_regularizer(0.5, 0.5)(tf.constant([1.0, -3.0])))
+        4.5
+    """
     first, second = l1_regularizer(scale_l1), l2_regularizer(scale_l2)
     return lambda weights: first(weights) + second(weights)
 
 
 def flatten(inputs: Any) -> tf.Tensor:
-    """Returns `inputs` of shape [batch, ...] as a matrix of shape [batch, values]."""
+    """Reshapes a tensor of shape [batch, ...] to a matrix of shape [batch, values].
+
+    Args:
+        inputs: The tensor, of rank 1 or more.
+
+    Example:
+        >>> print(flatten(tf.zeros([2, 3, 4])).shape)
+        (2, 12)
+
+    Today: https://www.tensorflow.org/api_docs/python/tf/compat/v1/layers/flatten
+    """
     inputs = tf.convert_to_tensor(inputs)
     size = inputs.shape[1:].num_elements()
     return tf.reshape(inputs, [inputs.shape[0] or -1, -1 if size is None else size])
@@ -110,20 +169,29 @@ def layer_norm(
         inputs: Numbers of shape `[batch, ...]`.
         center: Whether to add the variable `beta`.
         scale: Whether to multiply by the variable `gamma`.
-        activation_fn: A function that is applied to the result.
-        reuse: Whether to take variables that exist.
-        variables_collections: Names of collections that the variables join.
-        outputs_collections: Names of collections that the result joins.
-        trainable: Whether the variables are trained.
-        begin_norm_axis: Mean and variance are taken over this axis and those behind it.
-        begin_params_axis: The variables have the shape of this axis and those behind it.
-        scope: The variable scope, `"LayerNorm"` if None.
+        activation_fn: A function to apply to the result, or None.
+        reuse: Whether to reuse existing variables.
+        variables_collections: Names of collections to which to add the variables.
+        outputs_collections: Names of collections to which to add the result.
+        trainable: Whether the variables are trainable.
+        begin_norm_axis: The first of the axes over which mean and variance are computed.
+        begin_params_axis: The first of the axes whose sizes are the shape of the variables.
+        scope: The variable scope. None is `"LayerNorm"`.
 
     Returns:
-        A tensor of the shape and type of `inputs`.
+        A tensor of the same shape and type as `inputs`.
 
     Raises:
-        ValueError: An axis does not exist, or its size is not known.
+        ValueError: An axis does not exist, or its size is unknown.
+
+    Example:
+        >>> with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        ...     y = layer_norm(tf.constant([[1.0, 3.0], [10.0, 30.0]]))
+        ...     session.run(tf.compat.v1.global_variables_initializer())
+        ...     print(session.run(y).round().tolist())
+        [[-1.0, 1.0], [-1.0, 1.0]]
+
+    Today: https://www.tensorflow.org/api_docs/python/tf/keras/layers/LayerNormalization
     """
     v1 = tf.compat.v1
     with v1.variable_scope(scope, "LayerNorm", [inputs], reuse=reuse):
@@ -157,7 +225,7 @@ def layer_norm(
         mean, variance = tf.nn.moments(
             inputs, list(range(begin_norm_axis % rank, rank)), keepdims=True
         )
-        # Small half precision numbers would vanish.
+        # In half precision, 1e-12 would be 0.
         epsilon = 1e-3 if inputs.dtype == tf.float16 else 1e-12
         outputs = tf.nn.batch_normalization(
             inputs, mean, variance, parameters.get("beta"), parameters.get("gamma"), epsilon

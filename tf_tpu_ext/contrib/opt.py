@@ -9,23 +9,37 @@ import tensorflow as tf
 
 
 class LARSOptimizer(tf.compat.v1.train.MomentumOptimizer):
-    """Momentum with a rate of its own for each variable: layer-wise adaptive rate scaling.
+    """Layer-wise adaptive rate scaling (LARS): momentum with a learning rate for each variable.
 
-    A variable's rate is `learning_rate * eeta * |w| / (|g| + weight_decay * |w| + epsilon)`, and
-    its gradient `g + weight_decay * w`. Where a norm is zero, and for variables whose names hold an
-    entry of `skip_list`, it is momentum alone, for the latter without decay.
+    The rate of a variable is `learning_rate * eeta * |w| / (|g| + weight_decay * |w| + epsilon)`,
+    and its gradient is `g + weight_decay * w`. If a norm is zero, the rate is `learning_rate`.
+    Variables whose names contain an entry of `skip_list` have the rate `learning_rate`, and no
+    weight decay.
 
     Args:
-        learning_rate: The rate before it is scaled.
+        learning_rate: The base learning rate.
         momentum: The momentum.
-        weight_decay: The weight of the variable in its gradient.
-        eeta: The factor of the ratio of norms.
-        epsilon: Keeps the ratio finite.
+        weight_decay: The factor of the variable in its gradient.
+        eeta: The factor of the ratio of the norms.
+        epsilon: Added to the denominator of the ratio.
         name: The name of the ops.
         skip_list: Parts of names, such as "batch_normalization" and "bias".
-        use_nesterov: Whether to look ahead.
+        use_nesterov: Whether to use Nesterov momentum.
 
-    The method: You, Gitman, Ginsburg, https://arxiv.org/abs/1708.03888.
+    Raises:
+        ValueError: `momentum` is negative.
+
+    Example:
+        >>> with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        ...     weight = tf.compat.v1.get_variable("weight", initializer=4.0)
+        ...     optimizer = LARSOptimizer(1.0, weight_decay=0.0, eeta=0.5)
+        ...     step = optimizer.minimize(weight * weight)
+        ...     session.run(tf.compat.v1.global_variables_initializer())
+        ...     session.run(step)
+        ...     print(session.run(weight))  # 4 - 0.5 * |4| / |8| * 8
+        2.0
+
+    The method is by You, Gitman and Ginsburg, https://arxiv.org/abs/1708.03888.
     """
 
     def __init__(
@@ -39,7 +53,7 @@ class LARSOptimizer(tf.compat.v1.train.MomentumOptimizer):
         skip_list: Sequence[str] | None = None,
         use_nesterov: bool = False,
     ) -> None:
-        """Makes the optimizer."""
+        """Creates the optimizer."""
         if momentum < 0:
             raise ValueError(f"LARSOptimizer got momentum={momentum}, expected at least 0.")
         super().__init__(learning_rate, momentum, name=name, use_nesterov=use_nesterov)
@@ -74,7 +88,7 @@ class LARSOptimizer(tf.compat.v1.train.MomentumOptimizer):
 
 
 class _Clipped(tf.compat.v1.train.Optimizer):
-    """An optimizer whose gradients are clipped first."""
+    """An optimizer that first clips the gradients."""
 
     def __init__(self, optimizer: Any, norm: float) -> None:
         super().__init__(use_locking=False, name=f"Clipped{optimizer.get_name()}")
@@ -113,7 +127,19 @@ def clip_gradients_by_norm(optimizer: Any, clip_norm: float) -> Any:
         clip_norm: The largest global norm of the gradients.
 
     Returns:
-        The optimizer, or a function that returns it.
+        The optimizer, or a function that returns it if `optimizer` is a function.
+
+    Example:
+        >>> with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        ...     x = tf.compat.v1.get_variable("x", initializer=[0.0, 0.0])
+        ...     descent = tf.compat.v1.train.GradientDescentOptimizer(1.0)
+        ...     step = clip_gradients_by_norm(descent, 1.0).minimize(tf.reduce_sum(x * [3.0, 4.0]))
+        ...     session.run(tf.compat.v1.global_variables_initializer())
+        ...     session.run(step)
+        ...     print([f"{value:.1f}" for value in session.run(x)])
+        ['-0.6', '-0.8']
+
+    Clips as https://www.tensorflow.org/api_docs/python/tf/clip_by_global_norm does.
     """
     if callable(optimizer):
         return lambda: _Clipped(optimizer(), clip_norm)

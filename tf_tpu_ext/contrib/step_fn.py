@@ -1,4 +1,4 @@
-"""Training steps as objects, as `tf.contrib.distribute` had them."""
+"""Training steps as objects, from `tf.contrib.distribute`."""
 
 from __future__ import annotations
 
@@ -12,36 +12,60 @@ from tf_tpu_ext.towers.reduction import VariableAggregation
 
 
 class Step:
-    """One step of training, done by calling it."""
+    """A training step. Subclasses define `__call__`, which runs it.
+
+    Example:
+        >>> strategy = tf_tpu_ext.TPUStrategy(None, steps_per_run=1)
+        >>> class Count(Step):
+        ...     def __call__(self):
+        ...         print(self.distribution.num_towers)
+        >>> Count(strategy)()
+        8
+    """
 
     def __init__(self, distribution: Any) -> None:
-        """Makes a step on the towers of `distribution`."""
+        """Creates a step for the towers of `distribution`."""
         self._distribution = distribution
 
     @property
     def distribution(self) -> Any:
-        """The strategy."""
+        """The strategy.
+
+        Example:
+            >>> strategy = tf_tpu_ext.TPUStrategy(None, steps_per_run=1)
+            >>> Step(strategy).distribution is strategy
+            True
+        """
         return self._distribution
 
     def __call__(self) -> Any:
-        """Does the step, or returns the operation that does it."""
+        """Runs the step, or returns the operation that runs it."""
         raise NotImplementedError(
-            f"{type(self).__name__} has no __call__, expected one that does a step. Write it, or "
+            f"{type(self).__name__} has no __call__, expected one that runs a step. Define it, or "
             "use StandardSingleLossStep."
         )
 
 
 class StandardInputStep(Step):
-    """A step that takes its data from a dataset."""
+    """A training step that takes its data from a dataset.
+
+    Example:
+        >>> strategy = tf_tpu_ext.TPUStrategy(None, steps_per_run=1)
+        >>> class PrintStep(StandardInputStep):
+        ...     def __call__(self):
+        ...         print([int(x) for x in strategy.unwrap(self._iterator.get_next())])
+        >>> PrintStep(lambda: tf.data.Dataset.range(8), strategy)()
+        [0, 1, 2, 3, 4, 5, 6, 7]
+    """
 
     def __init__(self, dataset_fn: Callable[[], tf.data.Dataset], distribution: Any) -> None:
-        """Distributes the dataset that `dataset_fn` returns."""
+        """Creates a step with the distributed dataset of `dataset_fn`."""
         super().__init__(distribution)
         self._iterator = distribution.distribute_dataset(dataset_fn).make_one_shot_iterator()
 
 
 class StandardSingleLossStep(StandardInputStep):
-    """A step that minimizes one loss.
+    """A training step that minimizes one loss.
 
     Example:
         >>> strategy = tf_tpu_ext.TPUStrategy(None, steps_per_run=1)
@@ -67,14 +91,14 @@ class StandardSingleLossStep(StandardInputStep):
         distribution: Any,
         iterations_per_step: int = 1,
     ) -> None:
-        """Makes the step.
+        """Creates the step.
 
         Args:
-            dataset_fn: Returns the dataset, with batches for one tower.
+            dataset_fn: Returns the dataset, whose batches have the size for one tower.
             loss_fn: Called as `loss_fn(context, *inputs)`, with a `MultiStepContext`.
             optimizer: An optimizer of TensorFlow 1.
             distribution: The strategy.
-            iterations_per_step: How many times one call trains.
+            iterations_per_step: The number of iterations in one call.
         """
         super().__init__(dataset_fn, distribution)
         self._loss_fn = loss_fn
@@ -82,7 +106,7 @@ class StandardSingleLossStep(StandardInputStep):
         self._iterations_per_step = iterations_per_step
 
     def __call__(self) -> Any:
-        """Trains; in a graph returns the operation that does."""
+        """Trains. In a graph, returns the operation that trains."""
 
         def tower(context: Any, *inputs: Any) -> Any:
             return self._optimizer.minimize(lambda: self._loss_fn(context, *inputs))
@@ -98,10 +122,22 @@ class StandardSingleLossStep(StandardInputStep):
 
 
 class Monitor:
-    """Calls a step again and again, in a Session or eagerly."""
+    """Runs a step repeatedly, in a Session or eagerly.
+
+    Example:
+        >>> steps = []
+        >>> monitor = Monitor(lambda: steps.append("done"))
+        >>> monitor.run_steps(2)
+        >>> steps
+        ['done', 'done']
+    """
 
     def __init__(self, step_callable: Callable[[], Any], session: Any = None) -> None:
-        """Prepares to call `step_callable`, which in a graph returns what `session` is to run.
+        """Creates the monitor. In a graph, it also initializes the variables.
+
+        Args:
+            step_callable: Runs a step. In a graph, returns the operation that runs it.
+            session: The Session in which to run the steps of a graph; None in eager code.
 
         Raises:
             ValueError: There is a session in eager code, or none in a graph.
@@ -118,7 +154,13 @@ class Monitor:
             session.run(tf.compat.v1.global_variables_initializer())
 
     def run_steps(self, num_steps: int | None = None) -> None:
-        """Runs so many steps, or without an end."""
+        """Runs `num_steps` steps, or steps without end if it is None.
+
+        Example:
+            >>> Monitor(lambda: print("step")).run_steps(2)
+            step
+            step
+        """
         done = 0
         while num_steps is None or done < num_steps:
             self._run_step()
@@ -126,6 +168,14 @@ class Monitor:
 
 
 def get_loss_reduction() -> Any:
-    """Returns how the towers' losses are combined: SUM after a loss that is a sum, else MEAN."""
+    """Returns how to combine the losses of the towers, as a `VariableAggregation`.
+
+    Inside `call_for_each_tower` it is MEAN, unless the graph's last loss is a sum. Elsewhere it is
+    SUM.
+
+    Example:
+        >>> get_loss_reduction().name
+        'SUM'
+    """
     reduce_op = distribute_utils.get_loss_reduction()
     return VariableAggregation.SUM if reduce_op.name == "SUM" else VariableAggregation.MEAN

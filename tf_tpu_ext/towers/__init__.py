@@ -13,8 +13,8 @@
     >>> print([int(x) for x in results])
     [4, 5]
 
-The examples here have a machine of two cores.
-docs/towers.md compares this API with that of TensorFlow 2.
+The examples of this package run on a machine with two cores. docs/towers.md compares this API with
+that of TensorFlow 2.
 """
 
 from tf_tpu_ext.towers._tower_id import TowerId

@@ -1,4 +1,4 @@
-"""`call_for_each_tower`: one function, traced once and run on every tower."""
+"""`call_for_each_tower`: traces a function once and runs it on every tower."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ _PACKING = "_tf_tpu_ext_packing"
 
 @dataclasses.dataclass
 class Packing:
-    """How the flat results of a computation become what the function returned.
+    """How to pack the flat results of a computation into the structure that its function returned.
 
     Attributes:
-        structure: What the function returned on the tower that was traced.
-        results: For each leaf, the position of its first tensor and its number of tensors; None
-            for a leaf that is an operation.
+        structure: What the function returned when it was traced.
+        results: For each leaf, the position of its first tensor and its number of tensors, or None
+            if it is not a tensor.
     """
 
     structure: Any = None
     results: list[tuple[int, int] | None] = dataclasses.field(default_factory=list)
 
     def pack(self, tensors: list[Any], operation: Any) -> Any:
-        """Returns one tower's results, where `operation` stands for operations."""
+        """Returns one tower's results, with `operation` in place of operations."""
         leaves = []
         for leaf, place in zip(tf.nest.flatten(self.structure), self.results, strict=True):
             if place is None:
@@ -49,7 +49,7 @@ class Packing:
 def call_in_tower(
     strategy: Any, fn: Callable[..., Any], args: Any, kwargs: Any, convert: Any
 ) -> Any:
-    """Calls `fn` for the tower that is traced, within a computation; returns per-device values."""
+    """Calls `fn` for the tower being traced, inside a computation. Returns per-device values."""
     tower_id = _state.computation().tower_id
     args, kwargs = _values.map_leaves(_values.in_tower, (args, kwargs))
     with TowerReplicaContext(strategy, replica_id_in_sync_group=tower_id):
@@ -58,7 +58,7 @@ def call_in_tower(
 
 
 def call_for_each_tower(strategy: Any, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    """Runs or builds `fn` on all towers; see `TPUStrategy.call_for_each_tower`."""
+    """Runs `fn` on all towers, or adds it to a graph; see `TPUStrategy.call_for_each_tower`."""
     convert = _state.conversion()
     if _state.in_computation():
         return call_in_tower(strategy, fn, args, kwargs, convert)
@@ -93,7 +93,7 @@ class _Call:
 
 
 def _components(strategy: Any, leaf: Any) -> list[Any] | None:
-    """Returns the tensors of each tower for an argument that differs between them, else None."""
+    """Returns the value of each tower if an argument differs between towers, otherwise None."""
     if isinstance(leaf, _values.DeviceIndex) or not (
         _values.is_per_device(leaf) or _values.is_mirrored(leaf)
     ):
@@ -116,8 +116,8 @@ def _build(call: _Call) -> tuple[list[Any], Packing]:
     """Adds the replicated computation to the default graph.
 
     Returns:
-        For each tower the list of its tensors, or an operation if there are none; and how to pack
-        them.
+        For each tower, a list of its tensors, or an operation if there are none. And how to pack
+        the tensors.
     """
     strategy = call.strategy
     packing = Packing()
@@ -147,7 +147,7 @@ def _build(call: _Call) -> tuple[list[Any], Packing]:
 def replicate(strategy: Any, computation: Callable[..., Any], inputs: list[list[Any]]) -> Any:
     """Adds a computation on the strategy's cores to the default graph.
 
-    Inputs of the same argument may differ in shape from tower to tower.
+    The shapes of an argument may differ between towers.
     """
     flat = [tf.nest.flatten(tower, expand_composites=True) for tower in inputs]
     same = all(
@@ -170,7 +170,7 @@ def replicate(strategy: Any, computation: Callable[..., Any], inputs: list[list[
 
 
 def flatten_results(result: Any, packing: Packing, state: _state.Computation) -> list[Any]:
-    """Returns the tensors of a tower's results, followed by the operations they need."""
+    """Returns the tensors of a tower's results, followed by the operations that must run."""
     tensors: list[Any] = []
     operations: list[tf.Operation] = list(state.effects)
     packing.structure = result
@@ -188,7 +188,7 @@ def flatten_results(result: Any, packing: Packing, state: _state.Computation) ->
         else:
             packing.results.append(None)
     graph = tf.compat.v1.get_default_graph()
-    # Operations in the branch of a condition run with it.
+    # Operations in the graph of a branch or loop run together with it.
     operations = [x for x in operations if x.graph is graph]
     with tf.control_dependencies(operations):
         tensors = [tf.identity(x) for x in tensors]
@@ -215,7 +215,7 @@ def _has_operation(packing: Packing) -> bool:
 
 
 def _call_eagerly(call: _Call) -> Any:
-    """Traces the computation into a function on the first call, and runs it."""
+    """Runs the computation, as a function that is traced in the first call."""
     # The trace outlives the call, so it must not hold the call's function and tensors.
     strategy, convert = call.strategy, call.convert
     structure = tf.nest.map_structure(lambda _: None, call.structure)

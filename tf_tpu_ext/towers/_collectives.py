@@ -1,4 +1,4 @@
-"""Sums, gathers and first values over the towers, inside of a computation."""
+"""Sums, gathers and first values over the towers, inside a computation."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tensorflow.python.tpu.ops import tpu_ops
 
 from tf_tpu_ext.towers import _state
 
-# What XLA's all-reduce adds up.
+# The types that XLA's all-reduce can sum.
 _SUMMED = frozenset(
     {tf.bfloat16, tf.float16, tf.float32, tf.float64, tf.int32, tf.uint32},
 )
@@ -19,11 +19,11 @@ def all_towers(value: Any) -> list[tf.Tensor]:
     """Returns the values of all towers, on each tower.
 
     Args:
-        value: A tensor of the tower that runs, of the same static shape on all towers, of any
-            dtype that a core holds.
+        value: The tower's own tensor, of the same static shape on all towers and any dtype that
+            cores can hold.
 
     Raises:
-        TypeError: `value` is no single tensor, or strings.
+        TypeError: `value` is not a dense tensor, or of a type that cores can't hold.
     """
     if not isinstance(value, tf.Tensor):
         raise TypeError(
@@ -33,7 +33,7 @@ def all_towers(value: Any) -> list[tf.Tensor]:
     if value.dtype in (tf.string, tf.resource, tf.variant):
         raise TypeError(
             f"The values of all towers can't be listed: got {value.name} of type "
-            f"{value.dtype.name}, expected numbers or booleans. Cores hold nothing else."
+            f"{value.dtype.name}, expected numbers or booleans. Cores can't hold anything else."
         )
     towers = _state.computation().strategy.num_towers
     if towers == 1:
@@ -66,6 +66,6 @@ def first(value: Any) -> Any:
     value = tf.convert_to_tensor(value)
     if value.dtype not in _SUMMED:
         return all_towers(value)[0]
-    # Selected, not multiplied: other towers may hold infinities.
+    # Not multiplied by 0, because the values of other towers may be infinite.
     here = tf.equal(_state.computation().tower_id, 0)
     return tpu_ops.cross_replica_sum(tf.where(here, value, tf.zeros_like(value)))

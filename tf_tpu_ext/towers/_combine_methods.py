@@ -31,24 +31,25 @@ class CombineMethods:
     ) -> Any:
         """Combines the values of all towers.
 
-        Called with `axis` in place of `destinations` (`None` or an integer), it is the `reduce` of
-        TensorFlow 2.
+        With `axis` (`None` or an integer) in place of `destinations`, this is TensorFlow 2's
+        `reduce`.
 
         Args:
             aggregation: `VariableAggregation.SUM`, `MEAN` or `ONLY_FIRST_TOWER`.
             value: A per-device value.
-            destinations: Where the result goes: a variable or per-device value for its devices, a
-                device, or a list of devices. Pass `value` itself for an all-reduce.
-            reduce_op: As in TensorFlow 2, in place of `aggregation`.
-            axis: As in TensorFlow 2: which dimension of each tower's value to reduce as well.
+            destinations: Where to put the result: a device, a list of devices, or a variable or
+                per-device value, whose devices are used. Pass `value` itself for an all-reduce.
+            reduce_op: TensorFlow 2's name for `aggregation`.
+            axis: As in TensorFlow 2, a dimension of each tower's value to reduce too, or None.
 
         Returns:
-            The result, mirrored to `destinations`; a tensor if that is one device.
+            The result, mirrored to `destinations`; a tensor if there is only one device.
 
         Raises:
-            RuntimeError: Not called in the cross-tower context of this strategy.
-            ValueError: An argument is none of the above.
-            TypeError: The mean of integers is asked for.
+            RuntimeError: The caller is not in the cross-tower context of this strategy.
+            ValueError: The aggregation or a destination is not valid, or `value` is the same on all
+                towers and can't be summed.
+            TypeError: An argument is missing, or MEAN is applied to integers.
 
         Example:
             >>> strategy = TPUStrategy(None, steps_per_run=1)
@@ -95,11 +96,16 @@ class CombineMethods:
         """Calls `reduce` for several values.
 
         Args:
-            aggregation: As in `reduce`.
+            aggregation: As for `reduce`.
             value_destination_pairs: Pairs of a value and its destinations.
 
         Returns:
-            For each pair what `reduce` returns.
+            A list with the result of `reduce` for each pair.
+
+        Raises:
+            RuntimeError: The caller is not in the cross-tower context of this strategy.
+            ValueError: As for `reduce`, or an entry is not a pair.
+            TypeError: As for `reduce`.
 
         Example:
             >>> strategy = TPUStrategy(None, steps_per_run=1)
@@ -128,15 +134,16 @@ class CombineMethods:
         """Copies a tensor to several devices.
 
         Args:
-            tensor: One value for all.
-            destinations: As in `reduce`; None for the worker devices.
+            tensor: The value.
+            destinations: As for `reduce`. None is the worker devices.
 
         Returns:
-            The mirrored value; a tensor if there is one destination.
+            The mirrored value; a tensor if there is only one destination.
 
         Raises:
-            RuntimeError: Not called in the cross-tower context of this strategy.
-            ValueError: `tensor` is a per-device value, or a destination is not of the strategy.
+            RuntimeError: The caller is not in the cross-tower context of this strategy.
+            ValueError: `tensor` is a per-device value, or a destination does not belong to the
+                strategy.
 
         Example:
             >>> strategy = TPUStrategy(None, steps_per_run=1)
@@ -149,7 +156,8 @@ class CombineMethods:
         if _values.is_per_device(tensor):
             raise ValueError(
                 f"broadcast got {tensor!r}, which has a value for each tower, expected one tensor. "
-                "Combine it first: reduce(aggregation, value, destinations) mirrors the result."
+                "Combine the values with reduce(aggregation, value, destinations), which mirrors "
+                "the result."
             )
         if destinations is None:
             destinations = list(self.worker_devices)
@@ -162,16 +170,18 @@ class CombineMethods:
         return reduction.copy_to(devices, tensor)
 
     def unwrap(self, value: Any) -> list[Any]:
-        """Returns the values of all towers, or all copies, as a list.
+        """Returns a list of the values of all towers, or of all copies.
 
-        In a computation, for example in a `merge_fn`, the values come from the other cores, and
-        every core gets all of them.
+        Inside a computation, such as in a `merge_fn`, each core gathers the values from all cores.
 
         Args:
-            value: What `call_for_each_tower` returned, or a variable made in `scope`.
+            value: A result of `call_for_each_tower`, or a variable created in `scope`.
 
         Returns:
-            The values in the order of the towers; `[value]` if there is one.
+            The values in the order of the towers; `[value]` if there is only one.
+
+        Raises:
+            TypeError: Inside a computation, the value is not a dense tensor of numbers or booleans.
 
         Example:
             >>> strategy = TPUStrategy(None, steps_per_run=1)
@@ -183,13 +193,13 @@ class CombineMethods:
         return _values.unwrap(value)
 
     def value_container(self, value: Any) -> Any:
-        """Returns the per-device value or variable of which `value` is a component.
+        """Returns the per-device value or variable that has `value` as a component.
 
         Args:
-            value: A component, as in the list that `unwrap` returns.
+            value: A component, from the list that `unwrap` returns.
 
         Returns:
-            The container, or `value` itself if there is none any more.
+            The container, or `value` itself if the container no longer exists.
 
         Example:
             >>> strategy = TPUStrategy(None, steps_per_run=1)

@@ -1,9 +1,9 @@
-"""Ops of the host in a `merge_fn`: they run once a step, not once on every core.
+"""Host ops in a `merge_fn`, which run once per step instead of once on every core.
 
-While a `merge_fn` is traced, the creation of an op that only a host can run is caught. Ops with an
-effect (printing, calling Python, writing) are made on the host, under the condition that the core
-is tower 0's; their results are sent to the other towers. Ops that only prepare strings for them are
-recorded, and made where they are needed.
+While a `merge_fn` is traced, the creation of ops that only a host can run is intercepted. Ops with
+side effects (printing, calling Python, writing) are created on the host, and run only for tower 0;
+the other towers get their results from there. Ops that prepare strings for them are recorded, and
+created where they are needed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tf_tpu_ext import patches
 from tf_tpu_ext.patches._changes import Changes
 from tf_tpu_ext.towers import _collectives, _state
 
-# They act on the host whenever they run.
+# Ops with side effects on the host.
 _EFFECTS = frozenset(
     {
         "CloseSummaryWriter",
@@ -49,14 +49,14 @@ _EFFECTS = frozenset(
 
 @dataclasses.dataclass(frozen=True)
 class _Recorded:
-    """An op of strings, with what is needed to make it again on the host."""
+    """An op with string inputs or outputs, and what is needed to create it again on the host."""
 
     arguments: tuple[Any, ...]
     keywords: dict[str, Any]
     inputs: list[Any]
 
 
-# Takes a graph, TensorFlow's method, and the arguments of that method.
+# Takes a graph, TensorFlow's method that creates ops, and the arguments of that method.
 _Create = Callable[[Any, Callable[..., tf.Operation], str, Any, Any, Any], tf.Operation]
 
 
@@ -65,7 +65,7 @@ class _Active(threading.local):
 
 
 class _Hook:
-    """Keeps the patch `host_ops` in force while any thread traces a `merge_fn`."""
+    """Applies the patch `host_ops` while any thread traces a `merge_fn`."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -81,7 +81,7 @@ class _Hook:
         with self._lock:
             self._users -= 1
             if self._users == 0:
-                # If other code has wrapped ours meanwhile, ours stays within it, and idle.
+                # If other code has wrapped our method meanwhile, it stays there and does nothing.
                 with contextlib.suppress(RuntimeError):
                     patches.undo("host_ops")
 
@@ -91,7 +91,7 @@ _hook = _Hook()
 
 
 def install_hook(changes: Changes) -> None:
-    """Asks the thread's `_Active.create` first when an op is made in the graph of a function."""
+    """Makes function graphs create ops through the `_Active.create` of the thread, if it is set."""
     changes.wrap(func_graph.FuncGraph, "_create_op_internal", _create_of)
 
 
@@ -106,9 +106,9 @@ def _create_of(stock: Callable[..., tf.Operation]) -> Callable[..., tf.Operation
 
 @contextlib.contextmanager
 def once_a_step(computation: _state.Computation) -> Iterator[None]:
-    """Lets the host ops that are made in this context run once a step.
+    """Makes host ops that are created in this context run once per step.
 
-    Those in loops and branches, which are graphs of their own, too.
+    This includes those in loops and branches, which are graphs of their own.
     """
     recorded: dict[tuple[int, str], _Recorded] = {}
     busy = False
@@ -132,7 +132,7 @@ def once_a_step(computation: _state.Computation) -> Iterator[None]:
                 return _run_once(graph, computation, call, recorded)
             if _is_of_strings(op_type, inputs, kwargs.get("attrs")):
                 with ops.control_dependencies(None), ops.device("/device:CPU:0"):
-                    # Never run: it gives the op that the caller of TensorFlow's function expects.
+                    # Never run. The calling TensorFlow function only needs an op to return.
                     stand_ins = [tf.compat.v1.placeholder(x.dtype, x.shape) for x in inputs]
                     operation = stock(op_type, stand_ins, *args, **kwargs)
                 recorded[id(graph), operation.name] = call
@@ -153,9 +153,9 @@ def once_a_step(computation: _state.Computation) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _in_session_graph(graph: Any, create: _Create) -> Iterator[None]:
-    """Asks `create` first in a graph that is not that of a function."""
+    """Makes a graph that is not a function graph create ops through `create`."""
     stock = graph._create_op_internal
-    # A merge call in a merge call has taken the method's place already.
+    # In a nested merge call, the method has been replaced already.
     if isinstance(graph, func_graph.FuncGraph) or not inspect.ismethod(stock):
         yield
         return
@@ -165,12 +165,12 @@ def _in_session_graph(graph: Any, create: _Create) -> Iterator[None]:
     try:
         yield
     finally:
-        # The method of the class shows again.
+        # Uncovers the method of the class.
         del graph._create_op_internal
 
 
 def _is_of_strings(op_type: str, inputs: Sequence[Any], attrs: Any) -> bool:
-    """Whether an op takes or makes strings, which cores do not hold."""
+    """Returns whether an op has string inputs or outputs, which cores can't hold."""
     if any(x.dtype == tf.string for x in inputs):
         return True
     definition = op_def_registry.get(op_type)
@@ -189,7 +189,7 @@ def _run_once(
     call: _Recorded,
     recorded: dict[tuple[int, str], _Recorded],
 ) -> tf.Operation:
-    """Makes an op with an effect where it runs once, and returns an op with its results."""
+    """Creates an op with side effects so that it runs once; returns an op with its results."""
     made: list[tf.Operation] = []
 
     def on_host() -> list[tf.Tensor]:
@@ -200,7 +200,7 @@ def _run_once(
     def on_first_tower() -> list[tf.Tensor]:
         results = tf.compat.v1.tpu.outside_compilation(on_host)
         results = [x for x in tf.nest.flatten(results) if tf.is_tensor(x)]
-        # A graph for a Session runs only what its results depend on.
+        # In a Session's graph, only ops on which the results depend run.
         with tf.control_dependencies([*results, made[0]]):
             return [tf.constant(True), *results]
 
@@ -211,7 +211,7 @@ def _run_once(
     done, *results = cond_v2.cond_v2(here, on_first_tower, elsewhere, name="once_a_step")
     computation.effects.append(done.op)
     if isinstance(graph, func_graph.FuncGraph) and done.op not in graph.control_outputs:
-        # The body of a loop or the branch of a condition runs only what it is known to need.
+        # Loop bodies and branches run only the ops that they are known to need.
         graph.control_outputs.append(done.op)
     if not results:
         with ops.control_dependencies([done]):
@@ -220,7 +220,7 @@ def _run_once(
 
 
 def _make_again(call: _Recorded, recorded: dict[tuple[int, str], _Recorded]) -> tf.Operation:
-    """Makes a recorded op in the default graph, after those whose strings it takes."""
+    """Creates a recorded op in the default graph, after those whose strings it takes."""
     inputs = []
     for value in call.inputs:
         source = recorded.get((id(value.graph), value.op.name))
@@ -237,14 +237,14 @@ def _numbers(operation: tf.Operation) -> list[tf.Tensor]:
     strings = [x for x in operation.outputs if x.dtype == tf.string]
     if strings:
         raise TypeError(
-            f"{operation.name} of a merge_fn makes strings, expected numbers: strings can't come "
-            "to a core. Use them in the same Python function, or return numbers."
+            f"{operation.name} of a merge_fn returns strings, expected numbers, because cores "
+            "can't hold strings. Use them in the same Python function, or return numbers."
         )
     unknown = [x for x in operation.outputs if not x.shape.is_fully_defined()]
     if unknown:
         raise ValueError(
-            f"{operation.name} of a merge_fn gives a result of shape {unknown[0].shape}, expected "
-            "a static shape: the other towers wait for a tensor of that shape. Give it no results "
-            "(Tout=[]), or call it outside of the towers."
+            f"{operation.name} of a merge_fn returns a result of shape {unknown[0].shape}, "
+            "expected a static shape, because the other towers wait for a tensor of that shape. "
+            "Return nothing (Tout=[]), or call it outside of the towers."
         )
     return list(operation.outputs)

@@ -79,7 +79,7 @@ def on_cores(steps: Steps) -> Built:
                 return [tf.identity(count), *steps.finish(carried[len(specs) :])]
 
     with tf.device(strategy.extended._host_device):
-        # Tells the messages of this run from those that one before left behind when it failed.
+        # Distinguishes messages of this run from those that an earlier, failed run left behind.
         run = tf.cast(tf.math.floormod(tf.timestamp() * 1e6, 2.0**31 - 1), tf.int32)
     inputs = [[tf.constant(tower, tf.int32), run] for tower in range(strategy.num_towers)]
     per_tower = _calls.replicate(strategy, computation, inputs)
@@ -87,7 +87,7 @@ def on_cores(steps: Steps) -> Built:
 
 
 def _receive(specs: list[tf.TensorSpec], run: tf.Tensor) -> list[tf.Tensor]:
-    """Takes a message of this run from the infeed: whether there is a step, and its element."""
+    """Dequeues a message of this run: whether there is a step, and its element."""
     dtypes = [tf.int32, tf.int32, *(spec.dtype for spec in specs)]
     shapes = [tf.TensorShape([]), tf.TensorShape([]), *(spec.shape for spec in specs)]
 
@@ -108,7 +108,7 @@ def _begin(
     tower_id: tf.Tensor,
     outputs: list[tf.Tensor],
 ) -> list[tf.Tensor]:
-    """Returns what a tower's outputs are before the first step."""
+    """Returns the initial values of a tower's outputs."""
     if initial is None:
         return [tf.zeros(x.shape, x.dtype) for x in outputs]
     begin = []
@@ -120,10 +120,10 @@ def _begin(
 
 
 def _feed(steps: Steps, run: tf.Tensor) -> tf.Tensor:
-    """Builds the loop on the host that sends every core its messages; see `_receive`.
+    """Builds the loop on the host that sends the messages to every core; see `_receive`.
 
     Returns:
-        The number of steps that had their data.
+        The number of steps for which there were data.
     """
     strategy, source = steps.strategy, steps.source
     specs = source.flat_specs()
@@ -159,15 +159,15 @@ def _feed(steps: Steps, run: tf.Tensor) -> tf.Tensor:
         return [count + 1, more]
 
     with tf.device(strategy.extended._host_device):
-        # The last time around only says that there is no further step.
+        # The last iteration only tells the cores that there is no further step.
         return _concurrent_while(body, steps.iterations) - 1
 
 
 def _concurrent_while(body: Callable[..., list[tf.Tensor]], iterations: Any) -> tf.Tensor:
     """Builds `while more: count, more = body(count, limit)`.
 
-    In a function, a loop with effects would not run at the same time as the computation: compiling
-    the function orders them. A loop that is declared to have none runs as soon as it can.
+    In a function, TensorFlow would order the computation and a loop with side effects. A loop that
+    is declared stateless runs at the same time as the computation.
     """
     scalars = [tf.TensorSpec([], tf.int32), tf.TensorSpec([], tf.bool), tf.TensorSpec([], tf.int32)]
     limit = tf.convert_to_tensor(iterations, tf.int32)
@@ -253,15 +253,15 @@ def on_host(steps: Steps) -> Built:
             ],
             return_same_structure=False,
         )
-    # The count takes the place of each tower's first result.
+    # Each tower's first result is replaced by the count.
     per_tower = [[count, *last[tower * per_step + 1 : (tower + 1) * per_step]] for tower in towers]
     return _end(steps, count, per_tower)
 
 
 def _end(steps: Steps, count: tf.Tensor, per_tower: list[list[tf.Tensor]]) -> Built:
-    """Makes the outputs wait for the steps, and the end of the data an error."""
-    # The counts of the towers, not only their order: the end must not be met, and with it the
-    # computation be cancelled, before all towers have finished.
+    """Makes the outputs wait for the steps, and raises an error at the end of the data."""
+    # The error at the end of the data cancels the computation, so it must not come before all
+    # towers have finished: it depends on their counts.
     count = tf.reduce_min(tf.stack([count, *(tower[0] for tower in per_tower)]))
     with tf.control_dependencies([x for tower in per_tower for x in tower]):
 
@@ -282,7 +282,7 @@ def _trace(
     automatic: bool,
     specs: Sequence[tf.TensorSpec] = (),
 ) -> Any:
-    """Traces a function into a graph, in which ops with effects run in order if `automatic`."""
+    """Traces a function into a graph. If `automatic`, its ops with side effects run in order."""
     return func_graph.func_graph_from_py_func(
         name,
         function,
@@ -300,5 +300,5 @@ def _call(graph: Any, arguments: Sequence[tf.Tensor] = ()) -> list[tf.Tensor]:
 
 
 def call_unordered(name: str, function: Callable[[], list[tf.Tensor]]) -> list[tf.Tensor]:
-    """Calls a function whose ops run as soon as they can, not in the order they were made."""
+    """Calls a function whose ops run as soon as they can, not in program order."""
     return _call(_trace(name, function, False))

@@ -1,4 +1,4 @@
-"""Where towers and variables are: cores, devices, and what TensorFlow asks of a strategy."""
+"""The placement of towers and variables on cores and devices."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tf_tpu_ext.towers import _state, _values, reduction
 
 
 class TowersExtended(tf_tpu_strategy.TPUExtended):
-    """TensorFlow's own implementation of a TPU strategy, where towers ask for more."""
+    """TensorFlow's implementation of a TPU strategy, extended for towers."""
 
     def _create_variable(self, next_creator: Callable[..., Any], **kwargs: Any) -> Any:
         devices = kwargs.get("colocate_with")
@@ -44,7 +44,7 @@ class TowersExtended(tf_tpu_strategy.TPUExtended):
         if packed is None or tf.executing_eagerly() or _state.in_computation():
             return super()._update(var, fn, args, kwargs, group)
         # In a tf.function, TensorFlow would call `fn` once, with all copies as one variable on a
-        # device of its own, which can be assigned but not be read.
+        # composite device, which can be assigned but not read.
         updates = []
         for number, device in enumerate(packed.devices):
             with (
@@ -55,7 +55,7 @@ class TowersExtended(tf_tpu_strategy.TPUExtended):
                 own_args = distribute_utils.select_replica(number, args)
                 own_kwargs = distribute_utils.select_replica(number, kwargs)
                 result = fn(packed.on_device(device), *own_args, **own_kwargs)
-                # An assignment is read later, where no device would be given any more.
+                # The result of an assignment would be read later, outside of this device scope.
                 updates.append(tf.nest.map_structure(_read_now, result))
         return distribute_utils.update_regroup(self, updates, group)
 
@@ -70,7 +70,7 @@ def _read_now(value: Any) -> Any:
 
 
 class _Devices(tuple[str, ...]):
-    """Devices to put variables on, in the place of a variable that has them."""
+    """Devices for new variables, in place of a variable whose devices they are."""
 
     @property
     def _devices(self) -> tuple[str, ...]:
@@ -79,7 +79,7 @@ class _Devices(tuple[str, ...]):
 
 @contextlib.contextmanager
 def variables_on(devices: Sequence[str]) -> Iterator[None]:
-    """Puts the variables that are made in this context on `devices`."""
+    """Places the variables created in this context on `devices`."""
 
     def create(next_creator: Callable[..., Any], **kwargs: Any) -> Any:
         kwargs["colocate_with"] = _Devices(devices)
@@ -90,10 +90,10 @@ def variables_on(devices: Sequence[str]) -> Iterator[None]:
 
 
 def first_cores(resolver: Any, num_cores: int | None) -> Any | None:
-    """Returns the assignment of towers to the first cores, or None where all are used.
+    """Returns the assignment of towers to the first `num_cores` cores, or None to use all.
 
     Raises:
-        ValueError: There are not as many cores.
+        ValueError: `num_cores` is not between 1 and the number of cores.
         RuntimeError: The topology of a remote TPU is not known yet.
     """
     if num_cores is None:
@@ -101,8 +101,8 @@ def first_cores(resolver: Any, num_cores: int | None) -> Any | None:
     available = resolver.get_tpu_system_metadata().num_cores
     if not isinstance(num_cores, int) or not 1 <= num_cores <= available:
         raise ValueError(
-            f"TPUStrategy got num_cores={num_cores!r}, expected 1 to {available}, the cores of the "
-            "TPU. Leave it out to use all; tf_tpu_ext.configure(cores=n) gives this machine more."
+            f"TPUStrategy got num_cores={num_cores!r}, expected 1 to {available}, the number of "
+            "cores. Leave it out to use all, or get more by tf_tpu_ext.configure(cores=n)."
         )
     if num_cores == available:
         return None
@@ -113,7 +113,7 @@ def first_cores(resolver: Any, num_cores: int | None) -> Any | None:
 
 
 def check_assignment(assignment: Any, num_cores: int | None) -> None:
-    """Raises ValueError unless `assignment` gives each tower one core, and alone says which."""
+    """Raises ValueError if towers have several cores, or `num_cores` is given as well."""
     if num_cores is not None:
         raise ValueError(
             f"TPUStrategy got num_cores={num_cores!r} together with an "
@@ -147,7 +147,7 @@ def _topology(resolver: Any) -> Any:
 
 
 def _local_topology() -> Any:
-    """Returns the topology of this machine's cores, as configuring the system gives it."""
+    """Returns the topology of this machine's cores, as initializing the TPU system would."""
     mesh = _machine.machine().mesh_shape
     x_size, _, _, per_chip = mesh
     proto = topology_pb2.TopologyProto(
@@ -184,7 +184,7 @@ def check_variable(strategy: Any, method: str, variable: Any) -> None:
 
 
 def check_mirrored(method: str, arguments: Any) -> None:
-    """Raises ValueError if an argument has another value for each tower."""
+    """Raises ValueError if an argument is a per-device value."""
     for leaf in tf.nest.flatten(arguments):
         if _values.is_per_device(leaf):
             raise ValueError(
@@ -195,7 +195,7 @@ def check_mirrored(method: str, arguments: Any) -> None:
 
 
 def on_device(strategy: Any, device: str, number: int) -> Callable[[Any], Any]:
-    """Returns what takes a leaf to its copy on a device."""
+    """Returns a function from a leaf to its copy on a device."""
 
     def take(leaf: Any) -> Any:
         if not isinstance(leaf, tf_values.DistributedValues):
@@ -210,7 +210,7 @@ def on_device(strategy: Any, device: str, number: int) -> Callable[[Any], Any]:
 
 
 def read(variable: Any) -> tf.Tensor:
-    """Returns the value of a variable; that of a tower-local one over all towers."""
+    """Returns the value of a variable, combined over all towers if it is tower-local."""
     local = isinstance(variable, _values.DistributedVariable) and not variable._is_mirrored()
     if not (local and _state.in_computation()):
         return variable.read_value()

@@ -18,25 +18,27 @@ class RunMethods:
     extended: Any
 
     def call_for_each_tower(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Runs `fn` once on each tower.
+        """Runs `fn` on each tower.
 
-        `fn` is traced once for all towers and compiled. Called eagerly, the trace is kept for the
-        code of `fn`, the objects that it captured, and the types and shapes of its arguments;
-        Python's side effects happen while tracing.
+        `fn` is traced and compiled once for all towers. Eager calls reuse a trace if the code of
+        `fn`, the objects that it captured, and the types and shapes of its arguments are the same.
+        Python side effects happen only while tracing.
 
         Args:
-            fn: May call `get_tower_context()` for its tower.
-            *args: Arguments of `fn`. Each tower gets its own value of a per-device one, as made by
-                a distributed iterator, `call_for_each_tower` or `worker_device_index`.
-            **kwargs: Likewise; `run_concurrently` is accepted and does nothing: towers always
-                run concurrently.
+            fn: The function. It may call `get_tower_context()`.
+            *args: Arguments of `fn`. Each tower gets its own part of per-device values, such as
+                those of a distributed iterator, `call_for_each_tower` or `worker_device_index`.
+            **kwargs: Keyword arguments of `fn`, likewise. `run_concurrently` is accepted and
+                ignored, since towers always run concurrently.
 
         Returns:
-            What `fn` returns, with per-device values for its tensors: `unwrap` lists them. An
-            operation becomes one for each tower; called eagerly it has run and gives None.
+            What `fn` returns, with a per-device value in place of each tensor; `unwrap` returns its
+            components. An operation becomes one operation for each tower, or None in eager code,
+            where it has run.
 
         Raises:
-            RuntimeError: Not called in the cross-tower context of this strategy.
+            RuntimeError: The caller is not in the cross-tower context of this strategy.
+            ValueError: An argument has a number of components other than the number of towers.
 
         Example:
             >>> strategy = TPUStrategy(None, steps_per_run=1)
@@ -52,16 +54,19 @@ class RunMethods:
     def map(
         self, map_over: Iterable[Any], fn: Callable[..., Any], *args: Any, **kwargs: Any
     ) -> _values.MapOutput:
-        """Calls `fn` on each element of `map_over`, on the host.
+        """Calls `fn` for each element of `map_over`, on the host.
 
         Args:
             map_over: The elements.
             fn: Called as `fn(element, *args, **kwargs)`.
-            *args: Positional arguments.
-            **kwargs: Keyword arguments.
+            *args: Further arguments of `fn`.
+            **kwargs: Keyword arguments of `fn`.
 
         Returns:
-            The results, for `unwrap` and `reduce`.
+            The results, as an argument for `unwrap` and `reduce`.
+
+        Raises:
+            RuntimeError: The caller is not in the cross-tower context of this strategy.
 
         Example:
             >>> strategy = TPUStrategy(None, steps_per_run=1)
@@ -81,30 +86,33 @@ class RunMethods:
         iterations: int = 1,
         initial_loop_values: Any = None,
     ) -> steps.MultiStepContext:
-        """Runs `fn` on the next elements of `iterator`, several times before it returns.
+        """Runs `fn` for several steps, each with the next elements of `iterator`.
 
-        The loop runs on the cores and is fed by infeed. Elements whose shapes are not static are
-        given to a loop on the host instead, which also runs without returning to Python.
+        The loop is part of the program on the cores, which get the data by infeed. If the elements
+        do not have static shapes, the loop runs on the host. Neither returns to Python between
+        steps.
 
-        When the data ends early, the steps that had their data have been done in full, and an
-        OutOfRangeError says so. Called eagerly this runs the steps at once.
+        If the data ends early, the steps that got their data are complete, and the call raises
+        OutOfRangeError. Called eagerly, this runs the steps at once.
 
         Args:
-            fn: Called as `fn(context, *inputs)` in the cross-tower context, where `context` is a
-                `MultiStepContext` and `inputs` are what `iterator.get_next()` gives.
-            iterator: Of `distribute_dataset`, or of any dataset, of which each tower takes one
-                element a step. The caller initializes it.
-            iterations: How many steps to run.
-            initial_loop_values: For each output that `fn` sets, its value where no step ran.
+            fn: Called as `fn(context, *inputs)` in the cross-tower context. `context` is a
+                `MultiStepContext`, and `inputs` are what `iterator.get_next()` returns.
+            iterator: An iterator of `distribute_dataset`, or of any dataset. Each tower takes one
+                element per step. The caller must initialize it.
+            iterations: The number of steps.
+            initial_loop_values: A value for each output that `fn` sets, to be used if no step runs.
                 May be left out.
 
         Returns:
-            The `MultiStepContext` with `run_op`, `last_step_outputs` and `non_tensor_outputs`.
+            The `MultiStepContext`, with `run_op`, `last_step_outputs` and `non_tensor_outputs`.
 
         Raises:
-            RuntimeError: Not called in the cross-tower context of this strategy.
-            ValueError: `initial_loop_values` do not fit the outputs.
-            tf.errors.OutOfRangeError: The data ended; raised when the operation runs.
+            RuntimeError: The caller is not in the cross-tower context of this strategy.
+            TypeError: `iterator` is not an iterator of a dataset.
+            ValueError: `iterations` is not positive, or `initial_loop_values` do not match the
+                outputs.
+            tf.errors.OutOfRangeError: The data ended. Raised when the operation runs.
 
         Example:
             >>> strategy = TPUStrategy(None, steps_per_run=1)
@@ -123,18 +131,18 @@ class RunMethods:
     def distribute_dataset(
         self, dataset_fn: Callable[[], tf.data.Dataset]
     ) -> datasets.PerDeviceDataset:
-        """Returns a dataset of which each tower gets other elements.
+        """Returns a dataset that gives different elements to each tower.
 
         Args:
-            dataset_fn: Returns the `tf.data.Dataset`. Step s gives element `s * num_towers + t` to
-                tower t: its batches are those of one tower.
+            dataset_fn: Returns the `tf.data.Dataset`, whose batches have the size for one tower. In
+                step s, tower t gets element `s * num_towers + t`.
 
         Returns:
-            A dataset for `make_one_shot_iterator`, `make_initializable_iterator` and, eagerly,
-            `iter`.
+            The dataset. Make an iterator by `make_one_shot_iterator`,
+            `make_initializable_iterator` or, in eager code, `iter`.
 
         Raises:
-            ValueError: `dataset_fn` returns something else.
+            ValueError: `dataset_fn` is not a function that returns a `tf.data.Dataset`.
 
         Example:
             >>> strategy = TPUStrategy(None, steps_per_run=1)
@@ -152,7 +160,7 @@ class RunMethods:
             name: The name of the operation.
 
         Returns:
-            The operation; None eagerly, where everything has run.
+            The operation; None in eager code, where everything has run.
 
         Example:
             >>> strategy = TPUStrategy(None, steps_per_run=1)

@@ -11,7 +11,7 @@ from tf_tpu_ext.towers import datasets
 
 
 class Source:
-    """Where the towers' elements come from: any iterator, one element for each tower a step."""
+    """An iterator from which each tower takes one element per step."""
 
     def __init__(self, strategy: Any, iterator: Any) -> None:
         self._strategy = strategy
@@ -20,10 +20,10 @@ class Source:
 
     @classmethod
     def of(cls, strategy: Any, iterator: Any) -> Source:
-        """Returns the source of an iterator's elements.
+        """Returns the source for an iterator.
 
         Raises:
-            TypeError: `iterator` is none.
+            TypeError: `iterator` is not an iterator of a dataset.
         """
         if isinstance(iterator, datasets.PerDeviceIterator):
             return cls(strategy, iterator._iterator)
@@ -38,7 +38,7 @@ class Source:
         )
 
     def is_static(self) -> bool:
-        """Whether an infeed can carry the elements."""
+        """Returns whether infeed can carry the elements."""
         return all(
             isinstance(spec, tf.TensorSpec)
             and spec.shape.is_fully_defined()
@@ -51,11 +51,11 @@ class Source:
         return list(tf.nest.flatten(self.element_spec, expand_composites=True))
 
     def pack(self, tensors: list[tf.Tensor]) -> Any:
-        """Returns the element that is made of `tensors`."""
+        """Packs tensors into an element."""
         return tf.nest.pack_sequence_as(self.element_spec, tensors, expand_composites=True)
 
     def next_optionals(self) -> list[Any]:
-        """Takes the next element of each tower, if there is one, in the order of the towers."""
+        """Returns an optional with the next element of each tower, in the order of the towers."""
         optionals: list[Any] = []
         has: list[tf.Tensor] = []
         for _ in range(self._strategy.num_towers):
@@ -78,12 +78,12 @@ class Source:
         ]
 
     def raise_end(self) -> tf.Operation:
-        """Returns an operation that fails because the data have ended."""
+        """Returns an operation that raises the error for the end of the data."""
         return tf.group(*tf.nest.flatten(self.iterator.get_next(), expand_composites=True))
 
 
 class _DistributedSource(Source):
-    """An iterator over a distributed dataset of TensorFlow 2: a batch, split over the towers."""
+    """An iterator over a distributed dataset of TensorFlow 2, which splits elements over towers."""
 
     def __init__(self, strategy: Any, iterator: Any) -> None:
         super().__init__(strategy, iterator)

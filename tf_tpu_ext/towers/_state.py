@@ -1,4 +1,4 @@
-"""What is being built in this thread: the computation of the towers, and who called it."""
+"""The computation that this thread is tracing, and how autograph treats our functions."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _Class = TypeVar("_Class", bound=type)
 
 @dataclasses.dataclass
 class Computation:
-    """The computation that runs on every tower, while it is traced.
+    """A computation for all towers, while it is being traced.
 
     Attributes:
         strategy: The strategy whose towers run it.
-        tower_id: A scalar int32 tensor, which has another value on each tower.
+        tower_id: The number of the tower, a scalar int32 tensor.
         effects: Operations that must run although nothing depends on them.
     """
 
@@ -42,7 +42,7 @@ _stack = _Stack()
 
 
 def in_computation() -> bool:
-    """Whether the ops that are built now become part of a computation on the cores."""
+    """Returns whether new ops become part of a computation on the cores."""
     return tpu_util.enclosing_tpu_context() is not None
 
 
@@ -50,19 +50,19 @@ def computation() -> Computation:
     """Returns the computation that is being traced.
 
     Raises:
-        RuntimeError: None is, or it was begun without a strategy.
+        RuntimeError: There is none, or it has no towers.
     """
     if not _stack.computations:
         raise RuntimeError(
-            "A value of the towers was asked for in a TPU computation that has no towers. Begin "
-            "it with call_for_each_tower, run_steps_on_dataset or strategy.run."
+            "A value of the towers was used in a TPU computation without towers. Start the "
+            "computation with call_for_each_tower, run_steps_on_dataset or strategy.run."
         )
     return _stack.computations[-1]
 
 
 @contextlib.contextmanager
 def tracing(computation: Computation) -> Iterator[Computation]:
-    """Makes a computation the one that is being traced."""
+    """Makes `computation` the one that is being traced."""
     _stack.computations.append(computation)
     try:
         yield computation
@@ -72,7 +72,7 @@ def tracing(computation: Computation) -> Iterator[Computation]:
 
 @contextlib.contextmanager
 def cross_tower(strategy: Any) -> Iterator[None]:
-    """Enters the cross-tower context of a strategy, from within a tower."""
+    """Enters the cross-tower context of a strategy, from inside a tower."""
     distribute_lib._push_per_thread_mode(distribute_lib._CrossReplicaThreadMode(strategy))
     try:
         yield
@@ -81,7 +81,7 @@ def cross_tower(strategy: Any) -> Iterator[None]:
 
 
 def transparent(function: _Function) -> _Function:
-    """Lets autograph call `function` as it is, and convert the functions that it is given."""
+    """Keeps autograph from converting `function`, but not the functions passed to it."""
     return cast(_Function, autograph.autograph_artifact(function))
 
 
@@ -94,10 +94,9 @@ def transparent_methods(owner: _Class) -> _Class:
 
 
 def conversion() -> Any:
-    """Returns what `converted` is to do with the user's functions.
+    """Returns the autograph context in which to convert the user's functions.
 
-    Functions called eagerly are compiled all the same, so their Python conditions and loops over
-    tensors are converted as in a `tf.function`.
+    Eager calls are compiled too, so autograph is on in them as in a `tf.function`.
     """
     context = ag_ctx.control_status_ctx()
     if tf.executing_eagerly() and context.status == ag_ctx.Status.UNSPECIFIED:
@@ -106,5 +105,5 @@ def conversion() -> Any:
 
 
 def converted(function: _Function, context: Any) -> _Function:
-    """Returns `function` as autograph makes it in a context that `conversion` has returned."""
+    """Returns `function`, converted by autograph in a context that `conversion` has returned."""
     return cast(_Function, autograph.tf_convert(function, context))

@@ -1,4 +1,4 @@
-"""`TowerId`: the number of a tower, which is known only when the towers run."""
+"""`TowerId`: the number of a tower, which has no value until the towers run."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from tf_tpu_ext.towers import _state
 
 @_state.transparent_methods
 class TowerId:
-    """The number of the tower that runs, an int32 scalar of another value on each tower.
+    """The number of the tower that runs, an int32 scalar.
 
-    One trace serves all towers, so while it is made the number has no value yet. It mixes with
-    tensors of any numeric type as a Python number does, and TensorFlow's functions take it for a
-    tensor. What needs the value at once, such as indexing a list, raises a TypeError.
+    All towers share a trace, so the number has no value while tracing. In arithmetic with tensors
+    it behaves like a Python number and takes their type. TensorFlow's functions accept it as a
+    tensor. Anything that needs the value while tracing, such as indexing a list, raises a
+    TypeError.
 
     Example:
         >>> strategy = tf_tpu_ext.TPUStrategy(None, steps_per_run=1)
@@ -33,28 +34,38 @@ class TowerId:
         tensor: The same number as a `tf.Tensor`, int32, of shape [].
     """
 
-    # NumPy leaves the operators of `array + tower_id` to this class.
+    # Makes NumPy leave operators such as `array + tower_id` to this class.
     __array_ufunc__ = None
-    __hash__ = None  # type: ignore[assignment]  # Its value would be a Python number.
+    __hash__ = None  # type: ignore[assignment]  # It has no value to hash.
 
     def __init__(self, tensor: tf.Tensor) -> None:
         self.tensor = tensor
 
     @property
     def dtype(self) -> tf.DType:
-        """The type of `tensor`."""
+        """The type of `tensor`.
+
+        Example:
+            >>> tf_tpu_ext.towers.TowerId(tf.constant(1)).dtype.name
+            'int32'
+        """
         return self.tensor.dtype
 
     @property
     def shape(self) -> tf.TensorShape:
-        """The shape of `tensor`, which is []."""
+        """The shape of `tensor`, which is [].
+
+        Example:
+            >>> tf_tpu_ext.towers.TowerId(tf.constant(1)).shape.rank
+            0
+        """
         return self.tensor.shape
 
     def __repr__(self) -> str:
         return f"<TowerId {self.tensor.name}>"
 
     def __tf_tensor__(self, dtype: tf.DType | None = None, name: str | None = None) -> tf.Tensor:
-        """Converts to a tensor of any numeric type, as a Python number does."""
+        """Converts the number to a tensor of any numeric type, like a Python number."""
         del name
         return self.tensor if dtype is None else tf.cast(self.tensor, dtype)
 
@@ -69,7 +80,7 @@ class TowerId:
 
     def __index__(self) -> NoReturn:
         self._has_no_value(
-            "an index of Python's",
+            "a Python index",
             "tf.gather(values, tower_id), or give each tower its own value as a per-device "
             "argument of call_for_each_tower",
         )
@@ -91,7 +102,7 @@ class TowerId:
         return self._like(other) != other
 
     def _like(self, other: Any) -> tf.Tensor:
-        """Returns the number in the type that an operator with `other` computes in."""
+        """Returns the number in the type of the result of an operator with `other`."""
         if isinstance(other, (TowerId, bool, int)):
             return self.tensor
         if isinstance(other, float):
@@ -104,8 +115,8 @@ class TowerId:
 
     def _has_no_value(self, use: str, instead: str) -> NoReturn:
         raise TypeError(
-            f"tower_id was used as {use}, but it has no value yet: one trace serves all towers. "
-            f"Write {instead}."
+            f"tower_id was used as {use}, but it has no value yet, because all towers share a "
+            f"trace. Write {instead}."
         )
 
 
@@ -120,7 +131,7 @@ def _left(name: str) -> Callable[[TowerId, Any], Any]:
 def _right(name: str) -> Callable[[TowerId, Any], Any]:
     def operator(self: TowerId, other: Any) -> Any:
         number = self._like(other)
-        # The other operand may be an array, whose own operator would come first.
+        # An array's own operator would take precedence.
         return getattr(tf.convert_to_tensor(other, number.dtype), name)(number)
 
     return operator

@@ -1,8 +1,8 @@
-"""Values that differ from tower to tower, seen from outside and from inside of a computation.
+"""Values that differ between towers, outside and inside of computations.
 
-Outside of computations a per-device value is TensorFlow's own `PerReplica`, which holds a tensor
-for each tower. Inside, where all towers are one trace, it is a `PerTower`: the tensor of whichever
-tower runs. `per_device` makes either, `unwrap` lists either.
+Outside, a per-device value is TensorFlow's own `PerReplica`, which has a tensor for each tower.
+Inside, where all towers share a trace, it is a `PerTower`, which has one tensor: that of the tower
+that runs. `unwrap` lists the values of both.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _CONTAINER = "_tf_tpu_ext_container"
 
 
 class PerDevice(tf_values.DistributedValues):
-    """One value for each tower, of what TensorFlow's `PerReplica` does not hold: operations."""
+    """A value for each tower of a kind that TensorFlow's `PerReplica` can't hold: operations."""
 
     @property
     def values(self) -> tuple[Any, ...]:
@@ -34,7 +34,7 @@ class PerDevice(tf_values.DistributedValues):
 
 
 class DeviceIndex(PerDevice):
-    """Maps each worker device to its number; as an argument, gives each tower its own."""
+    """Maps worker devices to their numbers. As an argument, it gives each tower its number."""
 
     def __init__(self, devices: Sequence[str]) -> None:
         super().__init__(range(len(devices)))
@@ -54,9 +54,9 @@ class DeviceIndex(PerDevice):
 
 
 class PerTower:
-    """A per-device value inside of a computation: the value of the tower that runs.
+    """A per-device value inside a computation.
 
-    It is no tensor: in the cross-tower context, a tensor has one value for all towers.
+    It is not a tensor, because in the cross-tower context a tensor has one value for all towers.
 
     Attributes:
         local: The value on the tower that runs, a tensor or a composite tensor.
@@ -77,9 +77,9 @@ class PerTower:
         return self.local.shape
 
     def components(self) -> list[Any]:
-        """Returns the values of all towers, a tensor for each."""
+        """Returns a list of the values of all towers."""
         graph = tf.compat.v1.get_default_graph()
-        # A gather made in the branch of a condition can't be used outside of it.
+        # A gather made in the graph of a branch can't be used outside of it.
         if self._listed is None or self._listed[0]() is not graph:
             gathered = _collectives.all_towers(self.local)
             self._listed = (weakref.ref(graph), gathered)
@@ -102,7 +102,7 @@ tf.register_tensor_conversion_function(PerTower, _refuse_conversion)
 
 
 class MapOutput:
-    """What `map` returns: one result for each element that was mapped over."""
+    """The result of `map`: one value for each element."""
 
     def __init__(self, results: Sequence[Any]) -> None:
         self._results = list(results)
@@ -113,19 +113,19 @@ class MapOutput:
 
 
 def is_per_device(value: Any) -> bool:
-    """Whether a leaf has a value of its own for each tower, or may have."""
+    """Returns whether the value of a leaf may differ between towers."""
     if isinstance(value, DistributedVariable):
         return False
     return isinstance(value, (PerTower, tf_values.DistributedValues)) and not is_mirrored(value)
 
 
 def is_mirrored(value: Any) -> bool:
-    """Whether a leaf is a copy of one value on each of several devices; variables are not."""
+    """Returns whether a leaf has copies of one value on several devices, and is not a variable."""
     return isinstance(value, tf_values.Mirrored) and not isinstance(value, DistributedVariable)
 
 
 def in_tower(value: Any) -> Any:
-    """Returns what the tower that runs gets for a leaf, inside of a computation."""
+    """Returns the value of a leaf for the tower that runs, inside a computation."""
     if isinstance(value, PerTower):
         return value.local
     if isinstance(value, DeviceIndex):
@@ -134,13 +134,13 @@ def in_tower(value: Any) -> Any:
         return value
     if is_mirrored(value):
         return value.values[0]
-    # Made outside of the computation: all towers' tensors come in, and each takes its own.
+    # Made outside of the computation: every tower gets all tensors, and selects its own.
     stacked = tf.stack([tf.convert_to_tensor(each) for each in value._values])
     return tf.gather(stacked, _state.computation().tower_id)
 
 
 def from_tower(value: Any) -> Any:
-    """Returns the per-device value of a leaf that a tower hands to the cross-tower context."""
+    """Returns the per-device value for a leaf that a tower passes to the cross-tower context."""
     if _state.computation().strategy.num_towers == 1:
         return value
     if isinstance(value, TowerId):
@@ -149,14 +149,14 @@ def from_tower(value: Any) -> Any:
 
 
 def map_leaves(function: Callable[[Any], Any], structure: Any) -> Any:
-    """Applies `function` to the leaves, which composite tensors count as."""
+    """Applies `function` to the leaves of a structure. A composite tensor is one leaf."""
     return tf.nest.map_structure(function, structure)
 
 
 def regroup(per_tower: Sequence[Any]) -> Any:
-    """Merges one structure for each tower into one structure of per-device values.
+    """Merges the structures of all towers into one structure of per-device values.
 
-    A leaf that is the same object on all towers stays that object.
+    A leaf that is the same object on all towers is left unchanged.
     """
     first = per_tower[0]
     if len(per_tower) == 1:
@@ -175,17 +175,17 @@ def _regroup_leaf(leaves: Sequence[Any]) -> Any:
 
 
 def mirrored(copies: Sequence[Any]) -> Any:
-    """Returns the value that has these copies; a single one is the value itself."""
+    """Returns the mirrored value with these copies, or the copy if there is only one."""
     if len(copies) == 1:
         return copies[0]
     return _contained(tf_values.Mirrored(copies), copies)
 
 
 def _contained(container: Any, components: Iterable[Any]) -> Any:
-    """Lets `container_of` find the container of each component."""
+    """Stores the container in each component, for `container_of`."""
     if not isinstance(container, DistributedVariable):
         for component in components:
-            # Composite tensors and Python values need not take attributes.
+            # Some composite tensors and Python values can't have attributes.
             if not isinstance(component, (int, float, str, type(None))):
                 try:
                     setattr(component, _CONTAINER, weakref.ref(container))
@@ -195,7 +195,7 @@ def _contained(container: Any, components: Iterable[Any]) -> Any:
 
 
 def container_of(value: Any) -> Any:
-    """Returns the per-device value or variable that has `value` among its components."""
+    """Returns the per-device value or variable that has `value` as a component."""
     reference = getattr(value, _CONTAINER, None)
     container = None if reference is None else reference()
     if container is not None:
@@ -204,7 +204,7 @@ def container_of(value: Any) -> Any:
 
 
 def unwrap(value: Any) -> list[Any]:
-    """Returns the values of all towers that `value` stands for; see `TPUStrategy.unwrap`."""
+    """Returns a list of the values of all towers; see `TPUStrategy.unwrap`."""
     if isinstance(value, PerTower):
         return value.components()
     if isinstance(value, MapOutput):
@@ -212,7 +212,7 @@ def unwrap(value: Any) -> list[Any]:
     if isinstance(value, (list, tuple)):
         return list(value)
     if isinstance(value, DistributedVariable):
-        # Inside of a computation a core reaches its own copy only.
+        # Inside a computation, a core has access to its own copy only.
         return [value] if _state.in_computation() else list(value.values)
     if isinstance(value, tf_values.DistributedValues):
         return list(value._values)

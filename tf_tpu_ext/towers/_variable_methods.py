@@ -23,17 +23,18 @@ class VariableMethods:
         """Runs `fn(copy, *args, **kwargs)` for each copy of a variable, on its device.
 
         Args:
-            var: A variable made in `scope`.
-            fn: Takes a copy of the variable first.
-            *args: Arguments. Each device gets its own part of mirrored ones; per-device values
-                are not accepted.
-            **kwargs: Likewise. `grouped=False` returns the results of all devices as a list.
+            var: A variable created in `scope`.
+            fn: The function. Its first argument is a copy of the variable.
+            *args: Further arguments of `fn`. Each device gets its own copy of a mirrored value.
+                Per-device values are not accepted.
+            **kwargs: Keyword arguments of `fn`, likewise. `grouped=False` returns the results of
+                all devices as a list.
 
         Returns:
-            The results, merged.
+            The results of all devices, merged into one per-device or mirrored value.
 
         Raises:
-            RuntimeError: Not called in the cross-tower context of this strategy.
+            RuntimeError: The caller is not in the cross-tower context of this strategy.
             ValueError: `var` is not a variable of this strategy, or an argument is per-device.
 
         Example:
@@ -54,20 +55,21 @@ class VariableMethods:
     def update_non_slot(
         self, colocate_with: Any, fn: Callable[..., Any], *args: Any, **kwargs: Any
     ) -> Any:
-        """Runs `fn(*args, **kwargs)` on each of some devices.
+        """Runs `fn(*args, **kwargs)` on each of several devices.
 
         Args:
-            colocate_with: What `non_slot_devices` returned, or other `destinations` of `reduce`.
-            fn: What to run.
-            *args: As in `update`. Each device gets its own copy of a mirrored variable.
-            **kwargs: As in `update`.
+            colocate_with: The result of `non_slot_devices`, or anything that `reduce` accepts as
+                `destinations`.
+            fn: The function.
+            *args: As for `update`. Each device gets its own copy of a mirrored variable.
+            **kwargs: As for `update`.
 
         Returns:
-            The results, merged.
+            The results of all devices, merged as by `update`.
 
         Raises:
-            RuntimeError: Not called in the cross-tower context of this strategy.
-            ValueError: A device is not of the strategy, or an argument is per-device.
+            RuntimeError: The caller is not in the cross-tower context of this strategy.
+            ValueError: A device does not belong to the strategy, or an argument is per-device.
 
         Example:
             >>> strategy = TPUStrategy(None, steps_per_run=1)
@@ -94,14 +96,18 @@ class VariableMethods:
         return distribute_utils.update_regroup(self.extended, results, group)
 
     def read_var(self, tower_local_var: Any) -> tf.Tensor:
-        """Reads a variable, combining the towers' values of a tower-local one.
+        """Reads a variable. Combines the values of all towers if it is tower-local.
 
         Args:
-            tower_local_var: A variable made in `scope`. With `VariableSynchronization.ON_READ` it
-                is tower-local, and combined as its `aggregation` says.
+            tower_local_var: A variable created in `scope`. With `VariableSynchronization.ON_READ`
+                it is tower-local, and its `aggregation` says how to combine the values.
 
         Returns:
             The value.
+
+        Raises:
+            ValueError: The argument is not a variable of this strategy. Or, inside a computation,
+                it is tower-local with the aggregation NONE.
 
         Example:
             >>> strategy = TPUStrategy(None, steps_per_run=1)
@@ -119,17 +125,18 @@ class VariableMethods:
         return _placement.read(tower_local_var)
 
     def colocate_vars_with(self, colocate_with_variable: Any) -> Any:
-        """Puts the variables made in the returned context on the devices of another.
+        """Returns a context in which new variables are placed on the devices of another variable.
 
         Args:
-            colocate_with_variable: A variable made in `scope`, or what `non_slot_devices` returned.
+            colocate_with_variable: A variable created in `scope`, or the result of
+                `non_slot_devices`.
 
         Returns:
             A context manager.
 
         Raises:
-            RuntimeError: Not called in the scope of this strategy.
-            ValueError: There is no such device in the strategy.
+            RuntimeError: The caller is not in the scope of this strategy.
+            ValueError: A device does not belong to the strategy.
 
         Example:
             >>> strategy = TPUStrategy(None, steps_per_run=1)
@@ -147,10 +154,10 @@ class VariableMethods:
         return _placement.variables_on(devices)
 
     def non_slot_devices(self, var_list: Any) -> list[str]:
-        """Returns the devices of variables that belong to no single variable of a model.
+        """Returns the devices for an optimizer's variables that belong to no single model variable.
 
         Args:
-            var_list: The variables being optimized; not used.
+            var_list: The variables being optimized. Not used.
 
         Returns:
             The names of the devices, for `colocate_vars_with` and `update_non_slot`.

@@ -1,4 +1,4 @@
-"""`TowerContext`: what a function that runs on the towers knows of its tower."""
+"""`TowerContext`: the tower on which a function runs."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tf_tpu_ext.towers._tower_id import TowerId
 
 
 class TowerReplicaContext(tf_tpu_strategy._TPUReplicaContext):
-    """The replica context of a tower, which tells towers from replicas of `strategy.run`."""
+    """The replica context of a tower, as opposed to that of a replica of `strategy.run`."""
 
 
 @_state.transparent_methods
 class TowerContext:
-    """One tower, as seen by the function that runs on it; get it from `get_tower_context`.
+    """The context of a tower. `get_tower_context` returns it inside a function for the towers.
 
     Example:
         >>> def mean_of_all(value):
@@ -33,35 +33,36 @@ class TowerContext:
         >>> print([float(x) for x in strategy.unwrap(means)])  # On two cores.
         [3.0, 3.0]
 
-    Defined at
+    Defined by TensorFlow 1 at
     https://github.com/tensorflow/tensorflow/blob/v1.12.0/tensorflow/python/training/distribute.py
     """
 
     def __init__(self, replica_context: Any) -> None:
-        """Shows a replica context of TensorFlow's as that of a tower."""
+        """Wraps a replica context of TensorFlow."""
         self._replica_context = replica_context
 
     def merge_call(self, merge_fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Pauses all towers and calls `merge_fn` once, in the cross-tower context.
+        """Calls `merge_fn` once for all towers, in the cross-tower context.
 
-        `merge_fn` gets a per-device value for each tensor among the arguments: `unwrap` lists the
-        values of all towers, `reduce` combines them. Its ops become part of the computation, and
-        every core computes them. What only a host can do, such as printing, calling Python or
-        writing summaries, happens once a step, with the values of tower 0's core.
+        In place of each tensor among its arguments, `merge_fn` gets a per-device value. `unwrap`
+        lists the values of all towers, and `reduce` combines them. The ops of `merge_fn` become
+        part of the computation, and every core runs them. Ops that only a host can run, such as
+        printing, calling Python or writing summaries, run once per step, with the values of tower
+        0's core.
 
-        Where it is called under conditions or in loops, all towers must come to the same calls.
+        In loops and conditions, all towers must make the same calls.
 
         Args:
             merge_fn: Called as `merge_fn(distribution, *args, **kwargs)`.
-            *args: Positional arguments of `merge_fn`. Tensors become per-device values, any other
-                object is handed over as it is.
+            *args: Arguments of `merge_fn`. Tensors become per-device values; other objects are
+                passed unchanged.
             **kwargs: Keyword arguments of `merge_fn`, likewise.
 
         Returns:
-            What `merge_fn` returns, where each tower gets its own part of per-device values.
+            What `merge_fn` returns. Each tower gets its own part of per-device values.
 
         Raises:
-            RuntimeError: This is not the context of the tower that is being built.
+            RuntimeError: This is not the context of the tower that is being traced.
 
         Example:
             >>> strategy = tf_tpu_ext.TPUStrategy(None, steps_per_run=1)
@@ -88,21 +89,46 @@ class TowerContext:
 
     @property
     def is_single_tower(self) -> bool:
-        """Whether there is one tower only."""
+        """Whether there is only one tower.
+
+        Raises:
+            RuntimeError: This is not the context of the tower that is being traced.
+
+        Example:
+            >>> get_tower_context().is_single_tower  # Outside of any strategy.
+            True
+        """
         _require_tower_context(self, "is_single_tower")
         return self.num_towers == 1
 
     @property
     def num_towers(self) -> int:
-        """The number of towers."""
+        """The number of towers.
+
+        Example:
+            >>> strategy = tf_tpu_ext.TPUStrategy(None, steps_per_run=1)
+            >>> def share(x):
+            ...     return x / get_tower_context().num_towers
+            >>> with strategy.scope():
+            ...     shares = strategy.call_for_each_tower(share, tf.constant(6.0))
+            >>> print([float(x) for x in strategy.unwrap(shares)])
+            [3.0, 3.0]
+        """
         return int(self._replica_context.strategy.num_replicas_in_sync)
 
     @property
     def tower_id(self) -> int | TowerId:
         """The number of this tower, from 0 to `num_towers - 1`.
 
-        In a computation it is a `TowerId`, which stands for another number on each tower. Outside
-        of any strategy it is the integer 0.
+        Inside a computation, which is one trace for all towers, it is a `TowerId`. Outside of any
+        strategy it is the integer 0.
+
+        Raises:
+            RuntimeError: This is not the context of the tower that is being traced.
+
+        Example:
+            >>> get_tower_context().tower_id
+            0
         """
         _require_tower_context(self, "tower_id")
         replica_id = self._replica_context.replica_id_in_sync_group
@@ -113,15 +139,35 @@ class TowerContext:
 
     @property
     def distribution_strategy(self) -> Any:
-        """The strategy that the tower belongs to."""
+        """The strategy to which the tower belongs.
+
+        Example:
+            >>> strategy = tf_tpu_ext.TPUStrategy(None, steps_per_run=1)
+            >>> def fn():
+            ...     print(get_tower_context().distribution_strategy is strategy)
+            >>> with strategy.scope():
+            ...     strategy.call_for_each_tower(fn)
+            True
+        """
         return self._replica_context.strategy
 
     @property
     def device(self) -> str:
-        """The device of the tower.
+        """The name of the tower's device, for `tf.device`.
 
-        While several towers are built as one trace this is the name of a tower's core in
-        replicated computations, which `tf.device` takes.
+        While several towers share a trace, it is the name of a logical core of the replicated
+        computation.
+
+        Raises:
+            RuntimeError: This is not the context of the tower that is being traced.
+
+        Example:
+            >>> strategy = tf_tpu_ext.TPUStrategy(None, steps_per_run=1)
+            >>> def fn():
+            ...     print(get_tower_context().device)
+            >>> with strategy.scope():
+            ...     strategy.call_for_each_tower(fn)
+            device:TPU_REPLICATED_CORE:0
         """
         _require_tower_context(self, "device")
         if self.num_towers == 1 and hasattr(self.distribution_strategy, "call_for_each_tower"):
@@ -131,24 +177,24 @@ class TowerContext:
         return str(device_util.current())
 
     def __eq__(self, other: object) -> bool:
-        """Whether `other` is the context of the same tower."""
+        """Returns whether `other` is the context of the same tower."""
         return isinstance(other, TowerContext) and self._replica_context is other._replica_context
 
     def __hash__(self) -> int:
-        """Is equal for contexts of the same tower."""
+        """Returns the same hash for contexts of the same tower."""
         return hash(id(self._replica_context))
 
 
 @_state.transparent
 def get_tower_context() -> TowerContext | None:
-    """Returns the context of the tower that is being built.
+    """Returns the context of the tower that is being traced.
 
-    Outside of any strategy's scope this is a single tower of number 0, so that a function which
-    asks for it works alone as well. In a strategy's cross-tower context there is none.
+    Outside of any strategy's scope, it is the context of a single tower with the number 0, so a
+    function for the towers also works without a strategy.
 
     Returns:
-        The context, or None in a cross-tower context: in a strategy's `scope`, in a `merge_fn`, in
-        the function of `run_steps_on_dataset`.
+        The context. None in a cross-tower context, which is directly in a strategy's `scope`, in a
+        `merge_fn`, or in the function of `run_steps_on_dataset`.
 
     Example:
         >>> get_tower_context().num_towers
@@ -160,7 +206,7 @@ def get_tower_context() -> TowerContext | None:
 
 @_state.transparent
 def get_cross_tower_context() -> Any | None:
-    """Returns the strategy in whose cross-tower context the caller is, or None.
+    """Returns the strategy if the caller is in its cross-tower context, and None otherwise.
 
     Example:
         >>> strategy = tf_tpu_ext.TPUStrategy(None, steps_per_run=1)
@@ -173,7 +219,13 @@ def get_cross_tower_context() -> Any | None:
 
 @_state.transparent
 def require_tower_context(tower_context: TowerContext) -> None:
-    """Raises RuntimeError unless `tower_context` is the context of the tower being built.
+    """Checks that `tower_context` is the context of the tower that is being traced.
+
+    Args:
+        tower_context: A context that `get_tower_context` has returned.
+
+    Raises:
+        RuntimeError: It is not.
 
     Example:
         >>> tower = get_tower_context()
@@ -181,7 +233,7 @@ def require_tower_context(tower_context: TowerContext) -> None:
         >>> with tf_tpu_ext.TPUStrategy(None, steps_per_run=1).scope():
         ...     require_tower_context(tower)
         Traceback (most recent call last):
-        RuntimeError: Need to be inside `call_for_each_tower()`: This was asked for in the ...
+        RuntimeError: Need to be inside `call_for_each_tower()`: This was used in the ...
     """
     _require_tower_context(tower_context, "This")
 
@@ -192,14 +244,14 @@ def _require_tower_context(context: TowerContext, member: str) -> None:
         return
     if mode.replica_context is None:
         raise RuntimeError(
-            f"Need to be inside `call_for_each_tower()`: {member} was asked for in the "
-            "cross-tower context, expected in a tower. Call "
-            "distribution.call_for_each_tower(fn) and get_tower_context() in fn."
+            f"Need to be inside `call_for_each_tower()`: {member} was used in the cross-tower "
+            "context, expected inside a tower. Call distribution.call_for_each_tower(fn), and "
+            "get_tower_context() inside fn."
         )
     if mode.strategy is context._replica_context.strategy:
         raise RuntimeError(
-            f"Mismatching tower context: {member} was asked of the context of another call. Call "
-            "get_tower_context() in the function that uses it."
+            f"Mismatching tower context: {member} was used with the context of another call. Call "
+            "get_tower_context() inside the function that uses it."
         )
     raise RuntimeError(
         f"Mismatching DistributionStrategy objects: {mode.strategy} is not "
@@ -222,7 +274,7 @@ def require_cross_tower_context(strategy: Any, method: str) -> None:
 
 
 def require_scope(strategy: Any, method: str) -> None:
-    """Raises RuntimeError unless the caller is inside of `strategy.scope()`."""
+    """Raises RuntimeError unless the caller is inside `strategy.scope()`."""
     mode = distribute_lib._get_per_thread_mode()
     if mode.strategy is strategy:
         return
@@ -233,12 +285,12 @@ def require_scope(strategy: Any, method: str) -> None:
         )
     raise RuntimeError(
         f"Mixing different DistributionStrategy objects: {mode.strategy} is not {strategy}. "
-        f"Leave the scope of the one before calling {method} of the other."
+        f"Leave the scope of the first before you call {method} of the second."
     )
 
 
 def _current_computation(strategy: Any, replica_id: tf.Tensor) -> _state.Computation:
-    """Returns the computation being traced; that of `strategy.run` is first met here."""
+    """Returns the computation being traced, and makes one for a replica of `strategy.run`."""
     try:
         return _state.computation()
     except RuntimeError:

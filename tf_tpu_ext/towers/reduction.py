@@ -1,4 +1,4 @@
-"""`reduce`, `batch_reduce` and `broadcast`: what is combined, how, and where it goes."""
+"""The implementation of `reduce`, `batch_reduce` and `broadcast`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tensorflow.python.distribute import values as tf_values
 from tf_tpu_ext.towers import _collectives, _state, _values
 
 VariableAggregation = tf.compat.v1.VariableAggregation
-"""How values of several towers become one: NONE, SUM, MEAN or ONLY_FIRST_TOWER."""
+"""How to combine the values of several towers: NONE, SUM, MEAN or ONLY_FIRST_TOWER."""
 
 _BY_NAME = {
     "SUM": VariableAggregation.SUM,
@@ -22,7 +22,7 @@ _BY_NAME = {
 
 
 def to_aggregation(method: str, aggregation: Any) -> Any:
-    """Returns the aggregation that a caller means; TensorFlow 2's names are understood as well.
+    """Returns the aggregation of that value or name, which may be one of TensorFlow 2.
 
     Raises:
         ValueError: It is none of SUM, MEAN and ONLY_FIRST_TOWER.
@@ -33,7 +33,7 @@ def to_aggregation(method: str, aggregation: Any) -> Any:
         raise ValueError(
             f"{method} got aggregation={aggregation!r}, expected "
             "tf_tpu_ext.towers.VariableAggregation.SUM, MEAN or ONLY_FIRST_TOWER. To get the "
-            "values of all towers as they are, call unwrap(value)."
+            "values of all towers unchanged, call unwrap(value)."
         )
     return found
 
@@ -48,7 +48,7 @@ def reduce(strategy: Any, method: str, aggregation: Any, value: Any, destination
 
 
 def reduce_in_computation(aggregation: Any, local: Any) -> Any:
-    """Combines the values of all towers, of which `local` is that of the tower being traced."""
+    """Combines the values of all towers; `local` is the value of the tower being traced."""
     strategy = _state.computation().strategy
     if isinstance(local, tf.Variable):
         local = tf.convert_to_tensor(local)
@@ -100,16 +100,16 @@ def _components(strategy: Any, method: str, aggregation: Any, value: Any) -> lis
         return [one]
     raise ValueError(
         f"{method} got {value!r}, which is the same on all towers, expected a per-device value to "
-        f"sum up. Multiply it by num_towers ({strategy.num_towers}), or return it from "
+        f"sum. Multiply it by num_towers ({strategy.num_towers}), or return it from "
         "call_for_each_tower."
     )
 
 
 def to_devices(strategy: Any, method: str, destinations: Any) -> tuple[str, ...]:
-    """Returns the names of the devices that `destinations` means.
+    """Returns the names of the devices of `destinations`.
 
     Raises:
-        ValueError: It names no device, or one that the strategy does not reach.
+        ValueError: There is no device, or one that does not belong to the strategy.
     """
     devices = _named(strategy, destinations)
     if not devices:
@@ -130,7 +130,7 @@ def to_devices(strategy: Any, method: str, destinations: Any) -> tuple[str, ...]
 
 
 def canonical_name(strategy: Any, device: str) -> str:
-    """Returns the full name of a device; what is left out is as for the first tower's core."""
+    """Returns the full name of a device. Missing parts are those of the first tower's core."""
     first = tf.DeviceSpec.from_string(strategy.worker_devices[0])
     of_task = tf.DeviceSpec(job=first.job, replica=first.replica, task=first.task, device_index=0)
     return str(of_task.make_merged_spec(tf.DeviceSpec.from_string(device)).to_string())
@@ -167,7 +167,7 @@ def _valid_devices(strategy: Any) -> str:
 
 
 def copy_to(devices: Sequence[str], value: Any) -> Any:
-    """Returns a copy of a tensor on each device; on one device, a tensor."""
+    """Copies a tensor to each device. Returns a mirrored value, or the copy if there is one."""
     copies = []
     for device in devices:
         with tf.device(device):

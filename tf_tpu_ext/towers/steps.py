@@ -1,8 +1,8 @@
-"""`run_steps_on_dataset` and `MultiStepContext`: several steps for one call.
+"""`run_steps_on_dataset` and `MultiStepContext`: several steps in one call.
 
-Where all shapes are static the loop is part of the computation on the cores. A loop on the host
-feeds it: before each step it sends every core a flag whether there is a step, and then the data.
-Elsewhere a loop on the host runs a computation for each step.
+If all shapes are static, the loop is part of the computation on the cores. A loop on the host feeds
+it: for each step it sends every core a flag that says whether there is a step, and the data.
+Otherwise a loop on the host runs a computation for each step.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _CONTEXT = "_tf_tpu_ext_steps"
 
 @_state.transparent_methods
 class MultiStepContext:
-    """What the function of `run_steps_on_dataset` puts out, and what comes of it.
+    """The context of `run_steps_on_dataset`: its function sets outputs, its caller reads them.
 
     Example:
         >>> strategy = tf_tpu_ext.TPUStrategy(None, steps_per_run=1)
@@ -41,11 +41,11 @@ class MultiStepContext:
         18
 
     Attributes:
-        run_op: Runs all the steps; None where they have been run eagerly.
+        run_op: The operation that runs all steps; None in eager code, where they have run.
     """
 
     def __init__(self) -> None:
-        """Begins without outputs."""
+        """Creates a context without outputs."""
         self.run_op: tf.Operation | None = None
         self._outputs: dict[str, Any] = {}
         self._aggregations: dict[str, Any] = {}
@@ -55,27 +55,61 @@ class MultiStepContext:
     def last_step_outputs(self) -> dict[str, Any]:
         """The outputs of the last step, by name.
 
-        An aggregated output is one tensor, any other a per-device value.
+        An output with an aggregation is one tensor. Without, it is a per-device value.
+
+        Example:
+            >>> strategy = tf_tpu_ext.TPUStrategy(None, steps_per_run=1)
+            >>> def step_fn(context, x):
+            ...     context.set_last_step_output("sum", x, "SUM")
+            >>> with strategy.scope():
+            ...     dataset = strategy.distribute_dataset(lambda: tf.data.Dataset.range(4))
+            ...     iterator = dataset.make_one_shot_iterator()
+            ...     context = strategy.run_steps_on_dataset(step_fn, iterator, 2)
+            >>> int(context.last_step_outputs["sum"])
+            5
         """
         return self._outputs
 
     @property
     def non_tensor_outputs(self) -> dict[str, Any]:
-        """What `set_non_tensor_output` was given, by name."""
+        """The outputs of `set_non_tensor_output`, by name.
+
+        Example:
+            >>> context = MultiStepContext()
+            >>> with tf_tpu_ext.TPUStrategy(None, steps_per_run=1).scope():
+            ...     context.set_non_tensor_output("note", "traced")
+            >>> context.non_tensor_outputs
+            {'note': 'traced'}
+        """
         return self._non_tensor_outputs
 
     def set_last_step_output(
         self, name: str, output: Any, aggregation: Any = VariableAggregation.NONE
     ) -> None:
-        """Puts out a tensor of the last step.
+        """Sets an output, of which `last_step_outputs` will have the value of the last step.
 
         Args:
             name: The key in `last_step_outputs`.
-            output: A tensor or a structure of them, per-device in the cross-tower context.
-            aggregation: How to combine the towers' values; must not be NONE in a tower.
+            output: A tensor or a structure of tensors; in the cross-tower context, of per-device
+                values.
+            aggregation: How to combine the values of the towers. Must not be NONE inside a tower.
 
         Raises:
-            ValueError: It is called in a tower without an aggregation.
+            ValueError: Called inside a tower without an aggregation, or the aggregation is not
+                valid.
+
+        Example:
+            >>> strategy = tf_tpu_ext.TPUStrategy(None, steps_per_run=1)
+            >>> def tower(context, x):
+            ...     context.set_last_step_output("mean", tf.cast(x, tf.float32), "MEAN")
+            >>> def step_fn(context, x):
+            ...     strategy.call_for_each_tower(tower, context, x)
+            >>> with strategy.scope():
+            ...     dataset = strategy.distribute_dataset(lambda: tf.data.Dataset.range(4))
+            ...     iterator = dataset.make_one_shot_iterator()
+            ...     context = strategy.run_steps_on_dataset(step_fn, iterator, 2)
+            >>> float(context.last_step_outputs["mean"])
+            2.5
         """
         in_tower = tf.distribute.get_replica_context() is not None
         if getattr(aggregation, "name", aggregation) == "NONE":
@@ -92,12 +126,19 @@ class MultiStepContext:
         self._outputs[name] = _values.map_leaves(_values.in_tower, output)
 
     def set_non_tensor_output(self, name: str, output: Any) -> None:
-        """Puts out a Python object.
+        """Sets an output that is a Python object.
 
         Args:
             name: The key in `non_tensor_outputs`.
-            output: The object. In a tower it becomes a list of the towers' objects, of which there
-                is one, since one trace serves all towers.
+            output: The object. Inside a tower it is put into a list, with one entry because all
+                towers share a trace.
+
+        Example:
+            >>> context = MultiStepContext()
+            >>> with tf_tpu_ext.TPUStrategy(None, steps_per_run=1).scope():
+            ...     context.set_non_tensor_output("layers", 3)
+            >>> context.non_tensor_outputs["layers"]
+            3
         """
         in_tower = tf.distribute.get_replica_context() is not None
         self._non_tensor_outputs[name] = [output] if in_tower else output
@@ -110,7 +151,7 @@ def run_steps_on_dataset(
     iterations: int,
     initial_loop_values: Any,
 ) -> MultiStepContext:
-    """Runs or builds the steps; see `TPUStrategy.run_steps_on_dataset`."""
+    """Runs the steps, or adds them to a graph; see `TPUStrategy.run_steps_on_dataset`."""
     if isinstance(iterations, int) and iterations < 1:
         raise ValueError(
             f"run_steps_on_dataset got iterations={iterations}, expected a positive number of "
@@ -153,7 +194,7 @@ class _Call:
 
 
 def _build(call: _Call, *, automatic: bool) -> MultiStepContext:
-    """Adds the loops to the default graph, which must not order its ops by itself.
+    """Adds the loops to the default graph, which must not order its ops automatically.
 
     Args:
         call: The call.
@@ -213,7 +254,7 @@ def _is_here(operation: Any) -> bool:
 
 
 def _to_run(returned: Any) -> list[Any]:
-    """Returns what a step must have run, of what its function returned."""
+    """Returns the operations and tensors that must run, among what a step's function returned."""
     found: list[Any] = []
     for leaf in tf.nest.flatten(returned):
         if isinstance(leaf, _values.PerTower):
@@ -226,7 +267,7 @@ def _to_run(returned: Any) -> list[Any]:
 def _initial_values(
     strategy: Any, result: MultiStepContext, initial_loop_values: Any
 ) -> list[list[Any]] | None:
-    """Returns for each tower the values that its outputs begin with."""
+    """Returns the initial values of each tower's outputs."""
     if not initial_loop_values:
         return None
     names = sorted(result._outputs)
@@ -266,8 +307,8 @@ def _initial_values(
 def _build_in_function(call: _Call) -> MultiStepContext:
     """Builds the loops in a function of their own.
 
-    A `tf.function` runs ops with effects one after the other. The loop on the host and the
-    computation have to run at the same time.
+    A `tf.function` runs ops with side effects one after another, but the loop on the host and the
+    computation must run at the same time.
     """
     built: list[MultiStepContext] = []
 
@@ -286,7 +327,7 @@ def _build_in_function(call: _Call) -> MultiStepContext:
 
 
 def _flat_tensors(outputs: Any) -> list[Any]:
-    """Returns the tensors of outputs, those of all towers for a per-device value."""
+    """Returns the tensors of outputs, with all components of per-device values."""
     return [
         tensor
         for leaf in tf.nest.flatten(outputs)
@@ -295,7 +336,7 @@ def _flat_tensors(outputs: Any) -> list[Any]:
 
 
 def _pack_tensors(like: Any, tensors: list[Any]) -> Any:
-    """Returns outputs structured as `like`, of other tensors."""
+    """Returns `tensors` in the structure of `like`."""
     remaining = iter(tensors)
 
     def leaf(value: Any) -> Any:
@@ -307,7 +348,7 @@ def _pack_tensors(like: Any, tensors: list[Any]) -> Any:
 
 
 def _run_eagerly(call: _Call) -> MultiStepContext:
-    """Traces the steps into a function on the first call, and runs it."""
+    """Runs the steps, as a function that is traced in the first call."""
     # The trace outlives the call, so it must not hold the call's function, iterator or values.
     strategy, iterations, convert = call.strategy, call.iterations, call.convert
 
@@ -336,7 +377,7 @@ def _run_eagerly(call: _Call) -> MultiStepContext:
 
 
 def _listed(initial_loop_values: Any) -> Any:
-    """Returns the values with a list in the place of each per-device one."""
+    """Returns the values, with lists in place of per-device values."""
 
     def leaf(value: Any) -> Any:
         return _values.unwrap(value) if _values.is_per_device(value) else value

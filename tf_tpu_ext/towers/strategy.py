@@ -1,4 +1,4 @@
-"""`TPUStrategy`: the strategy of `tf.contrib.distribute` and of TensorFlow 2 in one class."""
+"""`TPUStrategy`: the strategies of `tf.contrib.distribute` and of TensorFlow 2 in one class."""
 
 from __future__ import annotations
 
@@ -20,14 +20,13 @@ class TPUStrategy(
 ):
     """Runs a function on every TPU core: each core is a tower.
 
-    This is the strategy that TensorFlow 1 had as `tf.contrib.distribute.TPUStrategy`, with all its
-    members, and a `tf.distribute.TPUStrategy` as well: Keras, `run`, distributed datasets and
-    checkpoints work as with that one. It may be used eagerly, in a `tf.function` and in graphs for
-    a Session.
+    This is TensorFlow 1's `tf.contrib.distribute.TPUStrategy`, with all its members. It is also a
+    `tf.distribute.TPUStrategy`, so Keras, `run`, distributed datasets and checkpoints work as
+    usual. It can be used eagerly, in a `tf.function`, and in graphs for a Session.
 
-    `call_for_each_tower` traces its function once for all towers and compiles it once. Within it,
-    `get_tower_context()` knows the tower: `tower_id` is its number, and `merge_call` pauses all
-    towers and goes on with the values of all of them.
+    `call_for_each_tower` traces and compiles its function once for all towers. Inside the function,
+    `get_tower_context()` returns the context of the tower: `tower_id` is its number, and
+    `merge_call` calls a function once with the values of all towers.
 
     >>> strategy = TPUStrategy(tf.distribute.cluster_resolver.TPUClusterResolver(), steps_per_run=1)
     >>> def merge_fn(distribution, three_plus_tower_id):
@@ -41,9 +40,9 @@ class TPUStrategy(
     >>> print([int(x) for x in strategy.unwrap(merged)])  # On two cores.
     [10, 11]
 
-    docs/towers.md has the old API beside the new one, call by call.
+    docs/towers.md lists the old API next to the new one.
 
-    Defined at
+    Defined by TensorFlow 1 at
     https://github.com/tensorflow/tensorflow/blob/v1.12.0/tensorflow/contrib/distribute/python/tpu_strategy.py
     """
 
@@ -55,22 +54,22 @@ class TPUStrategy(
         *,
         experimental_device_assignment: tf.tpu.experimental.DeviceAssignment | None = None,
     ) -> None:
-        """Makes a strategy for the cores of a TPU.
+        """Creates a strategy for the cores of a TPU.
 
         Args:
-            tpu_cluster_resolver: A `TPUClusterResolver`; None for the TPU of this machine.
+            tpu_cluster_resolver: A `TPUClusterResolver`. None is the TPU of this machine.
             steps_per_run: How many steps tf_keras runs in graphs of TensorFlow 1 before it returns
-                to the host. Nothing else reads it: see `iterations` of `run_steps_on_dataset`,
+                to the host. Nothing else uses it; see `iterations` of `run_steps_on_dataset`,
                 `steps_per_execution` of Keras and `iterations_per_loop` of TPUEstimator.
-            num_cores: How many cores to use, the first ones; None for all.
-            experimental_device_assignment: Which core each tower is, as for
-                `tf.distribute.TPUStrategy`. By keyword only: that class takes it where this one
-                takes `steps_per_run`.
+            num_cores: How many cores to use, starting with the first. None uses all.
+            experimental_device_assignment: Which core runs each tower, as for
+                `tf.distribute.TPUStrategy`. It must be given by keyword, because that class takes
+                it at the position of `steps_per_run`.
 
         Raises:
-            ValueError: `num_cores` is not between 1 and the number of cores, `steps_per_run` is
-                not positive, the assignment has several cores for a tower, or comes together with
-                `num_cores`.
+            ValueError: `num_cores` is not between 1 and the number of cores, `steps_per_run` is not
+                positive, the assignment gives a tower several cores, or both `num_cores` and an
+                assignment are given.
         """
         if not isinstance(steps_per_run, int) or steps_per_run < 1:
             advice = "Pass 1 to return to the host after every step."
@@ -93,7 +92,7 @@ class TPUStrategy(
         self._enable_packed_variable_in_eager_mode = True
         self.steps_per_run = steps_per_run
 
-    # TensorFlow's v1 optimizers ask this to scale the loss to a mean over the towers.
+    # TensorFlow's v1 optimizers read this to decide whether to divide the loss by the towers.
 
     @property
     def _scale_loss_for_estimator(self) -> bool:

@@ -1,10 +1,10 @@
 """Replicated TPU computations: the functions of `tf.compat.v1.tpu`, in graphs and eagerly.
 
 A computation is a Python function that builds ops. `replicate` compiles it once with XLA and runs
-it on several cores, each with its own inputs; `rewrite` runs it on one core; `shard` and
-`batch_parallel` split whole tensors over cores and join the results. Inside of a computation
-`cross_replica_sum` adds over the replicas, `core` places ops on a core of the replica, and
-`outside_compilation` runs a part on the host, where `replica_id` tells for which replica.
+it on several cores, each with its own inputs. `rewrite` runs it on one core. `shard` and
+`batch_parallel` split tensors over the cores and concatenate the results. Inside a computation,
+`cross_replica_sum` sums over the replicas, `core` places ops on one core of a replica, and
+`outside_compilation` runs ops on the host, where `replica_id` gives the number of the replica.
 
     >>> import tensorflow as tf
     >>> import tf_tpu_ext
@@ -15,18 +15,18 @@ it on several cores, each with its own inputs; `rewrite` runs it on one core; `s
     >>> print([[float(x) for x in replica] for replica in outputs])
     [[32.0], [32.0]]
 
-The examples here have a machine of two cores.
+The examples of this module run on a machine with two cores.
 
-These functions rest on TensorFlow's own and add the same ops to a graph, so the same program runs
-on a real TPU; `tf.compat.v1.tpu.*` itself works as well. What they add:
+These functions call TensorFlow's own and add the same ops to a graph, so the same program runs on a
+real TPU. `tf.compat.v1.tpu.*` works too. In addition:
 
-* They may be called eagerly. The graph is built on the first call and kept; see `replicate`.
-* Their errors are raised before anything runs, and say what was passed, what was expected and
-  what to do.
-* Padding works where TensorFlow's does not: on a single replica, for inputs of which only some
-  replicas know the shape, and for -1 in `maximum_shapes`.
-* Bound methods may be replicated.
-* An `InfeedQueue` may be filled again and again from eager code.
+* They can be called eagerly. The graph is traced in the first call and reused; see `replicate`.
+* They check their arguments before anything runs. The errors say what was passed, what was
+  expected and what to do.
+* Padding also works for a single replica, for inputs whose shapes only some replicas know, and
+  with -1 in `maximum_shapes`.
+* Bound methods can be replicated.
+* Eager code can fill an `InfeedQueue` any number of times.
 
 | Name | Defined by TensorFlow at |
 |---|---|
@@ -35,10 +35,10 @@ on a real TPU; `tf.compat.v1.tpu.*` itself works as well. What they add:
   `CrossShardOptimizer` | https://www.tensorflow.org/api_docs/python/tf/compat/v1/tpu |
 | `XLAOptions` | https://www.tensorflow.org/api_docs/python/tf/tpu/XLAOptions |
 | `DeviceAssignment`, `Topology` | https://www.tensorflow.org/api_docs/python/tf/tpu/experimental |
-| `InfeedQueue`, `replica_id` | see there |
+| `InfeedQueue`, `replica_id` | see their docstrings |
 
 `PaddingSpec`, `XLAOptions`, `CrossShardOptimizer`, `DeviceAssignment` and `Topology` are
-TensorFlow's classes themselves.
+TensorFlow's own classes.
 """
 
 from tf_tpu_ext.tpu._classes import (

@@ -1,7 +1,7 @@
-"""Checks of what a caller passes to `replicate` and its family.
+"""Checks of the arguments of `replicate`, `rewrite`, `shard` and `batch_parallel`.
 
-Everything here looks at Python values and static shapes only: no op is built and nothing runs, so
-a wrong call leaves neither the default graph nor the machine changed.
+The checks use Python values and static shapes only. They build no op and run nothing, so a wrong
+call changes neither the default graph nor the machine.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ Computation = Callable[..., Any]
 
 
 class ArgumentError(ValueError, TypeError):
-    """A call that does not fit its computation.
+    """The arguments do not fit the computation.
 
-    The reference page of `replicate` promises a ValueError where TensorFlow raises a TypeError:
-    programs written for either one catch this.
+    The documentation of `replicate` promises a ValueError, but TensorFlow raises a TypeError. This
+    is both, so programs written for either catch it.
     """
 
 
 def check_computation(caller: str, computation: Any) -> None:
-    """Raises TypeError unless `computation` can be called."""
+    """Raises TypeError unless `computation` is callable."""
     if not callable(computation):
         raise TypeError(
             f"{caller} got computation={computation!r} of type {type(computation).__name__}, "
@@ -38,8 +38,8 @@ def check_computation(caller: str, computation: Any) -> None:
 def check_inputs(caller: str, inputs: Any) -> list[list[Any]]:
     """Returns `inputs` as a list with one list of inputs for each replica.
 
-    A tensor that stands where a replica's list is expected becomes a list of one input, as in the
-    reference page's second example.
+    A tensor in place of a replica's list becomes a list of one input, as in the second example of
+    TensorFlow's documentation.
 
     Raises:
         TypeError: `inputs` is not a list of lists.
@@ -58,14 +58,15 @@ def check_inputs(caller: str, inputs: Any) -> list[list[Any]]:
     return replicas
 
 
-def check_arity(caller: str, computation: Computation, count: int, infeed_count: int = 0) -> None:
-    """Raises ArgumentError unless `computation` takes `count + infeed_count` arguments."""
+def check_arity(caller: str, computation: Computation, count: int, infeed_queue: Any) -> None:
+    """Raises ArgumentError unless `computation` takes `count` inputs and the queue's elements."""
+    infeed_count = 0 if infeed_queue is None else infeed_queue.number_of_tuple_elements
     if isinstance(computation, tf.types.experimental.PolymorphicFunction):
         computation = computation.python_function
     try:
-        # A decorator may pass its function more or fewer arguments than it takes itself.
+        # A decorated function may take other arguments than the function it wraps.
         signature = inspect.signature(computation, follow_wrapped=False)
-    except ValueError:  # Built-in functions need not have a signature.
+    except ValueError:  # Some built-in functions have no signature.
         return
     try:
         signature.bind(*[None] * (count + infeed_count))
@@ -80,7 +81,7 @@ def check_arity(caller: str, computation: Computation, count: int, infeed_count:
 
 
 def check_equal_shapes(caller: str, replicas: Sequence[Sequence[Any]]) -> None:
-    """Raises ValueError when the static shapes of one input differ between replicas."""
+    """Raises ValueError if the static shapes of an input differ between replicas."""
     flat = [tf.nest.flatten(replica) for replica in replicas]
     for position, values in enumerate(zip(*flat, strict=True)):
         first = static_shape(values[0])
@@ -96,7 +97,7 @@ def check_equal_shapes(caller: str, replicas: Sequence[Sequence[Any]]) -> None:
 
 
 def check_classes(caller: str, infeed_queue: Any, device_assignment: Any, xla_options: Any) -> None:
-    """Raises TypeError if an option that the whole family shares is of another class."""
+    """Raises TypeError if one of the options that all four functions take has the wrong type."""
     if infeed_queue is not None and not hasattr(infeed_queue, "generate_dequeue_op"):
         raise TypeError(
             f"{caller} got infeed_queue of type {type(infeed_queue).__name__}, expected an "
@@ -121,8 +122,9 @@ def check_device_assignment(
     """Checks that there are cores for the replicas.
 
     Raises:
-        ValueError: `device_assignment` is for another number of replicas, or is missing where the
-            machine cannot choose one (checked when called eagerly: a graph may run elsewhere).
+        ValueError: `device_assignment` has another number of replicas. Or, in eager calls only
+            because a graph may run elsewhere, it is missing and the number of replicas is neither
+            one nor the number of cores.
         RuntimeError: The machine has no cores.
     """
     if device_assignment is None:
@@ -138,9 +140,9 @@ def check_device_assignment(
 
 
 def static_shape(value: Any) -> tf.TensorShape | None:
-    """Returns what is known of the shape of a leaf of `inputs`; None where padding never applies.
+    """Returns the static shape of a leaf of `inputs`.
 
-    None and composite tensors (ragged, sparse) have no single shape.
+    It is None for None and for composite tensors (ragged, sparse), which are never padded.
     """
     if value is None or is_composite(value):
         return None
@@ -149,7 +151,7 @@ def static_shape(value: Any) -> tf.TensorShape | None:
 
 
 def is_composite(value: Any) -> bool:
-    """Whether `value` is made of several tensors; a variable counts as its one value."""
+    """Returns whether `value` is a composite tensor. A variable is not, though its class is."""
     return isinstance(value, tf.__internal__.CompositeTensor) and not isinstance(value, tf.Variable)
 
 
@@ -195,8 +197,8 @@ def _check_default_assignment(caller: str, num_replicas: int) -> None:
     cores = len(tf.config.list_logical_devices("TPU"))
     if not cores:
         raise RuntimeError(
-            f"{caller} got a call on a machine of 0 TPU cores, expected at least 1. Import "
-            "tf_tpu_ext before the first call of TensorFlow."
+            f"{caller} was called on a machine without TPU cores, expected at least 1. Import "
+            "tf_tpu_ext before TensorFlow's first operation."
         )
     if num_replicas in (0, 1, cores):
         return
@@ -208,7 +210,7 @@ def _check_default_assignment(caller: str, num_replicas: int) -> None:
 
 
 def structure_of(value: Any) -> str:
-    """Describes the nesting of `value`, each leaf as a dot: `[., {'a': .}]`."""
+    """Returns a description of the nesting of `value` with dots for leaves: `[., {'a': .}]`."""
 
     class _Leaf:
         def __repr__(self) -> str:

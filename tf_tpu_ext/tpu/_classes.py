@@ -1,4 +1,4 @@
-"""TensorFlow's own classes that the functions of this package take."""
+"""Names for TensorFlow's classes that the functions of this package take."""
 
 from typing import TypeAlias
 

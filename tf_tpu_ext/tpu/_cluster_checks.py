@@ -1,9 +1,9 @@
-"""What an outside compilation cluster must not do, found when its computation has been traced.
+"""Checks of outside compilation clusters, made when their computation has been traced.
 
-A cluster is the part of a computation that `outside_compilation` moved to the host. It must leave
-variables on TPU cores alone, must not share a host variable with the rest of the computation, and
-can hand to the cores only what they can hold. The graph is looked at, not the Python that made it,
-so it does not matter how a variable got into the cluster.
+A cluster is a part of a computation that `outside_compilation` moves to the host. It must not use
+variables on TPU cores, must not share a host variable with the rest of the computation, and can
+pass to the cores only what they can hold. The checks look at the graph, so it does not matter how
+the Python code passed a variable to the cluster.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _REPLICATE_ATTRIBUTE = "_tpu_replicate"
 
 _CANNOT_CROSS = (tf.string, tf.resource, tf.variant)
 
-# Ops that hand on their inputs as they are.
+# Ops that return their inputs unchanged.
 _PASSES_ON = frozenset(
     [
         "Enter",
@@ -40,7 +40,7 @@ _PASSES_ON = frozenset(
         "TPUReplicatedInput",
     ]
 )
-# The attributes that name an op's functions, and the first input that is an argument of theirs.
+# The attributes that name an op's functions, and the number of its first input that they take.
 _FUNCTIONS = {
     "Case": (("branches",), 1),
     "If": (("then_branch", "else_branch"), 1),
@@ -55,8 +55,8 @@ _LOOPS = ("StatelessWhile", "While")
 _CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 
 _INSTEAD = {
-    tf.string: "Return numbers made of the string (tf.strings.to_number, a hash, an index), or do "
-    "what needs the string in the cluster, too",
+    tf.string: "Return numbers made from the string (tf.strings.to_number, a hash, an index), or "
+    "use the string inside the cluster",
     tf.resource: "Return the values that the resource holds, or use it in clusters only",
     tf.variant: "Return its tensors: stack() of a TensorArray, to_tensor(shape=...) of a ragged "
     "tensor, get_value() of an optional",
@@ -65,12 +65,12 @@ _INSTEAD = {
 
 @dataclasses.dataclass(frozen=True)
 class _Use:
-    """A variable's handle at an op.
+    """An op that uses a variable.
 
     Attributes:
         op: The op that reads or writes the variable.
-        cluster: The cluster of the op, None on the cores.
-        handles: Where the handle comes from: one for each replica, or one for all.
+        cluster: The cluster of the op, or None if it runs on the cores.
+        handles: The variable's handles: one for each replica, or one for all.
     """
 
     op: tf.Operation
@@ -80,26 +80,26 @@ class _Use:
 
 @dataclasses.dataclass(frozen=True)
 class _Passed:
-    """An argument of a function: the caller's tensor, and the arguments of the caller."""
+    """An argument of a function: the caller's tensor, and the arguments of the caller itself."""
 
     tensor: Any
     arguments: _Arguments
 
 
-# By id of a function's parameter; None hides where it comes from.
+# By id of a function's parameter. None means that its origin is ignored.
 _Arguments = dict[int, _Passed | None]
 
 
 def check(context: TPUReplicateContext) -> None:
-    """Raises an error if a computation that has just been traced has a cluster that can't work.
+    """Checks the clusters of a computation that has just been traced.
 
     Args:
-        context: The computation's. Its graph is the default graph.
+        context: The context of the computation, whose graph is the default graph.
 
     Raises:
-        ValueError: A cluster uses a variable of TPU cores, or a host variable that the rest of the
-            computation uses, too.
-        TypeError: A cluster gives the cores a string, a resource or a variant.
+        ValueError: A cluster uses a variable on TPU cores, or a host variable that the rest of the
+            computation uses too.
+        TypeError: A cluster passes a string, a resource or a variant to the cores.
     """
     walk = _Walk()
     walk.visit(_ops_of(tf.compat.v1.get_default_graph(), context.name), None, {})
@@ -116,8 +116,8 @@ class _Walk:
 
     def __init__(self) -> None:
         self.uses: list[_Use] = []
-        # Ops outside of a cluster may move to the host by themselves under soft placement. What a
-        # session is configured to do is not known yet.
+        # Under soft placement, ops outside of clusters may move to the host automatically. For a
+        # session, this setting is not known yet.
         self._cores_take_numbers_only = (
             tf.compat.v1.executing_eagerly_outside_functions()
             and not tf.config.get_soft_device_placement()
@@ -130,8 +130,8 @@ class _Walk:
 
         Args:
             operations: The ops.
-            cluster: The cluster of the function they are in, if it is one of a cluster.
-            arguments: What the function they are in was called with.
+            cluster: The cluster that calls the function they are in, or None.
+            arguments: The arguments of the function they are in.
         """
         for op in operations:
             inside = cluster if cluster is not None else cluster_of(op)
@@ -175,7 +175,7 @@ class _Walk:
 
 
 def _check_results(op: tf.Operation, function: Any, arguments: _Arguments) -> None:
-    """Raises TypeError if a loop's body or a branch returns what a cluster in it has made."""
+    """Raises TypeError if a loop body or branch returns a value that a cluster in it made."""
     for result in function.outputs:
         if result.dtype in (tf.string, tf.resource):
             for origin, maker in _origins(result, dict.fromkeys(arguments)):
@@ -184,7 +184,7 @@ def _check_results(op: tf.Operation, function: Any, arguments: _Arguments) -> No
 
 
 def _origins(tensor: Any, arguments: _Arguments) -> Iterator[tuple[Any, str | None]]:
-    """Yields where a tensor comes from, each with the cluster that made it, None for no cluster."""
+    """Yields the tensors that a tensor stands for, each with the cluster that made it, or None."""
     while True:
         if id(tensor) in arguments:
             passed = arguments[id(tensor)]
@@ -201,7 +201,7 @@ def _origins(tensor: Any, arguments: _Arguments) -> Iterator[tuple[Any, str | No
                 yield from _origins(replica, arguments)
             return
         elif tensor.op.type in _PASSES_ON:
-            # Only IdentityN has as many outputs as inputs; of the others the first input counts.
+            # IdentityN has as many outputs as inputs. Of the other ops, the first input counts.
             index = tensor.value_index if tensor.op.type == "IdentityN" else 0
             tensor = tensor.op.inputs[index]
         else:
@@ -210,7 +210,7 @@ def _origins(tensor: Any, arguments: _Arguments) -> Iterator[tuple[Any, str | No
 
 
 def _captured(tensor: Any) -> Any | None:
-    """The tensor outside of a tf.function that a placeholder in it stands for."""
+    """Returns the captured tensor that a placeholder in a tf.function stands for, or None."""
     if tensor.op.type != "Placeholder" or not isinstance(tensor.graph, func_graph.FuncGraph):
         return None
     return next((outer for outer, inner in tensor.graph.captures if inner is tensor), None)
@@ -223,10 +223,10 @@ def _ops_of(graph: tf.Graph, computation: str) -> Iterator[tf.Operation]:
 
 
 def _takes_any(op: tf.Operation) -> bool:
-    """Whether an op on the cores may take what a cluster made, of whatever type.
+    """Returns whether an op on the cores may take a value of any type from a cluster.
 
-    Lists of tensors are taken apart before anything runs, and a loop or a function may hand on
-    what it gets to a cluster of its own.
+    Lists of tensors are unpacked before anything runs, and a loop or a function may pass its
+    arguments on to a cluster inside it.
     """
     return op.type in _LOOPS or op.type in _CALLS or op.type.startswith("TensorList")
 
@@ -265,20 +265,20 @@ def _check_variables(uses: list[_Use], names: dict[int, str]) -> None:
         where = f"{_cluster(use.op, use.cluster)} uses the variable {variable} ({_place(use.op)})"
         if placed_on_cores:
             raise ValueError(
-                f"{where}, which is on the TPU cores; expected a cluster to leave such variables "
-                "alone. To read it, pass its value: outside_compilation(f, variable.read_value()). "
-                "To write it, let the cluster return the new value and assign that outside of the "
-                "cluster. A variable that only clusters use can be made on the host: under "
-                "tf.device('CPU') and not in the strategy's scope."
+                f"{where}, which is on the TPU cores; expected no use of such variables in a "
+                "cluster. To read it, pass its value: outside_compilation(f, "
+                "variable.read_value()). To write it, return the new value from the cluster and "
+                "assign it outside. If only clusters use the variable, create it on the host: "
+                "under tf.device('CPU') and outside of the strategy's scope."
             )
         if other is not None:
             raise ValueError(
                 f"{where}, and so does the rest of the computation ({_place(other.op)}); expected "
-                "one side to use it. The cores hold the variable while their program runs, and "
-                "the program waits for the cluster: a cluster that waits for the variable would "
-                "wait for ever, and neither side sees what the other writes. Let the cluster "
-                "return the value, by read_value() if it has just assigned it, or pass it in as "
-                "an argument."
+                "only one side to use it. The cores hold the variable while their program runs, "
+                "and the program waits for the cluster, so a cluster that waited for the variable "
+                "would wait forever. Neither side would see what the other writes. Return the "
+                "value from the cluster, with read_value() after an assignment, or pass it as an "
+                "argument."
             )
 
 
@@ -287,14 +287,14 @@ def _refuse_crossing(
 ) -> None:
     raise TypeError(
         f"{_cluster(made_by, cluster)} makes a {dtype.name} ({_place(made_by)}) that is used on "
-        f"the cores, too ({_place(op)}); expected them to get numbers and booleans. "
-        f"{_INSTEAD[dtype]}. Or call tf.config.set_soft_device_placement(True), by which ops that "
-        "the cores can't do run on the host."
+        f"the cores, too ({_place(op)}); expected only numbers and booleans there. "
+        f"{_INSTEAD[dtype]}. Or call tf.config.set_soft_device_placement(True), which moves ops "
+        "that the cores can't run to the host."
     )
 
 
 def _cluster(op: tf.Operation, cluster: str) -> str:
-    """Names a cluster, with the line of the call of `outside_compilation` if there is one."""
+    """Returns the name of a cluster, with the Python line that made it if known."""
     frames = list(op.traceback or ())
     for number, frame in enumerate(frames):
         if frame.name == "outside_compilation_impl":
@@ -305,7 +305,7 @@ def _cluster(op: tf.Operation, cluster: str) -> str:
 
 
 def _place(op: tf.Operation) -> str:
-    """Says which op it is and which line of the user's Python made it."""
+    """Returns the type and name of an op, with the line of the user's Python that made it."""
     line = _line(list(op.traceback or ()))
     return f"{op.type} {op.name!r}" + (f" at {line}" if line is not None else "")
 
@@ -319,7 +319,7 @@ def _line(frames: list[Any]) -> str | None:
 
 
 def _name(handle: Any, replicated: dict[int, str]) -> str:
-    """The name that the user knows a variable by."""
+    """Returns the name by which the user knows a variable."""
     if not isinstance(handle, ops.EagerTensor):
         return repr(handle.op.name)
     # TensorFlow gives the handle of a single variable its name.
@@ -334,7 +334,7 @@ def _replicated_names(context: TPUReplicateContext) -> dict[int, str]:
     """Returns the names of the strategy's variables that a computation uses, by their handles' ids.
 
     The copies of such a variable are packed into one handle, which has no name. The computation
-    keeps an input for it under the variable's name and number.
+    stores the input for it under the variable's name and a number.
     """
     return {
         id(handle): f"{key.rpartition('_')[0]}:0"

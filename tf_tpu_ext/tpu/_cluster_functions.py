@@ -1,8 +1,8 @@
-"""Calls of functions, and branches, within an outside compilation cluster.
+"""Function calls and branches inside an outside compilation cluster.
 
-A cluster is marked op by op. When TensorFlow compiles it puts the bodies of called functions in the
-place of the calls, and of a call's mark nothing is left: the body would be compiled for the cores.
-So a call in a cluster gets a copy of the function whose ops carry the mark themselves.
+Each op of a cluster has a mark. When TensorFlow compiles, it inlines called functions, and the mark
+of the call is lost: the body would be compiled for the cores. A call in a cluster therefore calls a
+copy of the function, in which every op has the mark.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ _CALLS = {
     "If": ("then_branch", "else_branch"),
     "StatelessIf": ("then_branch", "else_branch"),
 }
-# The cluster's name, and whether the cores of a replica call it each for its part.
+# The cluster's name, and whether each core of a replica calls it separately.
 _MARKS = (CLUSTER_ATTRIBUTE, "_xla_map_outside_compilation")
 
 
 def mark_called_function(op: tf.Operation) -> None:
-    """Lets a call of a cluster call a function whose ops belong to the cluster.
+    """Makes a call that belongs to a cluster call a function whose ops belong to it too.
 
-    A branch is a call, too: where TensorFlow finds out which one is taken, it puts it in the place
-    of the op. Loops need nothing: they move to the host with all that is in them.
+    Branches count as calls, because TensorFlow inlines a branch once it knows which one is taken.
+    Loops need nothing, because they move to the host as a whole.
 
     Args:
-        op: An op of a graph, in a cluster or not, whose function has just been set.
+        op: Any op whose function has just been set.
     """
     if op.type not in _CALLS:
         return
@@ -48,7 +48,7 @@ def mark_called_function(op: tf.Operation) -> None:
 
 
 def _marked(graph: Any, name: str, marks: dict[str, attr_value_pb2.AttrValue]) -> str:
-    """Returns the name of the function's marked copy, which is added to the graph at need."""
+    """Returns the name of the function's marked copy, after adding it to the graph if needed."""
     function = graph._get_function(name)
     if not isinstance(function, atomic_function.AtomicFunction):
         return name

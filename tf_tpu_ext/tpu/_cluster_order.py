@@ -1,9 +1,9 @@
 """The order of a function's outside compilation clusters.
 
-A tf.function runs ops with effects in the order in which Python made them: by control dependencies
-that TensorFlow adds when the trace ends. It leaves out what is compiled by XLA, where the clusters
-of the host are. `chain_effects` adds the dependencies of those: between ops with effects in
-clusters, and the loops, branches and calls that hold some.
+A tf.function runs ops with side effects in program order, by control dependencies that TensorFlow
+adds at the end of the trace. TensorFlow leaves out ops that XLA compiles, and the clusters among
+them. `chain_effects` adds the missing dependencies: between ops with side effects in clusters, and
+loops, branches and calls that contain such ops.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ import tensorflow as tf
 
 from tf_tpu_ext.tpu._clusters import cluster_of, function_graph
 
-# Stateful by their definition, without an effect that anything could see.
+# Stateful by definition, but without a visible side effect.
 _NO_EFFECT = frozenset({"ReadVariableOp", "VarHandleOp", "ResourceGather", "VarIsInitializedOp"})
 
 _graphs_with_effects: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def chain_effects(graph: Any, operations: Sequence[tf.Operation]) -> None:
-    """Lets ops of `graph` with effects in clusters run one after the other.
+    """Makes the ops of `graph` with side effects in clusters run one after another.
 
     Args:
-        graph: The graph of a function or a branch or body of one, whose trace ends.
-        operations: Its new ops, in the order in which they were made.
+        graph: The graph of a function, branch or loop body, at the end of its trace.
+        operations: Its new ops, in program order.
     """
     previous = None
-    # Ops of clusters for which no later effect waits yet. A cluster must be complete before the
-    # next effect: TensorFlow cuts one in two, with the cores in between, where an effect comes
-    # between its ops.
+    # Ops of clusters for which no later op waits yet. A cluster must be complete before the next
+    # side effect: TensorFlow would split a cluster, with a part of the program in between, if a
+    # side effect came between its ops.
     unfinished: list[tf.Operation] = []
     for op in operations:
         cluster = cluster_of(op)
@@ -49,7 +49,7 @@ def chain_effects(graph: Any, operations: Sequence[tf.Operation]) -> None:
 
 
 def _ends(operations: Sequence[tf.Operation]) -> list[tf.Operation]:
-    """Returns those of the ops whose results none of the others takes."""
+    """Returns the ops whose results no other of the ops takes."""
     taken = {tensor.op for op in operations for tensor in op.inputs}
     return [op for op in operations if op not in taken]
 

@@ -1,4 +1,4 @@
-"""What the ops of a graph say of the outside compilation clusters that they belong to."""
+"""Finds out to which outside compilation cluster an op belongs."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ CLUSTER_ATTRIBUTE = "_xla_outside_compilation"
 
 
 def cluster_of(op: tf.Operation) -> str | None:
-    """Returns the name of the op's cluster, None if it belongs to none."""
+    """Returns the name of the op's cluster, or None if it belongs to none."""
     return text_attribute(op, CLUSTER_ATTRIBUTE)
 
 
 def text_attribute(op: tf.Operation, name: str) -> str | None:
-    """Returns the text of an attribute, None if the op does not have it."""
+    """Returns the value of a string attribute, or None if the op does not have it."""
     try:
         value: bytes = op.get_attr(name)
     except ValueError:
@@ -24,6 +24,7 @@ def text_attribute(op: tf.Operation, name: str) -> str | None:
 
 
 def function_graph(graph: Any, name: str) -> Any | None:
+    """Returns the graph of the function of that name, as seen from `graph`, or None."""
     while graph is not None:
         function = graph._get_function(name)
         if function is not None:

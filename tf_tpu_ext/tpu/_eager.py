@@ -1,9 +1,9 @@
 """Calls of graph-building functions from eager code.
 
-`replicate` and its family build a graph. Called eagerly they are traced into a concrete function,
-which is kept and called again with the next inputs. A trace is kept for each computation and each
-structure, types and shapes of its inputs. Two function objects count as one computation when they
-have the same code and captured the same objects, so that a lambda written in a loop is traced once.
+`replicate` and its relatives build a graph. An eager call traces that graph into a concrete
+function, which is kept and reused for the same computation and the same structure, types and shapes
+of inputs. Two function objects are the same computation if they have the same code and captured the
+same objects, so a lambda in a loop is traced once.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ import tensorflow as tf
 from tf_tpu_ext import _options
 from tf_tpu_ext.tpu import _arguments
 
-# Builds the graph of a call: (computation, arguments) -> outputs.
+# Builds the graph of a call from (computation, arguments), and returns the outputs.
 Builder = Callable[[_arguments.Computation, Any], Any]
 
-# Bounds the memory of programs that call with ever new computations.
+# Limits the memory of programs that make a new computation for every call.
 _MAXIMUM_KEPT = 256
 
 _PLAIN_TYPES = (bool, int, float, complex, str, bytes, type(None))
 
 
 class _Same:
-    """A key equal only to keys of the same object, which it does not keep alive if it can."""
+    """A key that stands for one object, and holds it by a weak reference if possible."""
 
     def __init__(self, value: Any, on_death: Callable[[Any], None] | None) -> None:
         self._id = id(value)
@@ -53,10 +53,10 @@ class _Same:
 
 
 class _TracedCalls:
-    """Concrete functions by computation and options, the longest unused dropped first."""
+    """Concrete functions by computation and options, dropped least recently used first."""
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()  # Reentrant: a weak reference may die under it.
+        self._lock = threading.RLock()  # Reentrant: weak references may call _forget under it.
         self._calls: OrderedDict[Hashable, _TracedCall] = OrderedDict()
 
     def get(
@@ -98,7 +98,7 @@ class _TracedCall:
 
     def __init__(self, builder: Builder) -> None:
         self._builder = builder
-        # The computation is held while tracing only: what it captured may then be collected.
+        # Set while tracing only, so that what the computation captured can be collected later.
         self._tracing = threading.local()
         self._function = tf.function(self._build, autograph=False)
 
@@ -117,9 +117,9 @@ class _TracedCall:
             if "TPUReplicated" not in str(error):
                 raise
             raise LookupError(
-                "A tf.GradientTape got a call of a replicated TPU computation to differentiate, "
-                "expected the gradient to be taken inside of the computation. Open the tape "
-                "there, or call under tape.stop_recording()."
+                "A tf.GradientTape can't differentiate through a call of a replicated TPU "
+                "computation, expected the gradient to be taken inside the computation. Open the "
+                "tape there, or make the call under tape.stop_recording()."
             ) from error
         return outputs
 
@@ -148,11 +148,11 @@ def call(
         options: Everything else that the graph depends on.
         computation: The user's function.
         arguments: A nested structure of eager tensors and None, as from `to_tensors`.
-        shapes: The shapes to trace with, for each leaf of `arguments` in turn, where None is the
-            leaf's own. None traces all leaves with their own shapes.
+        shapes: The shapes with which to trace the leaves of `arguments`, in order. None, for all
+            or for one leaf, is the leaf's own shape.
 
     Returns:
-        What the graph returns, where None stands for operations.
+        The outputs of the graph, with None in place of operations.
     """
     traced = _traced_calls.get(computation, options, builder)
     return traced(computation, arguments, _specs(arguments, shapes))
@@ -161,14 +161,14 @@ def call(
 def concrete(
     builder: Builder, options: Hashable, computation: _arguments.Computation, arguments: Any
 ) -> Any:
-    """Returns the function that `call` would run; it returns the outputs and what to wait for."""
+    """Returns the function that `call` runs, which returns the outputs and what to wait for."""
     return _traced_calls.get(computation, options, builder).concrete(
         computation, _specs(arguments, None)
     )
 
 
 def fingerprint(value: Any) -> Hashable:
-    """Returns a key for `options` that is equal for values which trace to the same graph."""
+    """Returns a key for `options`, equal for values that trace to the same graph."""
     return _fingerprint(value, lambda _: None, {})
 
 
@@ -178,12 +178,12 @@ def clear() -> None:
 
 
 def identity(value: Any) -> Hashable:
-    """Returns a key for `options` that stands for this very object."""
+    """Returns a key for `options` that identifies this object."""
     return None if value is None else _Same(value, None)
 
 
 def to_tensors(arguments: Any) -> Any:
-    """Returns `arguments` with its leaves converted to tensors; None stays."""
+    """Returns `arguments` with all leaves except None converted to tensors."""
     return tf.nest.map_structure(_to_tensor, arguments)
 
 
@@ -209,7 +209,7 @@ def _without_operation(value: Any) -> Any:
 
 
 def _fingerprint(value: Any, on_death: Callable[[Any], None], seen: dict[int, int]) -> Hashable:
-    """Returns a key that is equal for functions which trace to the same graph."""
+    """Returns a key that is equal for functions that trace to the same graph."""
     if isinstance(value, _PLAIN_TYPES):
         return (type(value), repr(value))
     recurse = functools.partial(_fingerprint, on_death=on_death, seen=seen)

@@ -15,9 +15,9 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def unconverted(function: _Function) -> _Function:
-    """Keeps autograph out of a function, and so out of the computations that it calls.
+    """Keeps autograph from converting a function, and the computations that it calls.
 
-    TensorFlow's own functions are left alone in the same way.
+    Autograph leaves TensorFlow's own functions alone in the same way.
     """
     return cast(_Function, tf.autograph.experimental.do_not_convert(function))
 
@@ -25,8 +25,8 @@ def unconverted(function: _Function) -> _Function:
 def checked(caller: str, computation: _arguments.Computation) -> _arguments.Computation:
     """Returns `computation` with a check of its outputs.
 
-    The returned function takes any number of arguments: TensorFlow counts `self` of a bound method
-    as one to be passed, and `check_arity` has counted them before.
+    The returned function takes any number of arguments, because TensorFlow would count `self` as a
+    missing argument of a bound method. `check_arity` has checked their number before.
     """
 
     def checked_computation(*arguments: Any) -> Any:
@@ -42,10 +42,10 @@ def checked(caller: str, computation: _arguments.Computation) -> _arguments.Comp
 
 @contextlib.contextmanager
 def building() -> Iterator[None]:
-    """Makes the default graph ready for a cluster, and undoes it.
+    """Works around two problems of TensorFlow while it builds a computation in the default graph.
 
-    TensorFlow names the cluster after the function, and fails for that of a lambda. When the
-    computation raises it leaves its settings in the variable scope.
+    It names the computation after the graph's function, which fails for a lambda. And if the
+    computation raises an error, it does not restore the settings of the variable scope.
     """
     graph = tf.compat.v1.get_default_graph()
     name = getattr(graph, "name", None)
@@ -65,9 +65,9 @@ def building() -> Iterator[None]:
 
 
 def _check_outputs(caller: str, outputs: Any) -> None:
-    """Raises ValueError for operations where they cannot be dropped.
+    """Raises ValueError for operations in places from which they can't be dropped.
 
-    TensorFlow means to do so, but compares tensors in a way that fails inside of a function.
+    TensorFlow has such a check, but it compares tensors in a way that fails inside a function.
     """
     flat = tf.nest.flatten(outputs)
     is_operation = [isinstance(output, tf.Operation) for output in flat]

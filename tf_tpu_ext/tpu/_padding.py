@@ -1,10 +1,10 @@
-"""Maximum shapes: their checks, and the padding that TensorFlow's own graph leaves out.
+"""Checks of `maximum_shapes`, and padding in two cases that TensorFlow leaves out.
 
-TensorFlow pads on the host, passes each real size to the program as a further int32 scalar, and
-opens the program with XlaSetDynamicDimensionSize, so that XLA masks the padding out of every
-result. It does so when a dimension is unknown on, or differs between, two replicas. Two cases are
-added here: inputs of which only some replicas know the shape, and a single replica, whose unknown
-dimensions TensorFlow never pads, so that each size would cost a compilation.
+TensorFlow pads on the host and passes each real size to the program as another int32 scalar. The
+program begins with XlaSetDynamicDimensionSize, by which XLA masks the padding out of every result.
+TensorFlow does this if a dimension is unknown on two replicas, or differs between them. This module
+adds two cases: inputs whose shape only some replicas know, and a single replica, whose unknown
+dimensions TensorFlow does not pad, so that each size would be compiled separately.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from tensorflow.core.framework import attr_value_pb2
 from tf_tpu_ext.tpu import _arguments
 from tf_tpu_ext.tpu._classes import PaddingSpec
 
-# XLA takes a dimension of bound 1 for a static one.
+# XLA treats a dimension with the bound 1 as static.
 _MINIMUM_BOUND = 2
 
 
 def check_maximum_shapes(caller: str, replicas: Sequence[Sequence[Any]], shapes: Any) -> Any:
-    """Returns `shapes` with each leaf a TensorShape, or None where its input is not to be padded.
+    """Returns `shapes` with a TensorShape for each input to be padded, and None for the others.
 
     Args:
         caller: The name of the public function, for messages.
         replicas: The inputs, `[replica][input]`.
-        shapes: The caller's maximum_shapes. A leaf is a TensorShape, or an array or tensor of sizes
-            in which -1 stands for unknown, or None.
+        shapes: The user's maximum_shapes. A leaf is a TensorShape, an array or tensor of sizes in
+            which -1 means unknown, or None.
 
     Raises:
-        ValueError: The structure is not that of `replicas[0]`, the rank of a shape is not that of
-            its input, or an input is larger than its maximum.
+        ValueError: The structure differs from that of `replicas[0]`, the rank of a shape differs
+            from that of its input, or an input is larger than its maximum.
     """
     try:
         tf.nest.assert_same_structure(replicas[0], shapes, check_types=False)
@@ -71,8 +71,8 @@ def check_padding_spec(caller: str, padding_spec: Any) -> PaddingSpec | None:
 def traced_shapes(replicas: Sequence[Sequence[Any]], shapes: Any) -> list[tf.TensorShape | None]:
     """Returns the shape with which to trace each flat input of an eager call.
 
-    A dimension that is to be padded is left unknown, so that one trace serves all its sizes. One
-    that has its maximum size on every replica stays known, since weights are built from it.
+    Dimensions that will be padded are unknown, so that one trace serves all sizes. A dimension that
+    has its maximum size on every replica stays known, because layers build weights from it.
     """
     flat_shapes = tf.nest.flatten(shapes)
     flat_replicas = [tf.nest.flatten(values) for values in replicas]
@@ -94,9 +94,9 @@ def traced_shapes(replicas: Sequence[Sequence[Any]], shapes: Any) -> list[tf.Ten
 
 
 def unify_known_shapes(replicas: list[list[Any]], shapes: Any) -> list[list[Any]]:
-    """Hides the dimensions of an input that only some replicas know.
+    """Makes dimensions unknown on all replicas if only some replicas know them.
 
-    TensorFlow compares the replicas' shapes and fails where one is known and another is not.
+    TensorFlow compares the replicas' shapes, and fails if only one of two is known.
     """
     flat_shapes = tf.nest.flatten(shapes)
     flat = [tf.nest.flatten(values) for values in replicas]
@@ -130,12 +130,12 @@ def pad_single_replica(
         inputs: The inputs of the only replica.
         shapes: The checked maximum shapes.
         padding_spec: With POWER_OF_TWO, dimensions without a maximum are padded to a power of two;
-            else they keep their size.
-        dynamic_padder: Whether XLA is to mask the padding.
+            otherwise they keep their size.
+        dynamic_padder: Whether XLA masks the padding.
 
     Returns:
-        The computation and the inputs to replicate instead. Both are the ones passed in when there
-        is nothing to pad.
+        The computation and the inputs to replicate instead: the same ones if there is nothing to
+        pad.
     """
     flat = tf.nest.flatten(inputs)
     sizes: list[tf.Tensor] = []
@@ -190,7 +190,7 @@ def _as_shape(caller: str, shape: Any) -> tf.TensorShape | None:
 def _check_shape(
     caller: str, value: Any, maximum: tf.TensorShape | None, what: str
 ) -> tf.TensorShape | None:
-    """Returns `maximum` with its rank filled in from `value`."""
+    """Returns `maximum`, with the rank of `value` if its own is unknown."""
     shape = _arguments.static_shape(value)
     if maximum is None or shape is None:
         return None
@@ -225,7 +225,7 @@ def _power_of_two(size: tf.Tensor) -> tf.Tensor:
 
 
 def _marked(tensor: tf.Tensor) -> tf.Tensor:
-    """Marks host ops that prepare padding, as TensorFlow's graph does."""
+    """Marks an op of the host that prepares padding, as TensorFlow does."""
     attribute = attr_value_pb2.AttrValue(b=True)
     tensor.op._set_attr("_post_device_rewrite", attribute)  # pylint: disable=protected-access
     return tensor

@@ -1,7 +1,7 @@
-"""Infeed for replicas of several cores that share their input.
+"""Infeed for replicas of several cores, whose input is split over the cores.
 
-An element goes whole into the infeed of the replica's first core, and the program splits it over
-the cores as the partition says. All cores are of one memory: cutting it up before gains nothing.
+The whole element goes into the infeed of the replica's first core, and the program splits it. All
+cores share one memory, so splitting it on the host would gain nothing.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ Partition = Sequence[int] | None
 
 
 def enqueue_ops(queue: Any, sharded_inputs: Sequence[Sequence[tf.Tensor]]) -> list[tf.Operation]:
-    """Returns an op for each replica that enqueues its input.
+    """Returns a list with an op for each replica that enqueues its input.
 
     Args:
         queue: The `_PartitionedInfeedQueue`.
-        sharded_inputs: For each replica its tensors.
+        sharded_inputs: The tensors of each replica.
 
     Raises:
         ValueError: A partition does not fit its tensor or the number of cores.
@@ -49,10 +49,10 @@ def enqueue_ops(queue: Any, sharded_inputs: Sequence[Sequence[tf.Tensor]]) -> li
 
 
 def dequeue_op(queue: Any, tpu_device: int = 0) -> list[tf.Tensor]:
-    """Returns a replica's tensors, within its computation, split over its cores.
+    """Returns a replica's tensors, split over its cores. To be called in its computation.
 
     Raises:
-        ValueError: The types or shapes are not known, or this was called before.
+        ValueError: The types or shapes are not known, or the queue has a dequeue op already.
     """
     tensors = tpu_feed.InfeedQueue.generate_dequeue_op(queue, tpu_device)
     partitions = queue._input_partition_dims

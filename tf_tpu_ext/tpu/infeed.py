@@ -1,4 +1,4 @@
-"""`InfeedQueue`: feeds a running computation from the host."""
+"""`InfeedQueue`: feeds data from the host to a running computation."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.tpu import tpu_feed, tpu_sharding
 
-# TensorFlow counts on hosts of eight cores.
+# TensorFlow assumes eight cores per host.
 _LEAST_CORES_PER_HOST = 8
 
 
 class _ShardingPolicy(tpu_sharding.ShardingPolicy):
-    """A policy that knows the shape of scalars, which TensorFlow's forgets."""
+    """A policy that keeps the shape of scalars, which TensorFlow's loses."""
 
     def __init__(self, policy: tpu_sharding.ShardingPolicy) -> None:
         super().__init__()
@@ -26,16 +26,17 @@ class _ShardingPolicy(tpu_sharding.ShardingPolicy):
 
 
 class InfeedQueue(tpu_feed.InfeedQueue):
-    """A queue of tuples of tensors from the host to each replica.
+    """A queue of tuples of tensors, from the host to each replica.
 
-    The host enqueues one tuple for each shard, and each replica dequeues its own: passed as
-    `infeed_queue`, the queue appends the elements of a tuple to the arguments of the computation.
-    `tuple_shapes` are the shapes of all shards joined along dimension 0, or `shard_dimensions`.
+    The host enqueues a tuple for each shard, and each replica dequeues its own. Passed to
+    `replicate` as `infeed_queue`, the queue appends the elements of a tuple to the arguments of the
+    computation. `tuple_shapes` are the shapes of all shards concatenated along dimension 0, or
+    along `shard_dimensions`.
 
-    This is TensorFlow's class, which adds the same ops to a graph. Beyond it, the enqueuing methods
-    may be called eagerly, any number of times: they enqueue at once, and shard i goes to core i
-    unless `tpu_ordinal_function` says otherwise. Enqueue before the computation runs, since it
-    waits for its element.
+    This class extends TensorFlow's, and adds the same ops to a graph. In addition, the methods that
+    enqueue can be called eagerly, any number of times. They then enqueue at once, for core i the
+    tuple of shard i, unless `tpu_ordinal_function` says otherwise. Enqueue before you run the
+    computation, because an eager call of it waits for its tuple.
 
     >>> queue = InfeedQueue(tuple_types=[tf.float32], tuple_shapes=[[2]])
     >>> _ = queue.generate_enqueue_ops([[tf.constant([1.0, 2.0])]])
@@ -47,16 +48,23 @@ class InfeedQueue(tpu_feed.InfeedQueue):
     """
 
     def generate_dequeue_op(self, tpu_device: int | None = 0) -> list[tf.Tensor]:
-        """Dequeues one tuple, inside the computation.
+        """Dequeues one tuple. Call it inside the computation.
 
         Args:
-            tpu_device: The core of the replica that dequeues; None leaves it to the scope.
+            tpu_device: The logical core of the replica that dequeues. None leaves the choice to the
+                enclosing device scope.
 
         Returns:
-            The elements, with the types and shapes of a shard.
+            The elements, with the types and shapes of one shard.
 
         Raises:
-            ValueError: The types or shapes are not set, or this graph dequeues already.
+            ValueError: The types or shapes are not set, or the queue has a dequeue op already.
+
+        Example:
+            >>> queue = InfeedQueue(tuple_types=[tf.float32], tuple_shapes=[[2]])
+            >>> _ = queue.generate_enqueue_ops([[tf.constant([1.0, 2.0])]])
+            >>> rewrite(lambda: queue.generate_dequeue_op()[0] * 2)[0].numpy()
+            array([2., 4.], dtype=float32)
         """
         self._sharding_policies: list[Any] = [
             _ShardingPolicy(policy) for policy in self._sharding_policies
@@ -73,16 +81,25 @@ class InfeedQueue(tpu_feed.InfeedQueue):
         """Enqueues one tuple for each shard.
 
         Args:
-            sharded_inputs: The tensors, `[shard][element]`, of the types and shapes of the queue.
-            tpu_ordinal_function: Maps a shard to the number of its core on its host.
-            placement_function: Maps a shard to the host's device.
+            sharded_inputs: The tensors, `[shard][element]`, with the queue's types and shapes.
+            tpu_ordinal_function: Maps the number of a shard to the number of its core on its host.
+            placement_function: Maps the number of a shard to the device of its host.
 
         Returns:
-            For each shard an op that enqueues its tuple; None when called eagerly.
+            A list with an op for each shard that enqueues its tuple; a list of None when called
+            eagerly.
 
         Raises:
-            ValueError: The shards do not agree with each other or with the queue's shapes.
-            TypeError: They do not agree with the queue's types.
+            ValueError: The shapes differ between shards, or from those of the queue.
+            TypeError: The types differ from those of the queue.
+
+        Example:
+            >>> queue = InfeedQueue(tuple_types=[tf.int32], tuple_shapes=[[2]])
+            >>> queue.set_number_of_shards(2)
+            >>> _ = queue.generate_enqueue_ops([[tf.constant([7])], [tf.constant([8])]])
+            >>> outputs = replicate(lambda x: x + 1, inputs=[[], []], infeed_queue=queue)
+            >>> [x.numpy().tolist() for [x] in outputs]
+            [[8], [9]]
         """
         if tf.executing_eagerly():
             self._generated_enqueue_ops = False
@@ -110,17 +127,26 @@ class InfeedQueue(tpu_feed.InfeedQueue):
         """Splits each tensor along its shard dimension, and enqueues the pieces.
 
         Args:
-            inputs: The tensors, of the types and shapes of the whole queue.
-            device_assignment: Which cores to feed; else the first ones.
-            placement_function: Maps a shard to the host's device.
-            tpu_ordinal_function: Maps a shard to the number of its core on its host.
+            inputs: The tensors, with the queue's types and shapes.
+            device_assignment: Which cores to feed. None feeds the first ones.
+            placement_function: Maps the number of a shard to the device of its host.
+            tpu_ordinal_function: Maps the number of a shard to the number of its core on its host.
 
         Returns:
-            For each shard an op that enqueues its tuple; None when called eagerly.
+            A list with an op for each shard that enqueues its tuple; a list of None when called
+            eagerly.
 
         Raises:
-            ValueError: The number of shards is not set, or the shapes are not those of the queue.
-            TypeError: The types are not those of the queue.
+            ValueError: The number of shards is not set, or the shapes differ from the queue's.
+            TypeError: The types differ from those of the queue.
+
+        Example:
+            >>> queue = InfeedQueue(tuple_types=[tf.int32], tuple_shapes=[[2]])
+            >>> queue.set_number_of_shards(2)
+            >>> _ = queue.split_inputs_and_generate_enqueue_ops([tf.constant([7, 8])])
+            >>> outputs = replicate(lambda x: x + 1, inputs=[[], []], infeed_queue=queue)
+            >>> [x.numpy().tolist() for [x] in outputs]
+            [[8], [9]]
         """
         if self.number_of_shards is None:
             raise ValueError(
@@ -143,7 +169,7 @@ class InfeedQueue(tpu_feed.InfeedQueue):
 
 
 def _cores_per_host() -> int:
-    """Returns how many cores share a host: a virtual machine may have more than eight."""
+    """Returns the number of cores per host, which may be more than eight here."""
     devices = [
         tf.DeviceSpec.from_string(device.name) for device in tf.config.list_logical_devices("TPU")
     ]

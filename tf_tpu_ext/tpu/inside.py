@@ -1,4 +1,4 @@
-"""What a computation calls while it is built: placement, the host, sums over replicas, bfloat16."""
+"""Functions to call inside a computation: placement, the host, sums over replicas, bfloat16."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tensorflow.python.ops import script_ops
 from tensorflow.python.tpu import tpu_replication
 from tensorflow.python.tpu.ops import tpu_ops
 
-# Where a computation's context keeps its input of replica numbers, beside the variables' handles.
+# The key of the replica numbers among the inputs that a computation's context keeps.
 _REPLICA_ID_KEY = "tf_tpu_ext/replica_id"
 
 
@@ -43,10 +43,10 @@ def core(num: int) -> str:
 
 
 def outside_compilation(computation: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Runs `computation` on the host, from within a replicated computation.
+    """Runs `computation` on the host, from inside a replicated computation.
 
-    Every replica makes its own call, whose arguments are sent to the host and whose results are
-    sent back. Outside of a replicated computation this calls `computation` as it is.
+    Each replica makes its own call. The arguments are sent to the host, and the results are sent
+    back. Outside of a replicated computation, this is an ordinary call of `computation`.
 
     >>> def on_host(x):
     ...     return tf.strings.to_number(tf.strings.format("1{}", x))
@@ -54,7 +54,7 @@ def outside_compilation(computation: Callable[..., Any], *args: Any, **kwargs: A
     11.0
 
     Args:
-        computation: Builds the host's part. It may use any op, also on strings.
+        computation: Builds the ops for the host. It may use any op, including ops on strings.
         *args: Its positional arguments.
         **kwargs: Its keyword arguments.
 
@@ -62,7 +62,7 @@ def outside_compilation(computation: Callable[..., Any], *args: Any, **kwargs: A
         What `computation` returns.
 
     Raises:
-        TypeError: `computation` cannot be called.
+        TypeError: `computation` is not callable.
 
     Documented at https://www.tensorflow.org/api_docs/python/tf/compat/v1/tpu/outside_compilation
     """
@@ -76,7 +76,7 @@ def outside_compilation(computation: Callable[..., Any], *args: Any, **kwargs: A
 
 
 def replica_id() -> tf.Tensor:
-    """Tells a cluster of `outside_compilation` for which replica it runs.
+    """Returns the number of the replica, for use in a cluster of `outside_compilation`.
 
     >>> def on_host(x):
     ...     return x * 10 + replica_id()
@@ -86,26 +86,25 @@ def replica_id() -> tf.Tensor:
     >>> print(a.numpy(), b.numpy())
     10 21
 
-    To be called while the cluster is built: the function of a `tf.py_function` or
-    `tf.numpy_function` gets the number as one of its arguments. The rest of the computation may
-    call it, too. Outside of a replicated computation there is one replica, number 0, as
-    `outside_compilation` there simply calls its function.
+    Call it while the cluster is being built. To use it in the function of a `tf.py_function` or
+    `tf.numpy_function`, pass it as an argument. It may also be called outside of clusters, in the
+    rest of the computation. Outside of any replicated computation it returns 0.
 
     Returns:
-        The number of the replica, a scalar of type int32, from 0.
+        The number of the replica, from 0, as an int32 scalar.
 
     Raises:
-        RuntimeError: A function of `tf.py_function` or `tf.numpy_function` called it while running.
+        RuntimeError: The function of a `tf.py_function` or `tf.numpy_function` calls it at run
+            time.
 
     Replicas are numbered as in
     https://www.tensorflow.org/api_docs/python/tf/distribute/ReplicaContext
     """
     if _in_python_op():
         raise RuntimeError(
-            "replica_id() was called while a tf.py_function or tf.numpy_function ran, where the "
-            "replica is not known; expected the call while the cluster is built. Pass "
-            "tf_tpu_ext.tpu.replica_id() to the function as an argument: tf.py_function(f, "
-            "[tf_tpu_ext.tpu.replica_id(), x], Tout)."
+            "replica_id() was called inside a tf.py_function or tf.numpy_function at run time, "
+            "when the replica is not known; expected a call while the cluster is built. Pass the "
+            "number as an argument: tf.py_function(f, [tf_tpu_ext.tpu.replica_id(), x], Tout)."
         )
     try:
         context, graph = tpu_replication._enclosing_tpu_context_and_graph()
@@ -113,8 +112,8 @@ def replica_id() -> tf.Tensor:
         return tf.constant(0)
     inputs = context._replicated_vars
     if _REPLICA_ID_KEY not in inputs:
-        # An input stands outside of the computation. Leaving the dependencies leaves the present
-        # context too, until the end of the block.
+        # The input belongs outside of the computation. Clearing the control dependencies also lets
+        # us leave the control flow context, until the end of the block.
         with graph.as_default(), tf.control_dependencies(None):
             graph._set_control_flow_context(context.outer_context)
             numbers = [tf.constant(replica) for replica in range(context._num_replicas)]
@@ -123,7 +122,7 @@ def replica_id() -> tf.Tensor:
 
 
 def _in_python_op() -> bool:
-    """Whether the caller runs within a Python function that an op calls."""
+    """Whether the caller is running inside a Python function that an op calls."""
     frame: types.FrameType | None = sys._getframe()
     while frame is not None:
         if frame.f_code.co_filename == script_ops.__file__ and frame.f_code.co_name == "__call__":
@@ -142,16 +141,16 @@ def cross_replica_sum(
     3.0 3.0
 
     Args:
-        x: What this replica adds, of the same shape and dtype on all replicas.
-        group_assignment: The replicas of each group, `[group][member]`, or None for one group of
-            all. Sums are taken within each group.
+        x: The replica's summand, of the same shape and dtype on all replicas.
+        group_assignment: The replicas of each group, `[group][member]`; each group has its own
+            sum. None is one group of all replicas.
         name: A name for the op.
 
     Returns:
         A tensor like `x`.
 
     Raises:
-        ValueError: The groups are not of one size, or name a replica twice.
+        ValueError: The groups differ in size, or a replica is in more than one.
 
     Documented at https://www.tensorflow.org/api_docs/python/tf/compat/v1/tpu/cross_replica_sum
     """
@@ -168,7 +167,7 @@ def cross_replica_sum(
 
 @contextlib.contextmanager
 def bfloat16_scope(name: str | None = None) -> Iterator[tf.compat.v1.VariableScope]:
-    """Lets `tf.compat.v1.get_variable` read variables as bfloat16 while they are kept as float32.
+    """Makes `tf.compat.v1.get_variable` store variables as float32 and read them as bfloat16.
 
     >>> with tf.Graph().as_default(), bfloat16_scope():
     ...     weight = tf.compat.v1.get_variable("weight", [2], tf.bfloat16)

@@ -1,4 +1,4 @@
-"""`replicate` and `rewrite`: a computation compiled once and run on several cores, or on one."""
+"""`replicate` and `rewrite`: run a computation on several cores, or on one."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def replicate(
     padding_spec: PaddingSpec | None = None,
     xla_options: XLAOptions | None = None,
 ) -> list[Any]:
-    """Runs `computation` on several cores, each with inputs of its own.
+    """Runs `computation` on several cores, each with its own inputs.
 
     In a graph or a `tf.function` this adds the same ops as `tf.compat.v1.tpu.replicate`. Called
-    eagerly it runs them at once, and returns when all replicas have finished.
+    eagerly, it runs them and returns when all replicas have finished.
 
     >>> def computation(x):
     ...     x = x + 1
@@ -36,9 +36,9 @@ def replicate(
     >>> print(mean_x.numpy(), mean_y.numpy())
     3.0 6.0
 
-    With `maximum_shapes` the replicas, and the batches of one replica, may differ in size. Inputs
-    are padded on the host, and the padding changes no result. `PaddingSpec.POWER_OF_TWO` limits
-    how often XLA compiles to once for each power of two:
+    With `maximum_shapes`, inputs may differ in size between replicas and between calls. The host
+    pads them, and the padding does not affect the results. With `PaddingSpec.POWER_OF_TWO`, XLA
+    compiles only once for each power of two:
 
     >>> y = tf.convert_to_tensor([4.0, 5.0, 6.0, 7.0, 8.0])
     >>> [[mean_x], [mean_y]] = replicate(
@@ -50,44 +50,44 @@ def replicate(
     >>> print(mean_x.numpy(), mean_y.numpy())
     3.0 7.0
 
-    Eager calls trace `computation` once for its code and what it captured, and for each structure,
-    types and shapes of the inputs; a dimension that `maximum_shapes` leaves open counts as one
-    shape. Captured variables are read and written on every call. As under `tf.function`, Python
-    values that the computation reads from globals, attributes or containers are those of the first
-    call, its print statements run once, and variables may be created in the first call only.
+    Eager calls reuse a trace if the code of `computation`, the objects that it captured, and the
+    structure, types and shapes of the inputs are the same. Dimensions that `maximum_shapes` leaves
+    unknown may differ. Captured variables are read and written in every call. As with
+    `tf.function`, Python side effects happen only while tracing, Python values from globals,
+    attributes and containers are those of the first call, and only the first call may create
+    variables.
 
     Args:
         computation: Builds the computation of one replica from tensors.
-        inputs: The inputs, `[replica][input]`, any of them nested; None means `[[]]`: one replica
-            without inputs. Leaves, of any dtype of the machine, are converted to tensors, which
-            makes a list of numbers a list of scalars: convert it with `tf.convert_to_tensor` to
-            pass a vector. A replica's inputs may be a single tensor in place of a list.
-        infeed_queue: An `InfeedQueue`, whose elements follow the inputs as further arguments.
-        device_assignment: Which cores run which replica. May be omitted if a replica uses one core
-            and there is one replica, or as many as cores.
-        name: Does nothing.
-        maximum_shapes: Structured as `inputs[0]`: the `tf.TensorShape` to which to pad each input.
-            Unknown dimensions, also written as -1 in an array, are padded to the largest size of
-            all replicas. None as a leaf leaves its input as it is.
+        inputs: The inputs, `[replica][input]`. Each input may be a nested structure. None means
+            `[[]]`: one replica without inputs. Leaves are converted to tensors, so a list of
+            numbers becomes a list of scalars; use `tf.convert_to_tensor` to pass a vector. A single
+            tensor may take the place of a replica's list.
+        infeed_queue: An `InfeedQueue`. The elements of a tuple follow the inputs as arguments.
+        device_assignment: Which cores run which replica. May be omitted if each replica uses one
+            core and the number of replicas is one or the number of cores.
+        name: Not used.
+        maximum_shapes: A structure like `inputs[0]` with the `tf.TensorShape` to which to pad each
+            input. Unknown dimensions, which an array may give as -1, are padded to the largest size
+            of any replica. Inputs for which the leaf is None are not padded.
         padding_spec: How to pad unknown dimensions: `PaddingSpec.AUTO` to the largest size,
             `PaddingSpec.POWER_OF_TWO` to the next power of two.
         xla_options: Options of the compiler.
 
     Returns:
-        A list with the outputs of each replica, structured as what `computation` returns, except:
-        no output (None) gives a `tf.Operation` that runs the replica; a single value gives a list
-        of one; operations in a flat list are dropped, and alone give a `tf.Operation`. Called
-        eagerly, None stands for the operation, which has run.
+        A list with the outputs of each replica, in the structure that `computation` returns, with
+        these exceptions. A single value becomes a list of one. Operations after the tensors of a
+        flat list are dropped. If there are no outputs, or only operations, the replica's entry is a
+        `tf.Operation` that runs it. Called eagerly, it is None, since the operation has run.
 
     Raises:
-        ValueError: The replicas do not have equal numbers of inputs.
-        ValueError: The number of inputs is not that of the parameters of `computation`.
-        ValueError: A static dimension of the inputs does not match `maximum_shapes`: the rank
-            differs, or the size is above the maximum.
-        ValueError: The structure of a replica's inputs is not that of `maximum_shapes`.
-        ValueError: Types or shapes differ between replicas, or `device_assignment` does not fit.
-        TypeError: An argument is of the wrong class.
-        LookupError: A gradient is taken through an eager call.
+        ValueError: The number, structure, types or shapes of the inputs differ between replicas.
+        ValueError: The number of inputs differs from the number of parameters of `computation`.
+        ValueError: `maximum_shapes` has another structure than the inputs, a shape in it has
+            another rank than its input, or an input is larger than its maximum.
+        ValueError: `device_assignment` has another number of replicas, or is missing.
+        TypeError: An argument has the wrong type.
+        LookupError: A `tf.GradientTape` differentiates through an eager call.
 
     Documented at https://www.tensorflow.org/api_docs/python/tf/compat/v1/tpu/replicate
     """
@@ -120,20 +120,20 @@ def rewrite(
 
     Args:
         computation: Builds the computation from tensors. It may return a list of tensors followed
-            by operations; all operations that it adds run when any of its outputs is evaluated.
-        inputs: The arguments of `computation`, any of them nested, or None for none. Leaves are
-            converted to tensors: a list of numbers becomes a list of scalars.
-        infeed_queue: An `InfeedQueue`, whose elements follow the inputs as further arguments.
-        device_assignment: The core, or the cores of a partitioned computation; else core 0.
-        name: Does nothing.
+            by operations. Evaluating any of its outputs runs all operations that it adds.
+        inputs: The arguments of `computation`, or None for no arguments. Each may be a nested
+            structure. Leaves are converted to tensors, as by `replicate`.
+        infeed_queue: An `InfeedQueue`. The elements of a tuple follow the inputs as arguments.
+        device_assignment: The core, or the cores of a partitioned computation. None is core 0.
+        name: Not used.
         xla_options: Options of the compiler.
 
     Returns:
-        What `computation` returns, with the exceptions that `replicate` names.
+        What `computation` returns, with the exceptions listed at `replicate`.
 
     Raises:
-        ValueError: The number of inputs is not that of the parameters of `computation`.
-        TypeError: An argument is of the wrong class.
+        ValueError: The number of inputs differs from the number of parameters of `computation`.
+        TypeError: An argument has the wrong type.
 
     Documented at https://www.tensorflow.org/api_docs/python/tf/compat/v1/tpu/rewrite
     """
@@ -165,14 +165,13 @@ def _replicate(
     padding_spec: PaddingSpec | None = None,
     xla_options: XLAOptions | None = None,
 ) -> list[Any]:
-    """Checks the arguments of `replicate`, then builds or runs its graph."""
+    """Checks the arguments of `replicate`, then builds its graph or runs it eagerly."""
     _arguments.check_computation(caller, computation)
     replicas = _arguments.check_inputs(caller, inputs)
     if not replicas:
         return []
     _arguments.check_classes(caller, infeed_queue, device_assignment, xla_options)
-    infeed_count = 0 if infeed_queue is None else infeed_queue.number_of_tuple_elements
-    _arguments.check_arity(caller, computation, len(replicas[0]), infeed_count)
+    _arguments.check_arity(caller, computation, len(replicas[0]), infeed_queue)
     padding_spec = _padding.check_padding_spec(caller, padding_spec)
     if maximum_shapes is None:
         _arguments.check_equal_shapes(caller, replicas)

@@ -1,4 +1,4 @@
-"""`shard` and `batch_parallel`: one computation over the pieces of its inputs."""
+"""`shard` and `batch_parallel`: run a computation on pieces of its inputs."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def shard(
     name: str | None = None,
     xla_options: XLAOptions | None = None,
 ) -> list[Any]:
-    """Splits the inputs, runs `computation` on each piece, and joins the outputs.
+    """Splits the inputs, runs `computation` on each piece, and concatenates the outputs.
 
-    Tensors that `computation` captures go to every shard whole.
+    Every shard gets the whole of the tensors that `computation` captures.
 
     >>> x = tf.reshape(tf.range(8), [2, 4])
     >>> double = shard(lambda x: 2 * x, [x], num_shards=2, input_shard_axes=[1],
@@ -37,29 +37,29 @@ def shard(
 
     Args:
         computation: Builds the computation of one shard from tensors.
-        inputs: Tensors, or what converts to them, of rank at least 1, or None for no inputs.
-        num_shards: The number of pieces, and of replicas.
-        input_shard_axes: For each input the dimension to split, which `num_shards` must divide;
-            None splits all along dimension 0.
-        outputs_from_all_shards: For each output, or for all, whether to join the outputs of all
-            shards. If not, the output of one shard is returned.
-        output_shard_axes: For each output the dimension along which to join; None joins all along
-            dimension 0. Scalars are stacked.
-        infeed_queue: An `InfeedQueue`, whose elements follow the inputs as further arguments.
+        inputs: Tensors of rank 1 or more, or values that convert to them. None for no inputs.
+        num_shards: The number of shards, each of which is a replica.
+        input_shard_axes: For each input, the dimension to split. Its size must be a multiple of
+            `num_shards`. None splits all inputs along dimension 0.
+        outputs_from_all_shards: Whether to concatenate the outputs of all shards, or to return the
+            output of one. Either a list with a value for each output, or one value for all.
+        output_shard_axes: For each output, the dimension along which to concatenate. None
+            concatenates all outputs along dimension 0. Scalars are stacked.
+        infeed_queue: An `InfeedQueue`. The elements of a tuple follow the inputs as arguments.
         device_assignment: Which cores run which shard; see `replicate`.
-        name: Does nothing.
+        name: Not used.
         xla_options: Options of the compiler.
 
     Returns:
-        A list of tensors, one for each output of `computation`. If it has none, a list of one
-        `tf.Operation`, for which None stands when called eagerly.
+        A list of tensors, one for each output of `computation`. If there are no outputs, a list of
+        one `tf.Operation`; called eagerly, a list of None.
 
     Raises:
         ValueError: `num_shards` is not positive, or does not divide a dimension to be split.
-        ValueError: There is not one entry of `input_shard_axes` for each input, or of
-            `output_shard_axes` or `outputs_from_all_shards` for each output.
-        ValueError: The number of inputs is not that of the parameters of `computation`.
-        TypeError: An argument is of the wrong class.
+        ValueError: `input_shard_axes` does not have an entry for each input, or `output_shard_axes`
+            or `outputs_from_all_shards` for each output.
+        ValueError: The number of inputs differs from the number of parameters of `computation`.
+        TypeError: An argument has the wrong type.
 
     Documented at https://www.tensorflow.org/api_docs/python/tf/compat/v1/tpu/shard
     """
@@ -90,27 +90,27 @@ def batch_parallel(
 ) -> list[Any]:
     """Splits the inputs along dimension 0, and runs `computation` on each piece.
 
-    The outputs are joined along dimension 0.
+    The outputs are concatenated along dimension 0. This is `shard` with its default axes.
 
     >>> batch_parallel(lambda x: x + 1, [tf.range(4)], num_shards=2)[0].numpy()
     array([1, 2, 3, 4], dtype=int32)
 
     Args:
-        computation: Builds the computation of one piece from tensors.
-        inputs: Tensors whose dimension 0 is a multiple of `num_shards`, or None for no inputs.
-        num_shards: The number of pieces, and of replicas.
-        infeed_queue: An `InfeedQueue`, whose elements follow the inputs as further arguments.
-        device_assignment: Which cores run which piece; see `replicate`.
-        name: Does nothing.
-        xla_options: Options of the compiler.
+        computation: As for `shard`.
+        inputs: As for `shard`. The size of dimension 0 must be a multiple of `num_shards`.
+        num_shards: As for `shard`.
+        infeed_queue: As for `shard`.
+        device_assignment: As for `shard`.
+        name: Not used.
+        xla_options: As for `shard`.
 
     Returns:
         A list of tensors, one for each output of `computation`; see `shard`.
 
     Raises:
-        ValueError: `num_shards` is not positive, or does not divide the batch.
-        ValueError: The number of inputs is not that of the parameters of `computation`.
-        TypeError: An argument is of the wrong class.
+        ValueError: `num_shards` is not positive or does not divide the batch, or the number of
+            inputs differs from the number of parameters of `computation`.
+        TypeError: An argument has the wrong type.
 
     Documented at https://www.tensorflow.org/api_docs/python/tf/compat/v1/tpu/batch_parallel
     """
@@ -139,7 +139,7 @@ def _shard(
     name: str | None = None,
     xla_options: XLAOptions | None = None,
 ) -> list[Any]:
-    """Checks the arguments of `shard`, then builds or runs its graph."""
+    """Checks the arguments of `shard`, then builds its graph or runs it eagerly."""
     _arguments.check_computation(caller, computation)
     if num_shards <= 0:
         raise ValueError(
@@ -148,8 +148,7 @@ def _shard(
         )
     values = _check_sharded(caller, inputs, num_shards, input_shard_axes)
     _arguments.check_classes(caller, infeed_queue, device_assignment, xla_options)
-    infeed_count = 0 if infeed_queue is None else infeed_queue.number_of_tuple_elements
-    _arguments.check_arity(caller, computation, len(values), infeed_count)
+    _arguments.check_arity(caller, computation, len(values), infeed_queue)
     _arguments.check_device_assignment(caller, num_shards, device_assignment)
 
     def build(traced: _arguments.Computation, arguments: list[Any]) -> list[Any]:
@@ -180,7 +179,7 @@ def _shard(
         _eager.identity(device_assignment),
         xla_options,
     )
-    # Unlike those of replicate, an input that is a list is one tensor.
+    # Here a list of numbers is one tensor, unlike in the inputs of replicate.
     arguments = [tf.convert_to_tensor(value) for value in values]
     return list(_eager.call(build, options, computation, arguments))
 
@@ -188,7 +187,7 @@ def _shard(
 def _check_sharded(
     caller: str, inputs: Any, num_shards: int, axes: Sequence[int] | None
 ) -> list[Any]:
-    """Returns the inputs as a list; raises unless each can be split."""
+    """Returns the inputs as a list. Raises an error unless each can be split."""
     if inputs is None:
         inputs = []
     if not isinstance(inputs, (list, tuple)):
@@ -210,8 +209,8 @@ def _check_sharded(
         if not -shape.rank <= axis < shape.rank:
             raise ValueError(
                 f"{caller} got input {position} with shape {shape} to be split along dimension "
-                f"{axis}, expected a dimension it has. Pass a tensor of rank at least 1, or "
-                "capture what every shard is to get whole."
+                f"{axis}, which it does not have. Pass a tensor of rank 1 or more, or let the "
+                "computation capture what every shard needs as a whole."
             )
         if shape[axis] is not None and shape[axis] % num_shards:
             raise ValueError(

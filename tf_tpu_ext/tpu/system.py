@@ -18,7 +18,7 @@ def initialize_system(
 ) -> tf.Tensor:
     """Starts the TPU system.
 
-    Programs that call `tf.tpu.experimental.initialize_tpu_system` need not call this as well.
+    Programs that call `tf.tpu.experimental.initialize_tpu_system` do not need this.
 
     >>> topology = Topology(serialized=initialize_system().numpy())
     >>> int(topology.mesh_rank)
@@ -26,13 +26,13 @@ def initialize_system(
 
     Args:
         embedding_config: A `TPUEmbeddingConfiguration` proto, or None for no embedding tables.
-        job: The job of the cluster that holds the TPUs, or None if there is only one.
+        job: The cluster's job that has the TPUs. May be None if there is only one job.
         compilation_failure_closes_chips: Whether a failed compilation closes the chips.
         tpu_cancellation_closes_chips: Whether a cancelled execution closes the chips.
 
     Returns:
-        A string scalar, the serialized `TopologyProto`: pass it to `Topology(serialized=...)`. In a
-        graph it is to be evaluated first.
+        The serialized `TopologyProto`, a string scalar for `Topology(serialized=...)`. In a graph,
+        run it before anything that uses the TPU.
 
     Documented at
     https://www.tensorflow.org/api_docs/python/tf/compat/v1/tpu/initialize_system
@@ -49,7 +49,7 @@ def initialize_system(
     if not tf.executing_eagerly():
         return build()
     topology = _run_on_system(build, job)
-    # Buffers on the cores are gone, and TensorFlow has to find the devices again.
+    # Buffers on the cores are gone, so TensorFlow has to look up the devices again.
     context.context()._initialize_logical_devices()  # pylint: disable=protected-access
     return topology
 
@@ -61,10 +61,10 @@ def shutdown_system(job: str | None = None) -> tf.Operation | None:
     >>> shutdown_system()
 
     Args:
-        job: The job of the cluster that holds the TPUs, or None if there is only one.
+        job: The cluster's job that has the TPUs. May be None if there is only one job.
 
     Returns:
-        The operation that stops the system, or None when called eagerly.
+        The operation that stops the system; None when called eagerly.
 
     Documented at
     https://www.tensorflow.org/api_docs/python/tf/compat/v1/tpu/shutdown_system
@@ -82,7 +82,7 @@ def shutdown_system(job: str | None = None) -> tf.Operation | None:
 
 
 def _run_on_system(build: Any, job: str | None) -> Any:
-    """Runs in a function what TensorFlow's graph passes rewrite, on the device they look for."""
+    """Runs ops in a function, on the device for which TensorFlow's graph passes rewrite them."""
     device = "/device:TPU_SYSTEM:0" if job is None else f"/job:{job}/device:TPU_SYSTEM:0"
 
     def built() -> Any:
