@@ -1,8 +1,8 @@
-"""Loads the native library, once, and only where it can work.
+"""Loads the native library, after checking that it can work.
 
-The library registers devices, kernels and graph passes from static initialisers, so everything
-that would make it crash or be ignored is checked before it is opened: a real TPU, another
-TensorFlow than it was compiled for, and devices that TensorFlow has already made.
+The library registers devices, kernels and graph passes in static initializers. Whatever would make
+it crash or have no effect is therefore checked before: a real TPU, a TensorFlow other than the one
+it was compiled for, and devices that TensorFlow has already created.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _PCI_DEVICES = pathlib.Path("/sys/bus/pci/devices")
 _DEVICE_FILES = pathlib.Path("/dev")
 _GOOGLE_PCI_VENDOR = 0x1AE0
 # Chip generations v2 and v3 (one id), v4, v5p, v5e, v6e, 7x, and one without a public name. The
-# vendor id alone says nothing: Google's network and storage cards bear it too.
+# vendor id alone is not enough, because Google's network and storage cards have it too.
 _TPU_PCI_DEVICES = frozenset({0x0027, 0x0056, 0x005E, 0x0062, 0x0063, 0x006F, 0x0076})
 
 _log = logging.getLogger("tf_tpu_ext")
@@ -35,7 +35,7 @@ _lock = threading.Lock()
 
 
 class _State:
-    """What became of loading in this process."""
+    """The result of loading in this process."""
 
     library: ctypes.CDLL | None = None
     ops: ModuleType | None = None
@@ -48,14 +48,14 @@ _state = _State()
 def load() -> bool:
     """Loads the native library, unless this machine has a real TPU.
 
-    Calling it again is free and gives the same answer.
+    Further calls return the same value at no cost.
 
     Returns:
-        True when the virtual cores are there, False when the package stepped aside.
+        True if the library is loaded, False if the package stepped aside for a real TPU.
 
     Raises:
-        ImportError: TensorFlow or the library is missing, or they do not belong together.
-        RuntimeError: TensorFlow has made its devices already.
+        ImportError: TensorFlow or the library is missing, or their versions do not match.
+        RuntimeError: TensorFlow has already created its devices.
 
     Example:
         >>> from tf_tpu_ext import _native
@@ -73,7 +73,7 @@ def load() -> bool:
         if found is not None:
             _step_aside(found)
             return False
-        # What the build recorded says which TensorFlow to install.
+        # Comes first, because the build recorded which TensorFlow is needed.
         _check_built()
         tensorflow = _import_tensorflow()
         _check_abi(tensorflow.__version__)
@@ -90,26 +90,26 @@ def load() -> bool:
 
 
 def is_loaded() -> bool:
-    """Whether the library is loaded in this process; does not load it."""
+    """Returns whether the library is loaded in this process. Does not load it."""
     return _state.library is not None
 
 
 def stepped_aside() -> bool:
-    """Whether the package left this process to a real TPU."""
+    """Returns whether the package stepped aside for a real TPU."""
     return _state.real_tpu is not None
 
 
 def available() -> bool:
-    """Whether this process has virtual cores: `load()`, asked as a question."""
+    """Returns whether this process has virtual cores. The same as `load()`."""
     return load()
 
 
 def library() -> ctypes.CDLL:
-    """Returns the library for calls of its `TfTpuExt_*` functions; loads it if need be.
+    """Returns the library, for calls of its `TfTpuExt_*` functions. Loads it if needed.
 
     Raises:
-        ImportError: See `load`.
-        RuntimeError: See `load`; or the package stepped aside for a real TPU.
+        ImportError: As for `load`.
+        RuntimeError: As for `load`, or the package stepped aside for a real TPU.
     """
     load()
     if _state.library is None:
@@ -118,21 +118,21 @@ def library() -> ctypes.CDLL:
 
 
 def text_of(function: str, *arguments: Any) -> str | None:
-    """Calls a function of the library that returns a C string, which this frees.
+    """Calls a function of the library that returns a C string, and frees the string.
 
     Args:
-        function: Its name, `TfTpuExt_...`.
-        *arguments: Its arguments, of types of `ctypes`.
+        function: The name of the function, `TfTpuExt_...`.
+        *arguments: Its arguments, as `ctypes` values.
 
     Returns:
-        The text, None where the function returned null.
+        The text, or None if the function returns null.
 
     Raises:
-        ImportError: See `load`.
-        RuntimeError: See `library`.
+        ImportError: As for `load`.
+        RuntimeError: As for `library`.
     """
     call = getattr(library(), function)
-    # As an address: `c_char_p` would lose it, and with it what must be freed.
+    # ctypes would convert a `c_char_p` to bytes and lose the address, which must be freed.
     call.restype = ctypes.c_void_p
     address = call(*arguments)
     if not address:
@@ -144,11 +144,11 @@ def text_of(function: str, *arguments: Any) -> str | None:
 
 
 def ops() -> ModuleType:
-    """Returns the Python functions of the library's own ops; loads it if need be.
+    """Returns the Python functions of the library's ops. Loads it if needed.
 
     Raises:
-        ImportError: See `load`.
-        RuntimeError: See `load`; or the package stepped aside for a real TPU.
+        ImportError: As for `load`.
+        RuntimeError: As for `load`, or the package stepped aside for a real TPU.
     """
     load()
     if _state.ops is None:
@@ -157,15 +157,15 @@ def ops() -> ModuleType:
 
 
 def built_for() -> str | None:
-    """Returns the TensorFlow version that the library was compiled for, None before a build."""
+    """Returns the TensorFlow version for which the library was compiled, None before a build."""
     return str(runpy.run_path(str(_BUILT_FOR))["TF_VERSION"]) if _BUILT_FOR.exists() else None
 
 
 def _aside_message() -> str:
     return (
         f"tf_tpu_ext has no virtual cores in this process: found a real TPU ({_state.real_tpu}), "
-        "so TensorFlow's own TPU support is left as it is. Run the program without tf_tpu_ext "
-        "there, or on a machine without a TPU."
+        "so TensorFlow's own TPU support is left unchanged. Run the program without tf_tpu_ext, "
+        "or on a machine without a TPU."
     )
 
 
@@ -182,11 +182,11 @@ def _read_hexadecimal(path: pathlib.Path) -> int | None:
 
 
 def _find_real_tpu() -> str | None:
-    """Describes this machine's TPU hardware, None where there is none.
+    """Returns a description of this machine's TPU hardware, or None.
 
-    An installed libtpu proves nothing, for it installs anywhere. The chips' PCI identities do; in
-    a container that hides them, the device files do if the TPU runtime's variables are set too,
-    since other makers' accelerators have files of the same names.
+    An installed libtpu proves nothing, because it can be installed anywhere. The PCI ids of the
+    chips do. In a container that hides them, device files do, if the variables of the TPU runtime
+    are set too; other accelerators have files of the same names.
     """
     try:
         cards = sorted(_PCI_DEVICES.iterdir())
@@ -206,12 +206,12 @@ def _find_real_tpu() -> str | None:
 
 
 def _eager_context() -> Any | None:
-    """Returns TensorFlow's eager context if there is one, without making it."""
+    """Returns TensorFlow's eager context, or None if it has not been created."""
     return importlib.import_module("tensorflow.python.eager.context").context_safe()
 
 
 def _find_tensorflow_tpu() -> str | None:
-    """Names a TPU that TensorFlow has listed already; listing here would fix the devices."""
+    """Returns the name of a TPU in TensorFlow's list of devices, if there is a list, or None."""
     context = _eager_context()
     listed = getattr(context, "_physical_devices", None) or []
     if _is_resident():
@@ -222,7 +222,7 @@ def _find_tensorflow_tpu() -> str | None:
 def _tensorflow_distribution() -> str:
     """Returns the name of the distribution that installed TensorFlow."""
     names = importlib.metadata.packages_distributions().get("tensorflow", [])
-    # The plain one is the one that pip would change last when both are there.
+    # If both are installed, pip changes the plain one last.
     return "tensorflow" if "tensorflow" in names else "tensorflow-cpu"
 
 
@@ -284,14 +284,14 @@ def _check_no_devices(tensorflow: Any) -> None:
     what = "has run its first operation" if initialized else "has opened a session"
     raise RuntimeError(
         f"tf_tpu_ext was imported too late: TensorFlow {tensorflow.__version__} {what} and has "
-        "made its devices, so virtual TPU cores can't be added. Expected the import before that. "
+        "created its devices, so virtual TPU cores can't be added. Expected an earlier import. "
         "Move `import tf_tpu_ext` to the top of the program, next to `import tensorflow`, above "
         "the first tensor, variable, strategy, session or tf.config.list_logical_devices()."
     )
 
 
 def _is_resident() -> bool:
-    """Whether the library is in the process already, as after importlib.reload."""
+    """Returns whether the process has the library already, as after importlib.reload."""
     try:
         ctypes.CDLL(str(LIBRARY_PATH), mode=os.RTLD_NOLOAD | os.RTLD_NOW)
     except OSError:
@@ -323,9 +323,10 @@ def _open_failure(reason: str, found: str) -> str:
 
 
 def refresh_physical_devices() -> None:
-    """Adds our devices to a list of physical devices that was asked for before the import.
+    """Adds our devices to TensorFlow's list of physical devices, if there is a list already.
 
-    TensorFlow lists once and keeps the list. What the program chose to hide stays hidden.
+    TensorFlow lists the devices once and keeps the list. Devices that the program has hidden stay
+    hidden.
     """
     context = _eager_context()
     if context is None or context._physical_devices is None:

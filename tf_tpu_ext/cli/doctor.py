@@ -1,6 +1,6 @@
-"""`tf-tpu doctor`: examines the installation and runs a step on every virtual core.
+"""`tf-tpu doctor`: checks the installation and runs a step on every virtual core.
 
-Whatever imports TensorFlow happens in processes of its own, for it may fail to load or crash.
+TensorFlow is imported only in separate processes, because it may fail to load or crash.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ class Check:
     """One line of the report.
 
     Attributes:
-        name: What was looked at.
-        status: "ok", "note" (differs from the usual, nothing is broken) or "failed".
-        found: What was found; of a failure, its error.
-        advice: What to do about a failure or note; empty if there is nothing to do.
+        name: What was checked.
+        status: "ok", "note" (unusual, but not broken) or "failed".
+        found: What was found, or the error.
+        advice: What to do about a failure or note; empty if nothing.
     """
 
     name: str
@@ -71,7 +71,7 @@ def add_parser(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Examines, prints the report and returns the exit code."""
+    """Runs the checks, prints the report and returns the exit code."""
     environment = dict(os.environ)
     if options.cores is not None:
         environment[CORES_VARIABLE] = str(options.cores)
@@ -90,7 +90,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def render(check: Check) -> str:
-    """Returns the lines that show a check to people."""
+    """Returns a check as text."""
     first, *rest = check.found.splitlines() or [""]
     status = check.status.upper() if check.status == FAILED else check.status
     lines = [f"{status:8}{check.name:22}{first}"]
@@ -104,8 +104,8 @@ def examine(environment: dict[str, str], timeout: float) -> Iterator[Check]:
     """Yields all checks as they are made.
 
     Args:
-        environment: Environment variables of the processes that are examined.
-        timeout: After how many seconds such a process counts as hanging.
+        environment: The environment variables of the processes that run the checks.
+        timeout: How many seconds such a process may take.
     """
     yield from versions()
     yield from _probe("machine", environment, timeout)
@@ -113,7 +113,7 @@ def examine(environment: dict[str, str], timeout: float) -> Iterator[Check]:
 
 
 def versions() -> Iterator[Check]:
-    """Yields the versions of Python and of the packages that matter, none of them imported."""
+    """Yields the versions of Python and of relevant packages, without importing any."""
     yield Check("Python", OK, f"{platform.python_version()} ({sys.executable})")
     yield Check("tf_tpu_ext", OK, f"{_version('tf_tpu_ext') or 'a checkout'} in {PACKAGE}")
     found = _tensorflow_distributions()
@@ -172,7 +172,7 @@ def _install_tensorflow() -> str:
 
 
 def _probe(name: str, environment: dict[str, str], timeout: float) -> Iterator[Check]:
-    """Runs a probe in a process of its own; yields its checks, and one more if it ends early."""
+    """Yields the checks of a probe, which runs in a process, and a failure if that ends early."""
     command = [sys.executable, str(PROBES), name, str(PACKAGE.parent)]
     environment = {"TF_CPP_MIN_LOG_LEVEL": "2", **environment}
     try:

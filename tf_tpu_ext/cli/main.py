@@ -15,8 +15,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: The command line without the program's name; that of the process if None.
 
     Returns:
-        The exit code: that of the script that was run; else 0 for success, 1 for a problem that
-        was found, and 2, also by way of SystemExit, for a wrong command line.
+        The exit code: that of the script, for `run`. Otherwise 0 for success, 1 if a problem was
+        found, and 2 (also as SystemExit) for a wrong command line.
 
     Example:
         $ tf-tpu doctor

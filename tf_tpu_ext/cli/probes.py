@@ -1,7 +1,7 @@
-"""What `tf-tpu doctor` runs in a process of its own: `python probes.py PROBE FOLDER`.
+"""The checks that `tf-tpu doctor` runs in separate processes: `python probes.py PROBE FOLDER`.
 
-FOLDER is where the tf_tpu_ext under examination lies. Each check is printed as one line of JSON, at
-once, so that a crash loses nothing.
+FOLDER contains the tf_tpu_ext to check. Each result is printed at once, as one line of JSON, so
+that a crash does not lose it.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from typing import Any
 
 
 def report(name: str, status: str, found: str, advice: str = "") -> None:
-    """Prints a check; see `doctor.Check`."""
+    """Prints the result of a check; see `doctor.Check`."""
     print(
         json.dumps({"name": name, "status": status, "found": found, "advice": advice}), flush=True
     )
 
 
 def attempt(name: str, action: Callable[[], str], advice: str) -> bool:
-    """Reports a check that is ok if the action returns and failed if it raises."""
+    """Runs a check, which fails if the action raises an error."""
     try:
         found = action()
     except Exception as error:
@@ -35,12 +35,12 @@ def attempt(name: str, action: Callable[[], str], advice: str) -> bool:
 
 
 def probe_machine() -> None:
-    """Loads the library, looks at the machine and runs steps on all its cores."""
+    """Loads the library, checks the machine and runs steps on all its cores."""
     try:
         import tf_tpu_ext
         from tf_tpu_ext import _native
     except Exception as error:
-        # These errors say what to do themselves.
+        # These errors say what to do.
         report("library", "failed", f"{type(error).__name__}: {error}", _advice_for(error))
         return
     if _native.stepped_aside():
@@ -168,10 +168,10 @@ def probe_tensorflow_io() -> None:
 
 
 def main() -> None:
-    """Runs the probe that the command line names."""
+    """Runs the probe given on the command line."""
     probe, folder = sys.argv[1:]
-    # This file's own folder holds modules that are not to be found by name. Python puts it first,
-    # unless PYTHONSAFEPATH is set.
+    # Python puts this file's folder first in sys.path, unless PYTHONSAFEPATH is set. Its modules
+    # must not be importable by their short names.
     own = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [folder, *(path for path in sys.path if os.path.abspath(path) != own)]
     {"machine": probe_machine, "tensorflow_io": probe_tensorflow_io}[probe]()

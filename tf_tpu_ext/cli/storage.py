@@ -1,4 +1,4 @@
-"""Keeps TensorFlow from reaching Google Cloud Storage, so that something can take its place."""
+"""Loads TensorFlow without its access to Google Cloud Storage, which a folder may replace."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ import sys
 import tempfile
 from collections.abc import Iterator
 
-# With it, TensorFlow's libraries register no file system for gs:// when they are loaded. They take
-# any spelling; for this one TensorFlow's Python does not look for the plugin of tensorflow-io.
+# If set, TensorFlow's libraries register no file system for gs:// when they are loaded. They accept
+# any spelling. With this one, TensorFlow's Python does not look for the plugin of tensorflow-io.
 _VARIABLE = "TF_USE_MODULAR_FILESYSTEM"
 _VALUE = "TRUE"
-# They advise to use tensorflow-io instead, which would mislead here.
+# They advise using tensorflow-io instead, which would be misleading here.
 _ADVICE = b"Using modular file system for"
 
 
 @contextlib.contextmanager
 def left_out() -> Iterator[None]:
-    """Loads TensorFlow without its access to Google Cloud Storage, if it is loaded in here."""
+    """If TensorFlow is loaded in this context, it has no access to Google Cloud Storage."""
     before = os.environ.get(_VARIABLE)
     os.environ[_VARIABLE] = _VALUE
     try:
@@ -33,7 +33,7 @@ def left_out() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _without_advice() -> Iterator[None]:
-    """Passes on what is written to stderr, at the end and without the advice."""
+    """Holds back output to stderr, and writes it at the end without the advice."""
     try:
         stderr = os.dup(2)
     except OSError:

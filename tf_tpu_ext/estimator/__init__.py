@@ -1,4 +1,4 @@
-"""TPUEstimator on virtual cores, and the other names of estimators that TPU scripts use.
+"""TPUEstimator on virtual cores, and the other estimator names that TPU scripts use.
 
     import tf_tpu_ext.estimator as tpu_estimator
 
@@ -13,11 +13,11 @@
     estimator.train(input_fn, max_steps=1000)
 
 The classes are those of the package tensorflow-estimator 2.15.0 (`pip install
-'tf_tpu_ext[estimator]'`), under which lies here what TensorFlow has removed since. They are
-documented at https://www.tensorflow.org/versions/r2.15/api_docs/python/tf/compat/v1/estimator, and
+'tf_tpu_ext[estimator]'`). This module supplies the parts of TensorFlow that the package needs and
+that TensorFlow has removed. The classes are documented at
+https://www.tensorflow.org/versions/r2.15/api_docs/python/tf/compat/v1/estimator, and
 docs/estimator.md shows how to run, debug and test programs with them. Importing this module applies
-the patches of the group `estimator` (see `tf_tpu_ext.patches`), which supply what is missing and
-change classes of tensorflow-estimator; `install` makes `tf.estimator` work.
+the patches of the group `estimator`, see `tf_tpu_ext.patches`. `install` makes `tf.estimator` work.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""How training, evaluation and prediction end: with their cause, soon, and with no thread left.
+"""Ends training, evaluation and prediction soon after an error, with its cause and no thread left.
 
-TPUEstimator runs threads for infeed and outfeed beside the training loop. Where one of the three
-fails, tensorflow-estimator waits for five seconds, closes the session, raises the most telling
-error, and leaves threads behind. The classes here take the places of its own.
+TPUEstimator runs threads for infeed and outfeed next to the training loop. If one of the three
+fails, tensorflow-estimator waits five seconds, closes the session, raises the most informative
+error, and leaves threads behind. The classes in this module replace its own.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from tensorflow_estimator.python.estimator.tpu import error_handling, tpu_estima
 
 from tf_tpu_ext.patches._changes import Changes, find
 
-# A source that fails waits so long for errors of the others, which may have caused its own.
+# How long a source that fails waits for errors of the others, which may have caused its own.
 _GRACE_SECONDS = 0.3
-# Threads end as soon as their session is closed. One that a user's function holds is let go.
+# Threads end when their session is closed. A thread that a user's function blocks is left behind.
 _JOIN_SECONDS = 10.0
 
 
@@ -41,20 +41,20 @@ class Rendezvous(error_handling.ErrorRendezvous):
         self._interrupted = False
 
     def watch(self, queue: Any, session: Any) -> None:
-        """Takes charge of the thread of a `_OpQueueContext`, and of the session it works for."""
+        """Watches the thread of a `_OpQueueContext`, and its session."""
         self._queues.append(queue)
         if self._listener is None and InterruptListener.is_possible():
             self._listener = InterruptListener(session)
 
     def record_error(self, source: str, exc_info: Any, session: Any = None) -> None:
-        """Keeps an error; closes the session, if one is given, so that the others end."""
+        """Records an error, and closes the session, if given, so that the other threads end."""
         error = exc_info[1]
         with self._lock:
             if self._ended.is_set() or isinstance(error, error_handling._IGNORED_ERRORS):
                 return
             self._errors[source] = exc_info
             if _is_numeric(error):
-                # The loop itself goes on to its end.
+                # The loop continues to its end.
                 analytics.track_numerical_issues(exc_info)
                 return
             if session is None or self._closer is not None:
@@ -65,12 +65,12 @@ class Rendezvous(error_handling.ErrorRendezvous):
         self._closer.start()
 
     def raise_errors(self, timeout_sec: float = 0) -> None:
-        """Ends the threads and raises the most telling error, if there is any."""
+        """Ends the threads, and raises the most informative error if there is one."""
         del timeout_sec
         self._end_threads()
         error = sys.exc_info()[1]
         if error is not None and not isinstance(error, Exception):
-            # Ctrl-C or the end of a generator: what the others say then is a consequence of it.
+            # After Ctrl-C or the end of a generator, errors of the others are consequences.
             return
         if self._interrupted:
             # TensorFlow may have turned it into an error of its own on the way.
@@ -114,7 +114,7 @@ def _is_numeric(error: Any) -> bool:
 
 
 def _is_of_closed_session(error: BaseException) -> bool:
-    """Whether the error only tells that something else has closed the session."""
+    """Returns whether the error is only a consequence of the session having been closed."""
     return isinstance(error, RuntimeError) and "closed Session" in str(error)
 
 
@@ -122,7 +122,7 @@ _StockQueue = tpu_estimator._OpQueueContext
 
 
 class Queue(_StockQueue):  # type: ignore[misc, valid-type]
-    """The work queue of an infeed or outfeed thread, in the charge of its run's rendezvous."""
+    """The work queue of an infeed or outfeed thread, watched by the rendezvous of its run."""
 
     def __init__(self, name: str, target: Any, args: Any) -> None:
         super().__init__(name, target, args)
@@ -132,25 +132,25 @@ class Queue(_StockQueue):  # type: ignore[misc, valid-type]
 
 
 class OnceQueue(Queue):
-    """A queue that passes on the first signal only."""
+    """A queue that forwards only the first signal."""
 
     def __init__(self, name: str, target: Any, args: Any) -> None:
         self._signalled = False
         super().__init__(name, target, args)
 
     def send_next_batch_signal(self, iterations: int) -> None:
-        """Passes the signal on if it is the first."""
+        """Forwards the signal if it is the first."""
         if not self._signalled:
             self._queue.put(iterations)
             self._signalled = True
 
 
 class InterruptListener:
-    """Lets Ctrl-C end a step at once, as a KeyboardInterrupt.
+    """Makes Ctrl-C end a step at once, as a KeyboardInterrupt.
 
-    Python handles a signal when the main thread comes back to it; but that is in a step that may
-    take long. The interpreter also writes the signal's number to a socket, whose reader closes the
-    session: then the step returns, and the program's own handler runs.
+    Python runs signal handlers when the main thread returns to the interpreter, but that thread may
+    be in a long step. The interpreter also writes the signal's number to a socket. A thread that
+    reads the socket closes the session; then the step returns, and Python's handler runs.
     """
 
     def __init__(self, session: Any) -> None:
@@ -164,7 +164,7 @@ class InterruptListener:
 
     @staticmethod
     def is_possible() -> bool:
-        """Whether this is the main thread, and Ctrl-C is to raise a KeyboardInterrupt."""
+        """Returns whether this is the main thread, and Ctrl-C raises a KeyboardInterrupt."""
         in_main = threading.current_thread() is threading.main_thread()
         return in_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
@@ -179,7 +179,7 @@ class InterruptListener:
     def _listen(self) -> None:
         while numbers := self._sockets[0].recv(64):
             if self._previous >= 0:
-                # Another listener was there before.
+                # Forwards to the listener that was installed before.
                 with contextlib.suppress(OSError):
                     os.write(self._previous, numbers)
             if signal.SIGINT in numbers:
@@ -195,14 +195,14 @@ def _close(session: Any) -> None:
 
 
 class NoSignalHandler(tf.compat.v1.train.SessionRunHook):
-    """Stands for the hook that made Ctrl-C kill the process without its handlers."""
+    """Replaces a hook by which Ctrl-C kills the process without running handlers."""
 
     def __init__(self) -> None:
         super().__init__()
 
 
 def install(changes: Changes) -> None:
-    """Puts these classes in the places of tensorflow-estimator's own."""
+    """Replaces classes of tensorflow-estimator by those of this module."""
     find(error_handling, "_IGNORED_ERRORS")
     for name in ("record_error", "raise_errors"):
         changes.check(error_handling.ErrorRendezvous, name, vars(Rendezvous)[name])

@@ -1,8 +1,8 @@
-"""Input pipelines of several hosts, on the one that there is.
+"""Input pipelines as if on several hosts.
 
-A slice of a pod has a host for every eight cores, say, and an input_fn runs once on each. How a
-program shares its data among them can be tried here: the cores are divided among as many hosts as
-are asked for, in order, and each input_fn is told which one it is. All run in this process.
+A slice of a pod has several hosts, and the input_fn runs once on each. To test how a program shares
+its data among them, the cores are divided among a given number of hosts, in order, and each call of
+the input_fn gets the number of its host. Everything runs in this process.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ _hosts: int | None = None
 
 
 def set_input_hosts(hosts: int) -> None:
-    """Sets how many hosts the input pipelines of TPUEstimators find from now on.
+    """Sets the number of hosts for the input pipelines of TPUEstimators.
 
-    Without it, it is the environment variable TF_TPU_EXT_HOSTS, or 1.
+    The default is the environment variable TF_TPU_EXT_HOSTS, or 1. If the number does not divide
+    the number of cores, the first call of an estimator raises an error.
 
     Args:
-        hosts: The number; the cores are divided evenly among them.
+        hosts: The number of hosts, among which the cores are divided evenly.
 
     Raises:
-        ValueError: It is less than 1. That it does not divide the number of cores is an error of
-            the estimator's first call.
+        ValueError: The number is less than 1.
 
     Example:
         >>> import tf_tpu_ext.estimator
@@ -42,7 +42,7 @@ def set_input_hosts(hosts: int) -> None:
 
 
 def install(changes: Changes) -> None:
-    """Changes the contexts of tensorflow-estimator."""
+    """Patches the contexts of tensorflow-estimator."""
     from tensorflow_estimator.python.estimator.tpu import tpu_context, tpu_estimator
 
     context = tpu_context._InternalTPUContext
@@ -64,23 +64,23 @@ def _number() -> int:
 
 
 def _metadata_of(stock: Callable[..., Any]) -> Callable[..., Any]:
-    """Divides the cores of the only host."""
+    """Divides the cores of the only host among the hosts that were asked for."""
 
     def metadata(self: Any) -> Any:
-        told, hosts = stock(self), _number()
-        if hosts == 1 or told.num_hosts != 1:
-            return told
-        if told.num_cores % hosts:
+        real, hosts = stock(self), _number()
+        if hosts == 1 or real.num_hosts != 1:
+            return real
+        if real.num_cores % hosts:
             raise ValueError(
                 f"The input pipelines are to run on {hosts} hosts, which does not divide the "
-                f"{told.num_cores} cores. Change {VARIABLE}, or the number of cores."
+                f"{real.num_cores} cores. Change {VARIABLE}, or the number of cores."
             )
         if self.model_parallelism_enabled:
             raise ValueError(
                 f"TPUConfig.num_cores_per_replica is set, and the input pipelines are to run on "
                 f"{hosts} hosts; expected one of them. Leave {VARIABLE} at 1."
             )
-        return told._replace(num_hosts=hosts, num_of_cores_per_host=told.num_cores // hosts)
+        return real._replace(num_hosts=hosts, num_of_cores_per_host=real.num_cores // hosts)
 
     return metadata
 
@@ -108,7 +108,7 @@ def _device_for_replica_of(stock: Callable[..., Any]) -> Callable[..., Any]:
 
 def _broadcast_of(context: Any, stock: Callable[..., Any]) -> Callable[..., Any]:
     class AllReplicasOnOneHost(context):
-        """A context for making the ops that feed all replicas from the first host."""
+        """A context for creating the ops that feed all replicas from the first host."""
 
         @property
         def num_of_replicas_per_host(self) -> int:
@@ -121,7 +121,7 @@ def _broadcast_of(context: Any, stock: Callable[..., Any]) -> Callable[..., Any]
             return stock(ctx, input_fn, inputs_structure_recorder, num_hosts)
 
         def input_of_all(user_context: Any) -> Any:
-            # The program is told of its hosts.
+            # The program sees all hosts.
             user_context._internal_ctx = ctx
             return input_fn(user_context)
 

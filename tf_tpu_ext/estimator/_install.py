@@ -1,4 +1,4 @@
-"""Brings tensorflow-estimator to life on a TensorFlow that has dropped it."""
+"""Makes tensorflow-estimator work with a TensorFlow that has dropped it."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tf_tpu_ext.patches._changes import Changes, find
 from tf_tpu_ext.patches._finders import Alias
 
 _SUPPLIED = "tf_tpu_ext.estimator._supplied"
-# What tensorflow-estimator imports, and what takes its place where TensorFlow has none.
+# Modules that tensorflow-estimator imports, and ours in their place if TensorFlow lacks them.
 SUPPLIED = {
     "tensorflow.python.distribute.estimator_training": "estimator_training",
     "tensorflow.python.tpu.session_support": "session_support",
     "tensorflow.python.tpu.tpu_embedding": "tpu_embedding",
     "tensorflow.python.tpu.tpu_embedding_gradient": "tpu_embedding_gradient",
 }
-# Names of tf.compat.v1.tpu.experimental that went away with `tpu_embedding`.
+# Names of tf.compat.v1.tpu.experimental that TensorFlow removed with `tpu_embedding`.
 _PARAMETERS = (
     "AdagradParameters",
     "AdamParameters",
@@ -30,13 +30,13 @@ _PARAMETERS = (
 
 
 def load() -> ModuleType:
-    """Applies the patches for tensorflow-estimator and imports it; may be called again.
+    """Applies the patches for tensorflow-estimator and imports it. May be called repeatedly.
 
     Returns:
         The package `tensorflow_estimator`.
 
     Raises:
-        ImportError: tensorflow-estimator, or what it needs, is not installed.
+        ImportError: tensorflow-estimator, or a package that it needs, is not installed.
     """
     if importlib.util.find_spec("tensorflow_estimator") is None:
         raise ImportError(
@@ -56,8 +56,11 @@ def load() -> ModuleType:
 def install() -> None:
     """Makes `tf.estimator` and `tf.compat.v1.estimator` work in this process.
 
-    Also `import tensorflow.compat.v1 as tf; tf.estimator` and the parameters of embedding tables in
-    `tf.compat.v1.tpu.experimental`. It may be called again.
+    This includes `tf.estimator` after `import tensorflow.compat.v1 as tf`, and the parameters of
+    embedding tables in `tf.compat.v1.tpu.experimental`. Further calls have no effect.
+
+    Raises:
+        ImportError: tensorflow-estimator, or a package that it needs, is not installed.
 
     Example:
         >>> import tensorflow as tf
@@ -71,7 +74,7 @@ def install() -> None:
 
 
 def set_public_names(changes: Changes) -> None:
-    """Sets `estimator` in all modules that programs know as TensorFlow."""
+    """Sets `estimator` in all modules in which programs look for it."""
     old = importlib.import_module("tensorflow_estimator._api.v1.estimator")
     new = importlib.import_module("tensorflow_estimator._api.v2.estimator")
     for module in _namespaces.public_modules("v1"):
@@ -81,7 +84,7 @@ def set_public_names(changes: Changes) -> None:
 
 
 def find_private_modules(changes: Changes) -> None:
-    """Makes the private modules importable from the place that they had in TensorFlow."""
+    """Makes the private modules importable from their old place in TensorFlow."""
     changes.add_finder(
         Alias("tensorflow.python.estimator", "tensorflow_estimator.python.estimator")
     )
@@ -94,7 +97,7 @@ def supply_modules(changes: Changes) -> None:
 
 
 def supply_parameters(changes: Changes) -> None:
-    """Supplies the names of `tf.compat.v1.tpu.experimental` that went away with its module."""
+    """Supplies the names of `tf.compat.v1.tpu.experimental` that TensorFlow has removed."""
     embedding = importlib.import_module("tensorflow.python.tpu.tpu_embedding")
     experimental = tf.compat.v1.tpu.experimental
     for name in _PARAMETERS:

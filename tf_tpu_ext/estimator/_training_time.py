@@ -1,4 +1,4 @@
-"""Counts the training steps of the process, and the time that they took."""
+"""Counts the training steps of the process and measures their time."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class Totals:
     """Sums over all `train` calls of all estimators.
 
     Attributes:
-        steps: Steps that a checkpoint was written for.
-        seconds: Time within the calls, compilations included.
+        steps: Number of steps, as far as checkpoints were written.
+        seconds: Seconds spent in the calls, compilations included.
     """
 
     steps: int = 0
@@ -30,7 +30,7 @@ totals = Totals()
 
 
 def install(changes: Changes) -> None:
-    """Begins to count."""
+    """Starts counting."""
     changes.wrap(estimator_lib.Estimator, "train", _train_of)
 
 
@@ -53,5 +53,5 @@ def _global_step(estimator: Any) -> int:
     try:
         return int(tf.train.load_variable(checkpoint, "global_step"))
     except (tf.errors.OpError, ValueError, KeyError):
-        # The program names its step otherwise, or removes its checkpoints.
+        # The program has another name for its step, or removes its checkpoints.
         return 0

@@ -1,4 +1,4 @@
-"""Runs a script as if on a TPU: what `tf-tpu run` does once the package is loaded."""
+"""The implementation of `tf-tpu run`, which runs a script as if on a TPU."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ __all__ = ["launch", "prepare"]
 
 
 def prepare(legacy: bool, storage: str | None, arguments: Sequence[str]) -> None:
-    """Makes the process one in which a script finds what it expects of a TPU's machine.
+    """Prepares this process for a script that expects a TPU.
 
-    Any TPU name, zone, project or address that it uses is the virtual cores.
+    Every TPU name, zone, project or address that the script uses leads to the virtual cores.
 
     Args:
-        legacy: Whether `tensorflow` has the names and the behavior of TensorFlow 1, `tf.contrib`
+        legacy: Whether `tensorflow` has the names and behavior of TensorFlow 1, with `tf.contrib`
             and `tf.estimator`.
-        storage: Folder that stands for Google Cloud Storage: `gs://bucket/name` is
-            `storage/bucket/name` to TensorFlow. None to refuse such paths.
+        storage: A folder in place of Google Cloud Storage: for TensorFlow, `gs://bucket/name` is
+            `storage/bucket/name`. None makes such paths an error.
         arguments: The script's command line.
 
     Raises:
         ImportError: `legacy` needs a package that is not installed.
         RuntimeError: TensorFlow was loaded with its own access to Google Cloud Storage.
-        ValueError: An argument is a path of Google Cloud Storage, and `storage` is None.
+        ValueError: An argument is a path in Google Cloud Storage, and `storage` is None.
     """
     _storage.check_arguments(arguments, storage)
     _storage.install(storage)
@@ -42,13 +42,13 @@ def prepare(legacy: bool, storage: str | None, arguments: Sequence[str]) -> None
 def launch(
     script: str, arguments: Sequence[str] = (), *, report: str | None = None, quiet: bool = False
 ) -> int:
-    """Runs a script as the main program of this process, as `python script arguments...` would.
+    """Runs a script as the main program of this process, like `python script arguments...`.
 
     Args:
-        script: Path of the script.
+        script: The path of the script.
         arguments: Its command line.
-        report: File for a report as JSON.
-        quiet: Whether to print no report on stderr.
+        report: A file to which to write a report as JSON, or None.
+        quiet: Whether to omit the report on stderr.
 
     Returns:
         The script's exit code.
@@ -67,12 +67,12 @@ def launch(
     try:
         return _run(script, list(arguments))
     finally:
-        told = recorder.finish()
+        summary = recorder.finish()
         if report is not None:
-            told.write(report)
+            summary.write(report)
         if not quiet:
             sys.stdout.flush()
-            print(told.text(), file=sys.stderr, flush=True)
+            print(summary.text(), file=sys.stderr, flush=True)
 
 
 def _run(script: str, arguments: list[str]) -> int:
@@ -89,7 +89,7 @@ def _run(script: str, arguments: list[str]) -> int:
     except SystemExit as end:
         return _code(end)
     except BaseException as error:
-        # Without the frames of the launcher.
+        # Leaves out the frames of the launcher.
         trace = error.__traceback__
         while trace is not None and trace.tb_frame.f_code.co_filename != script:
             trace = trace.tb_next
@@ -99,7 +99,7 @@ def _run(script: str, arguments: list[str]) -> int:
 
 
 def _put_first(folder: str) -> None:
-    """Gives the script's folder the place in `sys.path` of the command's own."""
+    """Puts the script's folder first in `sys.path`, in place of the command's own."""
     command = {
         os.path.dirname(os.path.realpath(sys.argv[0])),
         os.path.realpath(sys.argv[0]),
@@ -109,7 +109,7 @@ def _put_first(folder: str) -> None:
 
 
 def _code(end: SystemExit) -> int:
-    """Returns the exit code that Python would end with."""
+    """Returns the exit code with which Python would end."""
     if end.code is None or isinstance(end.code, int):
         return end.code or 0
     print(end.code, file=sys.stderr)

@@ -1,7 +1,7 @@
-"""Gives a script the TensorFlow 1 that it was written for.
+"""Makes `import tensorflow` give a script the names and behavior of TensorFlow 1.
 
-`import tensorflow as tf` has the names of TensorFlow 1 in the script and in what it imports, except
-in packages that belong to TensorFlow and are written for version 2.
+This applies to the script and the modules that it imports, except to packages that belong to
+TensorFlow and are written for version 2.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from typing import Any
 from tf_tpu_ext import patches
 from tf_tpu_ext.patches._changes import Changes
 
-# Packages that know TensorFlow 2: by the beginnings of their names, where they are installed.
+# Prefixes of the names of installed packages that are written for TensorFlow 2.
 _FAMILY = ("tensorflow", "tensorboard", "keras", "tf_keras", "tf_tpu_ext", "tf_slim", "jax")
-# NumPy has dropped these since.
+# Names that NumPy has dropped.
 _NUMPY_NAMES: dict[str, Any] = {
     "bool": bool,
     "complex": complex,
@@ -39,7 +39,7 @@ _NUMPY_ALIASES = {
 
 
 class TensorFlow1(types.ModuleType):
-    """`tensorflow` with the names of TensorFlow 1, and those of today where it had none."""
+    """`tensorflow` with the names of TensorFlow 1, and the current ones that it did not have."""
 
     def __init__(self, tensorflow: types.ModuleType, names: types.ModuleType) -> None:
         super().__init__(tensorflow.__name__, tensorflow.__doc__)
@@ -51,7 +51,7 @@ class TensorFlow1(types.ModuleType):
 
     def __getattr__(self, name: str) -> Any:
         if name == "compat":
-            # `import tensorflow.compat.v1 as tf` goes this way, to where estimators are.
+            # `import tensorflow.compat.v1 as tf` uses this, and needs the one with estimators.
             return self._tensorflow.compat
         try:
             return getattr(self._names, name)
@@ -65,7 +65,7 @@ class TensorFlow1(types.ModuleType):
 
 
 def install() -> None:
-    """Makes it so for all that is imported from now on.
+    """Switches TensorFlow to version 1 for everything that is imported from now on.
 
     Raises:
         ImportError: tensorflow-estimator or tf_keras is not installed.
@@ -87,14 +87,14 @@ def install() -> None:
 
 
 def use_legacy_keras(changes: Changes) -> None:
-    """Chooses Keras 2; Keras reads the variable when it is first used."""
+    """Selects Keras 2, by a variable that TensorFlow reads when Keras is first used."""
     changes.put_item(os.environ, "TF_USE_LEGACY_KERAS", "1")
 
 
 def replace_import(changes: Changes) -> None:
-    """Lets `import tensorflow` give the names of TensorFlow 1 where they are wanted."""
+    """Makes `import tensorflow` return the names of TensorFlow 1 to code written for it."""
     tensorflow = importlib.import_module("tensorflow")
-    # `import tensorflow.compat.v1` gives another module than the attribute.
+    # `import tensorflow.compat.v1` returns another module than the attribute.
     view = TensorFlow1(tensorflow, importlib.import_module("tensorflow.compat.v1"))
     changes.wrap(builtins, "__import__", functools.partial(_import_of, tensorflow, view))
 
@@ -132,7 +132,7 @@ def _top_level(importer: Mapping[str, Any]) -> str:
 
 
 def supply_numpy_names(changes: Changes) -> None:
-    """Gives NumPy the names again that it has dropped."""
+    """Restores names that NumPy has dropped."""
     import numpy as np
 
     missing = {name: value for name, value in _NUMPY_NAMES.items() if not _has(np, name)}
@@ -147,6 +147,6 @@ def _has(module: types.ModuleType, name: str) -> bool:
     import warnings
 
     with warnings.catch_warnings():
-        # NumPy 1 warns of names that NumPy 2 has under another meaning.
+        # NumPy 1 warns about names that have another meaning in NumPy 2.
         warnings.simplefilter("ignore")
         return hasattr(module, name)

@@ -1,4 +1,4 @@
-"""What a run did: steps, compilations, clusters."""
+"""The report of `tf-tpu run`: steps, compilations, clusters."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ import tf_tpu_ext
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """What `tf-tpu run` tells at the end.
+    """The report that `tf-tpu run` prints at the end.
 
     Attributes:
         cores: Number of virtual cores.
-        seconds: Time from the script's first line to its last.
-        training_steps: Steps of `train` calls of estimators; 0 if there were none.
-        training_seconds: Time within these calls, compilations included.
-        launches: How often programs were started; a loop within a program counts once.
-        compilations: Number of programs that were compiled, failed ones included.
-        compilation_seconds: Time spent in that.
-        clusters: Number of outside compilation clusters in the computations that were run.
-        folded_clusters: How many of them the programs called by themselves.
-        host_calls: How often programs called clusters, of all replicas.
-        bytes_to_host: Bytes of the clusters' arguments.
-        bytes_to_device: Bytes of their results.
-        paddable_elements: Elements of inputs that may be padded, padding included.
+        seconds: Seconds from the beginning to the end of the script.
+        training_steps: Number of steps in `train` calls of estimators.
+        training_seconds: Seconds spent in these calls, compilations included.
+        launches: How many times programs were started; a loop inside a program counts once.
+        compilations: Number of compilations, failed ones included.
+        compilation_seconds: Seconds spent on compilations.
+        clusters: Number of outside compilation clusters in the programs that ran.
+        folded_clusters: How many of the clusters were folded.
+        host_calls: Number of calls of clusters, over all replicas.
+        bytes_to_host: Total size of the clusters' arguments, in bytes.
+        bytes_to_device: Total size of their results, in bytes.
+        paddable_elements: Number of elements, padding included, of inputs that may be padded.
         padding_elements: How many of them were padding.
     """
 
@@ -55,11 +55,11 @@ class Report:
 
     @property
     def padding_waste(self) -> float:
-        """The share of padding in inputs that may be padded, from 0 to 1."""
+        """The fraction of `paddable_elements` that was padding, from 0.0 to 1.0."""
         return self.padding_elements / self.paddable_elements if self.paddable_elements else 0.0
 
     def text(self) -> str:
-        """Returns the report for people."""
+        """Returns the report as text."""
         lines = [f"tf-tpu: {self.cores} virtual cores, {self.seconds:.1f} s"]
         if self.training_steps:
             lines.append(
@@ -80,16 +80,16 @@ class Report:
 
     def write(self, path: str) -> None:
         """Writes the report as one JSON object."""
-        told = {
+        fields = {
             **dataclasses.asdict(self),
             "steps_per_second": self.steps_per_second,
             "padding_waste": self.padding_waste,
         }
-        pathlib.Path(path).write_text(json.dumps(told) + "\n")
+        pathlib.Path(path).write_text(json.dumps(fields) + "\n")
 
 
 class Recorder:
-    """Watches the process for a `Report`."""
+    """Records what a `Report` needs."""
 
     def __init__(self) -> None:
         self._start = time.monotonic()
@@ -99,7 +99,7 @@ class Recorder:
         stats = tf_tpu_ext.compilation_stats()
         transfers = tf_tpu_ext.transfer_stats()
         clusters = transfers.clusters
-        # It is there if the script has used estimators.
+        # Loaded only if the script has used estimators.
         training: Any = sys.modules.get("tf_tpu_ext.estimator._training_time")
         return Report(
             cores=tf_tpu_ext.machine().cores,

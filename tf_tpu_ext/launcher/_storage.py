@@ -1,8 +1,7 @@
-"""Google Cloud Storage for scripts that run without it: a folder in its place, or a refusal.
+"""Replaces Google Cloud Storage by a folder, or makes its paths an error.
 
-TensorFlow's C++ asks the file system of the scheme `gs`, so every way to a file is covered:
-Python's file functions, datasets, checkpoints, summaries and SavedModels, by whatever string they
-get there.
+TensorFlow's C++ code looks up the file system of the scheme `gs`. Replacing that covers every
+access to files: `tf.io.gfile`, datasets, checkpoints, summaries and SavedModels.
 """
 
 from __future__ import annotations
@@ -17,14 +16,14 @@ _SCHEME = "gs://"
 
 
 class RefusedPathError(ValueError):
-    """A path in Google Cloud Storage, with no folder to stand for it."""
+    """A path is in Google Cloud Storage, and there is no folder in its place."""
 
 
 def check_arguments(arguments: Sequence[str], folder: str | None) -> None:
-    """Checks that a command line names no path in Google Cloud Storage that nothing stands for.
+    """Checks that no argument is a path in Google Cloud Storage, unless a folder replaces it.
 
     Raises:
-        RefusedPathError: An argument is such a path, and there is no folder.
+        RefusedPathError: An argument is such a path, and `folder` is None.
     """
     if folder is not None:
         return
@@ -34,17 +33,17 @@ def check_arguments(arguments: Sequence[str], folder: str | None) -> None:
         for path in paths.split(","):
             if path.startswith(_SCHEME):
                 raise RefusedPathError(
-                    f"{path} is in Google Cloud Storage, which tf-tpu run does not reach. Expected "
-                    "a local path. Copy the data to FOLDER/<bucket>/<name> and run: "
+                    f"{path} is in Google Cloud Storage, to which tf-tpu run has no access. "
+                    "Expected a local path. Copy the data to FOLDER/<bucket>/<name> and run: "
                     "tf-tpu run --gs FOLDER ..."
                 )
 
 
 def install(folder: str | None) -> None:
-    """Makes TensorFlow find `gs://bucket/name` at `folder/bucket/name`, or refuse it.
+    """Makes TensorFlow find `gs://bucket/name` at `folder/bucket/name`, or raise an error.
 
     Args:
-        folder: The folder; None to refuse such paths.
+        folder: The folder. None makes such paths an error.
 
     Raises:
         RuntimeError: TensorFlow was loaded with a file system of its own for them.
@@ -54,7 +53,7 @@ def install(folder: str | None) -> None:
     problem = _native.text_of("TfTpuExt_MapCloudStorage", argument)
     if problem is not None:
         raise RuntimeError(
-            "TensorFlow was imported before tf-tpu run could take the place of its access to "
-            "Google Cloud Storage. Run the script by the command tf-tpu, in a process of its own. "
-            f"TensorFlow says: {problem}"
+            "TensorFlow was imported before tf-tpu run could replace its access to Google Cloud "
+            "Storage. Run the script with the command tf-tpu, in a process of its own. "
+            f"TensorFlow's error: {problem}"
         )

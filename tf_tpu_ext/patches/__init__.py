@@ -1,4 +1,4 @@
-"""Every change that the package makes to TensorFlow, each with its reason and its way back.
+"""Every change that the package makes to TensorFlow's Python, with its reason and how to undo it.
 
     from tf_tpu_ext import patches
 
@@ -6,14 +6,14 @@
     patches.undo_all()
     patches.apply()
 
-A patch belongs to a group, which is applied as a whole:
+Each patch belongs to a group. A group is applied as a whole:
 
 - `tensorflow`: by `import tf_tpu_ext`.
 - `estimator`: by `import tf_tpu_ext.estimator`.
 - `estimator_names`: by `tf_tpu_ext.estimator.install()`.
 - `contrib`: by `tf_tpu_ext.contrib.install()`.
-- `legacy`: by `tf-tpu run --legacy`, with the three before.
-- `towers`: while a `merge_fn` is traced, and no longer.
+- `legacy`: by `tf-tpu run --legacy`, together with the three groups above.
+- `towers`: only while a `merge_fn` is being traced.
 
 docs/patches.md lists them all.
 """
@@ -42,7 +42,7 @@ __all__ = [
 
 PATCHES: tuple[Patch, ...] = (*_tensorflow.PATCHES, *_estimator.PATCHES, *_legacy.PATCHES)
 
-# Importing the package applies the group too, so the package comes first.
+# Importing these packages applies the group, so they must be imported first.
 _PACKAGES: dict[Group, str] = {
     "estimator": "tf_tpu_ext.estimator",
     "estimator_names": "tf_tpu_ext.estimator",
@@ -54,19 +54,19 @@ _applied: dict[str, Changes] = {}
 def apply(group: Group = "tensorflow") -> None:
     """Applies every patch of a group that is not applied yet.
 
-    Each checks that what it changes is there and takes the arguments that the patch was written
-    for. One that does not fit is left out with a RuntimeWarning, which says what was expected and
-    what was found; the others still apply.
+    Each patch checks that its target exists and takes the expected arguments. If not, the patch is
+    left out with a RuntimeWarning that says what was expected and what was found. The other patches
+    still apply.
 
-    Nothing of the group `tensorflow` is applied where the package stepped aside for a real TPU. Any
-    thread may call this function, and call it again.
+    On a machine with a real TPU, nothing of the group `tensorflow` is applied. This function is
+    thread-safe, and may be called any number of times.
 
     Args:
-        group: Which patches.
+        group: The group.
 
     Raises:
-        ImportError: The native library, or the package tensorflow-estimator, can't be loaded.
-        RuntimeError: The native library was asked for too late.
+        ImportError: The native library or the package tensorflow-estimator can't be loaded.
+        RuntimeError: TensorFlow has created its devices before the native library was loaded.
 
     Example:
         >>> from tf_tpu_ext import patches
@@ -93,13 +93,13 @@ def apply(group: Group = "tensorflow") -> None:
 
 
 def undo(name: str) -> None:
-    """Takes one patch back; does nothing if it is not applied.
+    """Undoes one patch. Does nothing if it is not applied.
 
     Args:
-        name: The patch's name, as `applied` returns it.
+        name: The name of the patch, as `applied` returns it.
 
     Raises:
-        RuntimeError: Other code has replaced what the patch had put in place. It stays.
+        RuntimeError: Other code has changed the same place since. The patch stays applied.
 
     Example:
         >>> from tf_tpu_ext import patches
@@ -116,23 +116,22 @@ def undo(name: str) -> None:
 
 
 def undo_all() -> None:
-    """Takes every applied patch back, the latest first, so that TensorFlow is as it came.
+    """Undoes all applied patches, the latest first, and so restores TensorFlow's Python.
 
-    That includes what was applied for estimators, for `tf.contrib`, and for `tf-tpu run --legacy`.
-    Any thread may call it, and call it again.
+    This includes the patches for estimators, for `tf.contrib` and for `tf-tpu run --legacy`. The
+    function is thread-safe, and may be called any number of times.
 
-    What the native library registered when it was loaded can't be taken back: its devices, kernels,
-    ops and graph passes, and the file system of `gs://` paths that `tf-tpu run` adds, are there
-    until the process ends. The behavior of TensorFlow 1, which `--legacy` switches on by
-    `tf.compat.v1.disable_v2_behavior`, stays as well, and so does the choice of Keras 2 once Keras
-    has been used.
+    Some changes can't be undone before the process ends: the devices, kernels, ops and graph passes
+    of the native library; the file system for `gs://` paths that `tf-tpu run` adds; TensorFlow 1's
+    behavior, which `--legacy` switches on by `tf.compat.v1.disable_v2_behavior`; and the choice of
+    Keras 2, once Keras has been used.
 
-    What was made before keeps what it was made with: a resolver stays resolved, an iterator keeps
-    its loop, and a program keeps the modules that it has imported.
+    Existing objects are not affected: a resolver stays resolved, an iterator keeps its autotuning
+    loop, and a program keeps the modules that it has imported.
 
     Raises:
-        RuntimeError: Other code has replaced what a patch had put in place. That patch stays; all
-            others are taken back.
+        RuntimeError: Other code has changed the same place as a patch. That patch stays applied;
+            all others are undone.
 
     Example:
         >>> from tf_tpu_ext import patches
@@ -153,7 +152,7 @@ def undo_all() -> None:
 
 
 def applied() -> tuple[str, ...]:
-    """Returns the names of the patches in force, in the order of their application.
+    """Returns the names of the applied patches, in the order in which they were applied.
 
     Example:
         >>> from tf_tpu_ext import patches
@@ -165,7 +164,7 @@ def applied() -> tuple[str, ...]:
 
 
 def _install(patch: Patch) -> str | None:
-    """Makes all changes of a patch or none; returns why it does not fit, if so."""
+    """Makes all changes of a patch or none. Returns the reason if the patch does not fit."""
     changes = Changes()
     try:
         patch.install(changes)
@@ -174,7 +173,7 @@ def _install(patch: Patch) -> str | None:
         if isinstance(error, UnavailableError):
             return str(error)
         if isinstance(error, Exception):
-            # A module or class that the patch needs is gone, or is something else.
+            # A module or class that the patch needs is missing, or has changed.
             return f"{type(error).__name__}: {error}."
         raise
     _applied[patch.name] = changes

@@ -1,4 +1,4 @@
-"""What patches are made of: changes that check what they find, and know the way back."""
+"""The changes that patches consist of, which check their targets and can be undone."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MISSING = object()
 
 
 class UnavailableError(Exception):
-    """A patch does not fit what is installed.
+    """A patch does not fit the installed packages.
 
     Example:
         >>> import warnings
@@ -43,8 +43,8 @@ class _Change:
     """One change that was made.
 
     Attributes:
-        restore: Takes it back.
-        conflict: Returns why it can't be taken back, or None.
+        restore: Undoes the change.
+        conflict: Returns why the change can't be undone, or None.
     """
 
     restore: Callable[[], None]
@@ -52,10 +52,10 @@ class _Change:
 
 
 class Changes:
-    """The changes of one patch, which are all in force or all taken back.
+    """The changes of one patch, which are made and undone together.
 
     Attributes:
-        replaced: The places `(owner, name)` of what was replaced after a check.
+        replaced: The places `(owner, name)` of functions and classes that were replaced.
     """
 
     def __init__(self) -> None:
@@ -69,20 +69,21 @@ class Changes:
         wrapper_of: Callable[[Any], Callable[..., Any]],
         uses: Sequence[str] = (),
     ) -> Callable[..., Any]:
-        """Replaces a function or method by a function around it.
+        """Replaces a function or method by a wrapper.
 
         Args:
-            owner: The module or class that has it, itself or from a base class.
-            name: Its name there.
-            wrapper_of: Takes the stock function and returns the new one, with the signature that
-                the stock function is expected to have; `*args` and `**kwargs` leave parts open.
-            uses: Parameters that are used by name but are not in the new function's signature.
+            owner: The module or class that has the function, or inherits it.
+            name: The name of the function.
+            wrapper_of: Takes the stock function and returns the wrapper. The wrapper has the
+                signature that the stock function is expected to have, where `*args` and `**kwargs`
+                match any parameters.
+            uses: Parameters that the wrapper uses by name although its signature lacks them.
 
         Returns:
-            The new function.
+            The wrapper.
 
         Raises:
-            UnavailableError: There is no such function, or it takes other arguments.
+            UnavailableError: There is no such function, or it has other parameters.
         """
         stock = find(owner, name)
         wrapper = wrapper_of(stock)
@@ -95,15 +96,15 @@ class Changes:
         """Replaces a function, method or class by one that takes the same arguments.
 
         Raises:
-            UnavailableError: There is none of that name, or it takes other arguments.
+            UnavailableError: There is nothing of that name, or it has other parameters.
         """
         self.check(owner, name, replacement)
         self._replace(owner, name, replacement)
 
     def put(self, owner: Owner, name: str, value: Any) -> None:
-        """Sets an attribute, whether or not there is one."""
-        # vars() gives the object itself, where getattr would bind it. What a class inherits is not
-        # there, and is restored by taking ours away.
+        """Sets an attribute, whether or not it exists."""
+        # vars() returns the object itself, which getattr would bind. It does not have inherited
+        # attributes: they are restored by deleting ours.
         before = vars(owner).get(name, _MISSING)
         setattr(owner, name, value)
 
@@ -120,12 +121,12 @@ class Changes:
         self._made.append(_Change(restore, conflict))
 
     def supply(self, owner: Owner, name: str, value: Any) -> None:
-        """Sets an attribute where there is none."""
+        """Sets an attribute if it does not exist."""
         if not hasattr(owner, name):
             self.put(owner, name, value)
 
     def put_item(self, mapping: MutableMapping[str, Any], key: str, value: Any) -> None:
-        """Sets an item of a dictionary, whether or not there is one."""
+        """Sets an item of a dictionary, whether or not it exists."""
         before = mapping.get(key, _MISSING)
         mapping[key] = value
 
@@ -137,13 +138,13 @@ class Changes:
 
         def conflict() -> str | None:
             found = mapping.get(key, _MISSING)
-            # os.environ gives another string of the same text.
+            # os.environ returns another string with the same text.
             return None if found is value or found == value else _conflict(repr(key), found)
 
         self._made.append(_Change(restore, conflict))
 
     def supply_module(self, name: str, source: str) -> None:
-        """Makes the module `source` importable as `name`, where there is none of that name."""
+        """Makes the module `source` importable as `name`, if there is no module of that name."""
         if name in sys.modules or importlib.util.find_spec(name) is not None:
             return
         module = importlib.import_module(source)
@@ -153,7 +154,7 @@ class Changes:
         self.put(owner, short, module)
 
     def add_finder(self, finder: Finder, *, first: bool = False) -> None:
-        """Lets `import` ask a finder, after all others or before them."""
+        """Adds a finder to `sys.meta_path`, after all others or before them."""
         sys.meta_path.insert(0 if first else len(sys.meta_path), finder)
 
         def restore() -> None:
@@ -164,15 +165,14 @@ class Changes:
         self._made.append(_Change(restore))
 
     def on_undo(self, restore: Callable[[], None]) -> None:
-        """Keeps the way back of a change that was made otherwise."""
+        """Registers how to undo a change that was made by other means."""
         self._made.append(_Change(restore))
 
     def take_back(self) -> None:
-        """Takes all changes back, the latest first.
+        """Undoes all changes, the latest first.
 
         Raises:
-            RuntimeError: Other code has made a change in the same place since. Nothing is taken
-                back then.
+            RuntimeError: Other code has changed the same place since. Nothing is undone.
         """
         conflicts = [text for change in self._made if (text := change.conflict()) is not None]
         if conflicts:
@@ -184,10 +184,10 @@ class Changes:
     def check(
         self, owner: Owner, name: str, replacement: Callable[..., Any], uses: Sequence[str] = ()
     ) -> Any:
-        """Returns what `replacement` could take the place of.
+        """Returns the function or class of that name, after checking that `replacement` fits.
 
         Raises:
-            UnavailableError: There is nothing of that name, or it takes other arguments.
+            UnavailableError: There is nothing of that name, or it has other parameters.
         """
         found = find(owner, name)
         problem = _signatures.mismatch(found, replacement, uses, method=isinstance(owner, type))
@@ -201,22 +201,22 @@ class Changes:
 
 
 def find(owner: Owner, name: str) -> Any:
-    """Returns what a module or a class has under a name, itself or from a base class.
+    """Returns an attribute of a module or class, which may be inherited, without binding it.
 
     Raises:
-        UnavailableError: It has nothing of that name.
+        UnavailableError: There is nothing of that name.
     """
     if isinstance(owner, type):
         found = inspect.getattr_static(owner, name, _MISSING)
     else:
         found = getattr(owner, name, _MISSING)
     if found is _MISSING:
-        raise UnavailableError(f"{full_name(owner, name)} was expected, and there is none.")
+        raise UnavailableError(f"{full_name(owner, name)} was expected, and does not exist.")
     return found
 
 
 def full_name(owner: Owner, name: str) -> str:
-    """Returns the name of an attribute with that of its module and class."""
+    """Returns the name of an attribute, with its module and class."""
     if isinstance(owner, ModuleType):
         return f"{owner.__name__}.{name}"
     return f"{owner.__module__}.{owner.__qualname__}.{name}"

@@ -1,4 +1,4 @@
-"""A patch of what TPU embedding's optimizers write into the engine's configuration."""
+"""A patch of the configuration that the optimizers of TPU embeddings write."""
 
 from __future__ import annotations
 

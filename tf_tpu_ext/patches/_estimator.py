@@ -1,4 +1,4 @@
-"""What `tf_tpu_ext.estimator` changes in TensorFlow and in tensorflow-estimator."""
+"""The patches that `tf_tpu_ext.estimator` applies to TensorFlow and tensorflow-estimator."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ PATCHES = (
         group="estimator",
         target="tensorflow.python.distribute.estimator_training`, and `session_support`, "
         "`tpu_embedding` and `tpu_embedding_gradient` of `tensorflow.python.tpu",
-        change="Where TensorFlow has none of them, `import` finds modules of tf_tpu_ext there.",
-        reason="the package tensorflow-estimator imports them, and TensorFlow has dropped them.",
+        change="If TensorFlow does not have them, `import` finds modules of tf_tpu_ext in their "
+        "place.",
+        reason="the package tensorflow-estimator imports them, and TensorFlow has removed them.",
         install=deferred("tf_tpu_ext.estimator._install", "supply_modules"),
     ),
     Patch(
@@ -20,7 +21,7 @@ PATCHES = (
         target="tf.compat.v1.tpu.experimental",
         change="It has `AdagradParameters`, `AdamParameters`, `FtrlParameters` and "
         "`StochasticGradientDescentParameters` again.",
-        reason="TPUEstimator's embeddings are configured with them, and TensorFlow has dropped "
+        reason="TPUEstimator's embeddings are configured with them, and TensorFlow has removed "
         "them.",
         install=deferred("tf_tpu_ext.estimator._install", "supply_parameters"),
     ),
@@ -38,8 +39,8 @@ PATCHES = (
         target="tensorflow_estimator.python.estimator.tpu.error_handling.ErrorRendezvous`, and "
         "`_OpQueueContext`, `_OpSignalOnceQueueContext` and `InstallSignalHandlerHook` of "
         "`tpu_estimator",
-        change="A run of TPUEstimator ends with its cause, soon, and without leaving threads "
-        "behind. Ctrl-C raises a KeyboardInterrupt.",
+        change="After an error, a run of TPUEstimator ends soon, raises the cause, and leaves no "
+        "threads behind. Ctrl-C raises a KeyboardInterrupt.",
         reason="stock TPUEstimator waits five seconds after an error and leaves its threads "
         "behind; Ctrl-C kills the process.",
         install=deferred("tf_tpu_ext.estimator._endings", "install"),
@@ -56,10 +57,11 @@ PATCHES = (
         name="estimator_steps",
         group="estimator",
         target="tensorflow_estimator.python.estimator.tpu.tpu_estimator._ModelFnWrapper",
-        change="A step takes its input from the infeed even where the model uses nothing of it. "
-        "The loss of an evaluation is the mean over all replicas.",
-        reason="the host would wait forever for room in the infeed; tensorflow-estimator reports "
-        "the loss of the first replica, which has seen a part of the data.",
+        change="A step dequeues its input from the infeed even if the model does not use it. The "
+        "loss of an evaluation is the mean over all replicas.",
+        reason="otherwise the host would wait forever for room in the infeed, and "
+        "tensorflow-estimator would report the loss of the first replica, which has seen "
+        "only a part of the data.",
         install=deferred("tf_tpu_ext.estimator._steps", "install"),
     ),
     Patch(
@@ -68,7 +70,7 @@ PATCHES = (
         target="tensorflow_estimator.python.estimator.tpu.tpu_context._InternalTPUContext`, and "
         "`generate_broadcast_enqueue_ops_fn` of `tpu_estimator",
         change="Input pipelines can run as if on several hosts, see `set_input_hosts`.",
-        reason="a slice of a pod has several hosts, and there is one.",
+        reason="a slice of a pod has several hosts; the virtual cores have one.",
         install=deferred("tf_tpu_ext.estimator._hosts", "install"),
     ),
     Patch(
@@ -76,7 +78,7 @@ PATCHES = (
         group="estimator_names",
         target="tf.estimator` and `tf.compat.v1.estimator",
         change="They are the API of tensorflow-estimator.",
-        reason="programs use these names, and TensorFlow has dropped them.",
+        reason="programs use these names, and TensorFlow has removed them.",
         install=deferred("tf_tpu_ext.estimator._install", "set_public_names"),
     ),
     Patch(

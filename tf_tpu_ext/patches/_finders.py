@@ -1,4 +1,4 @@
-"""Modules that `import` finds under names where no file has them."""
+"""Finders for modules under names for which there is no file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 
 
 class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds and makes a package, and the modules in it.
+    """Finds and creates a package and its modules.
 
     Args:
         root: The full name of the package.
@@ -25,7 +25,7 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     @abc.abstractmethod
     def is_package(self, fullname: str) -> bool | None:
-        """Whether a module under the root is a package; None if there is no such module."""
+        """Returns whether a module under the root is a package, or None if it does not exist."""
 
     def find_spec(
         self,
@@ -33,7 +33,7 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         path: Sequence[str] | None = None,
         target: types.ModuleType | None = None,
     ) -> importlib.machinery.ModuleSpec | None:
-        """Returns how to make a module; None for what this finder does not have."""
+        """Returns the spec of a module, or None if this finder does not have it."""
         del path, target
         if not self._covers(fullname):
             return None
@@ -43,11 +43,11 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return importlib.machinery.ModuleSpec(fullname, self, is_package=is_package)
 
     def exec_module(self, module: types.ModuleType) -> None:
-        """Does nothing: the module was made complete."""
+        """Does nothing, since `create_module` returns a complete module."""
         del module
 
     def forget_modules(self) -> None:
-        """Removes the modules that this finder made from where `import` has put them."""
+        """Removes the modules of this finder from `sys.modules` and their parents."""
         for name, module in list(sys.modules.items()):
             if not self._covers(name) or module.__spec__ is None:
                 continue
@@ -64,11 +64,11 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 class Alias(Finder):
-    """Finds a package, and all that is in it, under another name.
+    """Finds a package and its modules under another name.
 
     Args:
-        root: The name under which it is looked for.
-        package: The package that it is.
+        root: The other name.
+        package: The name of the package.
     """
 
     def __init__(self, root: str, package: str) -> None:
@@ -76,12 +76,12 @@ class Alias(Finder):
         self._package = package
 
     def is_package(self, fullname: str) -> bool | None:
-        """Whether the module of that name in the package is itself a package."""
+        """Returns whether the module of that name in the package is itself a package."""
         found = importlib.util.find_spec(self._name_in_package(fullname))
         return None if found is None else found.submodule_search_locations is not None
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType:
-        """Returns a module that has the attributes of the one in the package."""
+        """Returns a module with the attributes of the one in the package."""
         return _AliasModule(spec.name, self._name_in_package(spec.name))
 
     def _name_in_package(self, fullname: str) -> str:
@@ -89,7 +89,7 @@ class Alias(Finder):
 
 
 class _AliasModule(types.ModuleType):
-    """A module whose attributes are those of another, which is imported when one is asked for."""
+    """A module with the attributes of another, which is imported on first use."""
 
     def __init__(self, name: str, other: str) -> None:
         super().__init__(name)

@@ -1,4 +1,4 @@
-"""What programs of TensorFlow 1 find: `tf.contrib`, and what `tf-tpu run --legacy` adds to it."""
+"""The patches for programs of TensorFlow 1: `tf.contrib`, and those of `tf-tpu run --legacy`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ PATCHES = (
         name="moved_names",
         group="contrib",
         target="ops`, `array_ops`, `control_flow_ops` and `variable_scope` of `tensorflow.python",
-        change="They have the names again that have moved to other modules since.",
-        reason="many programs of TensorFlow 1, and tf-slim, import them from there.",
+        change="They have names again that have moved to other modules.",
+        reason="many programs of TensorFlow 1, and tf-slim, import them from their old places.",
         install=deferred("tf_tpu_ext.contrib._private_names", "supply_names"),
     ),
     Patch(
@@ -25,9 +25,9 @@ PATCHES = (
         name="contrib_modules",
         group="contrib",
         target="tf.contrib` and `get_tower_context` of `tf` and `tf.compat.v1",
-        change="`tf.contrib` and `import tensorflow.contrib...` have what TPU programs import from "
-        "them, see [towers.md](towers.md).",
-        reason="TensorFlow 2 has dropped them.",
+        change="`tf.contrib` and `import tensorflow.contrib...` have the names that TPU programs "
+        "import, see [towers.md](towers.md).",
+        reason="TensorFlow 2 has removed them.",
         install=deferred("tf_tpu_ext.contrib", "supply_contrib"),
     ),
     Patch(
@@ -42,17 +42,17 @@ PATCHES = (
         name="numpy_names",
         group="legacy",
         target="numpy",
-        change="It has `bool`, `float`, `complex_`, `unicode_` and the like again.",
-        reason="programs of TensorFlow 1 use these names, and NumPy has dropped them.",
+        change="It has `bool`, `float`, `complex_`, `unicode_` and similar names again.",
+        reason="programs of TensorFlow 1 use these names, and NumPy has removed them.",
         install=deferred("tf_tpu_ext.launcher._legacy", "supply_numpy_names"),
     ),
     Patch(
         name="v1_names",
         group="legacy",
         target="builtins.__import__",
-        change="`import tensorflow` gives the script, and what it imports, the names of TensorFlow "
-        "1. Packages that are written for TensorFlow 2 get the stock module.",
-        reason="the script was written for `import tensorflow as tf` of TensorFlow 1.",
+        change="`import tensorflow` returns the names of TensorFlow 1 to the script and to what "
+        "it imports. Packages that are written for TensorFlow 2 get the stock module.",
+        reason="the script was written for TensorFlow 1.",
         install=deferred("tf_tpu_ext.launcher._legacy", "replace_import"),
     ),
 )

@@ -1,4 +1,4 @@
-"""Patches of TensorFlow's C++, and of how it loads that of others."""
+"""Patches of TensorFlow's C++ code, and of how it loads other libraries."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def install_tensorflow_io(changes: Changes) -> None:
             except (tf.errors.OpError, OSError) as error:
                 if not name.startswith("libtensorflow_io"):
                     raise
-                # tensorflow-io passes this error on as it is, and survives it during its import.
+                # tensorflow-io reports this error unchanged, and its import tolerates it.
                 raise NotImplementedError(
                     "The native ops of tensorflow-io don't load in TensorFlow "
                     f"{tf.__version__}: they were built for another version. Its parts in Python "

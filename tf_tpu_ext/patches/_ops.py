@@ -25,14 +25,14 @@ def install_all_to_all(changes: Changes) -> None:
             try:
                 given = signature.bind(*args, **kwargs).arguments
             except TypeError:
-                # TensorFlow's own complaint names its own function.
+                # Raises TensorFlow's own error, which names its own function.
                 stock(*args, **kwargs)
                 raise
             given["x"] = tf.convert_to_tensor(given["x"])
             if given.get("group_assignment") is not None:
                 given["group_assignment"] = np.asarray(given["group_assignment"])
             with tf.Graph().as_default():
-                # A graph runs the op's shape function, which eager execution leaves out.
+                # Only graphs run the op's shape function, which checks the arguments.
                 x = tf.compat.v1.placeholder(given["x"].dtype, given["x"].shape)
                 checked = stock(**{**given, "x": x})
                 given["group_assignment"] = tf.get_static_value(checked.op.inputs[1])
@@ -44,7 +44,7 @@ def install_all_to_all(changes: Changes) -> None:
 
 
 def _builds_tpu_computation() -> bool:
-    """Whether an op made now would be part of a TPU computation, and not of its host's part."""
+    """Returns whether a new op would be part of a TPU computation that runs on the cores."""
     import tensorflow as tf
     from tensorflow.python.tpu import tpu_replication
 
@@ -89,7 +89,7 @@ def install_resource_scatters(changes: Changes) -> None:
             with tf.name_scope(name or stock.__name__):
                 indices, updates = tf.convert_to_tensor(indices), tf.convert_to_tensor(updates)
                 old = raw.ReadVariableOp(resource=resource, dtype=updates.dtype)
-                # The op also takes one number for all elements.
+                # The op also accepts a scalar for all elements.
                 shape = tf.concat([tf.shape(indices), tf.shape(old)[1:]], axis=0)
                 value = new_value(old, indices, tf.broadcast_to(updates, shape))
                 return raw.AssignVariableOp(resource=resource, value=value)

@@ -1,4 +1,4 @@
-"""The patch by which programs carry the options that they were traced with."""
+"""The patch that stores the options of a trace in its programs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def install_program_options(changes: Changes) -> None:
         def tpu_replicate_metadata(*args: Any, **kwargs: Any) -> Any:
             options = _options.compile_options()
             if options:
-                # Serialized protos that are joined are merged.
+                # Concatenating serialized protos merges them.
                 given = tf.compat.as_bytes(kwargs.get("tpu_compile_options_proto", b""))
                 kwargs["tpu_compile_options_proto"] = given + options
             return stock(*args, **kwargs)

@@ -1,4 +1,4 @@
-"""What a patch is."""
+"""The class of patches."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ class Patch:
     """One change to TensorFlow, or to a package that belongs to it.
 
     Attributes:
-        name: What `applied` calls it.
-        group: With which others it is applied.
-        target: What changes, by its full name.
+        name: The name of the patch.
+        group: The patches with which it is applied.
+        target: The full name of what changes.
         change: What is different afterwards.
-        reason: Why programs need it.
-        install: Makes the changes. Raises `UnavailableError` where the target is not what the
-            patch was written for; what was changed by then is taken back.
+        reason: Why programs need the change.
+        install: Makes the changes. Raises `UnavailableError` if the target is not as expected;
+            changes made before are undone.
 
     Example:
         >>> from tf_tpu_ext import patches
@@ -40,7 +40,7 @@ class Patch:
 
 
 def deferred(module: str, function: str) -> Callable[[Changes], None]:
-    """Returns the `install` of a patch in a module that is imported only when it is applied."""
+    """Returns an `install` that imports its function only when the patch is applied."""
 
     def install(changes: Changes) -> None:
         getattr(importlib.import_module(module), function)(changes)

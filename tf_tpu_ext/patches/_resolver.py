@@ -1,4 +1,4 @@
-"""Patches with which a program finds the virtual cores where it looks for a TPU."""
+"""Patches that make TPUClusterResolver find the virtual cores."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from tf_tpu_ext._tpu_client import VirtualTpuClient
 from tf_tpu_ext.patches._changes import Changes, find
 
-# Where one of these is set, a cloud has told the program which TPU is its own.
+# A cloud sets one of these to tell the program which TPU to use.
 _CLOUD_VARIABLES = ("KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS", "TPU_CONFIG", "TPU_API_DISCOVERY_URL")
 
 _log = logging.getLogger("tf_tpu_ext")
@@ -19,16 +19,16 @@ _every_tpu_is_local = False
 
 
 def take_every_tpu_as_local() -> None:
-    """Makes any name or address of a TPU, also one from a cloud's environment, the virtual cores.
+    """Makes every name or address of a TPU, even from a cloud's environment, the virtual cores.
 
-    For the launcher: a script that it runs has no other TPU.
+    Used by the launcher, because a script that it runs has no other TPU.
     """
     global _every_tpu_is_local
     _every_tpu_is_local = True
 
 
 def _name_of_tpu(tpu: Any) -> Any:
-    """Returns the one name in what a TPUClusterResolver was given, or the environment's."""
+    """Returns the TPU name in the arguments of a TPUClusterResolver, or in the environment."""
     if isinstance(tpu, (list, tuple)) and len(tpu) == 1:
         tpu = tpu[0]
     if isinstance(tpu, bytes):
@@ -37,10 +37,10 @@ def _name_of_tpu(tpu: Any) -> Any:
 
 
 def _names_this_machine(tpu: Any, service: Any, discovery_url: Any) -> bool:
-    """Whether the arguments of a TPUClusterResolver mean the virtual cores of this machine.
+    """Returns whether the arguments of a TPUClusterResolver mean the virtual cores.
 
-    They do unless they lead to a machine elsewhere (an address, a Cloud API of the caller's own, a
-    cloud's environment) or are such as TensorFlow refuses, which then says so itself.
+    They do unless they lead to another machine (by an address, the caller's own Cloud API, or a
+    cloud's environment), or are invalid, in which case TensorFlow raises its own error.
     """
     name = _name_of_tpu(tpu)
     if name == "local" or _every_tpu_is_local:
@@ -63,7 +63,7 @@ def install_cluster_resolver(changes: Changes) -> None:
             try:
                 bound = signature.bind(*args, **kwargs)
             except TypeError:
-                # TensorFlow's own complaint names its own function.
+                # Raises TensorFlow's own error, which names its own function.
                 stock(*args, **kwargs)
                 raise
             bound.apply_defaults()
@@ -75,7 +75,7 @@ def install_cluster_resolver(changes: Changes) -> None:
             _log.debug("TPU %r is the virtual cores of this machine", tpu)
             given["tpu"] = "local"
             if not given["coordinator_address"]:
-                # A coordinator is the way to a remote TPU, and TensorFlow can't make one locally.
+                # Only a remote TPU has a coordinator. TensorFlow can't create a local one.
                 given["coordinator_name"] = None
             stock(*bound.args, **bound.kwargs)
             given["self"]._cloud_tpu_client = VirtualTpuClient(str(_name_of_tpu(tpu) or "local"))

@@ -1,4 +1,4 @@
-"""Compares a function of TensorFlow with the one that a patch puts in its place."""
+"""Compares the signatures of a function and of its replacement by a patch."""
 
 from __future__ import annotations
 
@@ -14,17 +14,16 @@ _POSITIONAL = (_Kind.POSITIONAL_ONLY, _Kind.POSITIONAL_OR_KEYWORD)
 def mismatch(
     found: Any, replacement: Callable[..., Any], uses: Sequence[str] = (), *, method: bool = False
 ) -> str | None:
-    """Returns why a replacement does not take the calls that `found` takes; None if it does.
+    """Returns why a replacement does not take the same calls as `found`, or None if it does.
 
-    The signature of the replacement is the one that the patch was written for. What it passes on
-    as `*args` and `**kwargs` may have any names.
+    The signature of the replacement is the one that the patch expects of `found`. Its `*args` and
+    `**kwargs` match any parameters.
 
     Args:
-        found: What TensorFlow has: a function or a class.
-        replacement: What takes its place.
-        uses: Parameters that the patch reads by name although they are not in the replacement's
-            own signature.
-        method: Whether the name of the first parameter does not matter.
+        found: The function or class of TensorFlow.
+        replacement: The function or class that replaces it.
+        uses: Parameters that the replacement uses by name although its signature lacks them.
+        method: Whether to ignore the name of the first parameter.
     """
     try:
         there = inspect.signature(found)
@@ -42,7 +41,7 @@ def mismatch(
 def _takes(written: inspect.Signature, there: inspect.Signature, method: bool) -> bool:
     ours, theirs = _positional(written), _positional(there)
     kinds, their_kinds = _kinds(written), _kinds(there)
-    # What takes any arguments may stand in front of the real function.
+    # A function that takes any arguments may be a wrapper of the real one.
     if len(ours) > len(theirs) and _Kind.VAR_POSITIONAL not in their_kinds:
         return False
     if len(theirs) > len(ours) and _Kind.VAR_POSITIONAL not in kinds:

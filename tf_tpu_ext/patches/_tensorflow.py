@@ -10,12 +10,12 @@ PATCHES = (
         name="cluster_resolver",
         group="tensorflow",
         target="tf.distribute.cluster_resolver.TPUClusterResolver.__init__",
-        change="No argument, `''`, `None` or the name of a TPU finds the virtual cores, as "
-        "`'local'` does. Addresses, a given `service` or `discovery_url`, and the environment of "
-        "GKE or Cloud TPU lead where they always led. A resolver of the virtual cores answers that "
-        "its TPU is ready and healthy where a program waits for it or chooses its software "
-        "(`configure_tpu_version`, which changes nothing).",
-        reason="stock TensorFlow asks Google Cloud for the TPU of that name, and fails where there "
+        change="No argument, `''`, `None` and any TPU name lead to the virtual cores, as "
+        "`'local'` does. Addresses, a given `service` or `discovery_url`, and the "
+        "environment of GKE or Cloud TPU lead to the same TPU as before. A resolver of the "
+        "virtual cores reports its TPU as ready and healthy, and ignores a choice of its "
+        "software (`configure_tpu_version`).",
+        reason="stock TensorFlow asks Google Cloud for the TPU of that name, and fails if there "
         "is none.",
         install=_resolver.install_cluster_resolver,
     ),
@@ -23,69 +23,69 @@ PATCHES = (
         name="connect_to_cluster",
         group="tensorflow",
         target="tf.config.experimental_connect_to_cluster",
-        change="With a TPUClusterResolver of the virtual cores it does nothing in graph mode "
-        "either; in eager mode it never did anything.",
-        reason="programs that build graphs call it too, and stock TensorFlow refuses it there even "
-        "where there is nothing to connect to.",
+        change="With a TPUClusterResolver of the virtual cores, it does nothing in graph mode, as "
+        "it always did in eager mode.",
+        reason="programs that build graphs call it too, and stock TensorFlow raises an error "
+        "there, although there is nothing to connect to.",
         install=_resolver.install_connect_to_cluster,
     ),
     Patch(
         name="all_to_all",
         group="tensorflow",
         target="tensorflow.python.tpu.ops.tpu_ops.all_to_all",
-        change="Called eagerly with shapes that do not fit, it raises the ValueError that it "
-        "raises in a graph.",
-        reason="eager execution leaves the op's shape function out, and the error of a kernel is "
-        "not a ValueError: the same mistake would have two types.",
+        change="Called eagerly with shapes that do not fit, it raises the same ValueError as in a "
+        "graph.",
+        reason="eager execution skips the op's shape function, and the kernel would raise another "
+        "type of error.",
         install=_ops.install_all_to_all,
     ),
     Patch(
         name="resource_scatters",
         group="tensorflow",
         target="tf.Variable.scatter_sub, scatter_mul, scatter_div, scatter_min and scatter_max",
-        change="Inside a TPU computation they read the variable, scatter into its value, and "
-        "assign that. Everywhere else they are as before.",
-        reason="the MLIR bridge takes apart `scatter_add` and `scatter_update` only, and refuses "
-        "the others.",
+        change="Inside a TPU computation, they read the variable, scatter into the value, and "
+        "assign the result. Elsewhere they are unchanged.",
+        reason="the MLIR bridge supports only `scatter_add` and `scatter_update`.",
         install=_ops.install_resource_scatters,
     ),
     Patch(
         name="outside_compilation",
         group="tensorflow",
         target="tensorflow.python.tpu.tpu_replication.outside_compilation_impl",
-        change="`tf.compat.v1.tpu.outside_compilation` in a `tf.function(jit_compile=True)` that "
-        "has nothing to do with TPUs runs the computation on the host, as in a TPU computation.",
-        reason="stock TensorFlow puts the ops into the compiled program, which then fails if XLA "
-        "does not support one of them.",
+        change="In a `tf.function(jit_compile=True)` that has nothing to do with TPUs, "
+        "`tf.compat.v1.tpu.outside_compilation` runs its computation on the host, as in a "
+        "TPU computation.",
+        reason="stock TensorFlow puts the ops into the compiled program, which fails if XLA does "
+        "not support one of them.",
         install=_clusters.install_outside_compilation,
     ),
     Patch(
         name="cluster_order",
         group="tensorflow",
         target="tensorflow.python.framework.auto_control_deps.AutomaticControlDependencies.__exit__",
-        change="The outside compilation clusters of a `tf.function` have their effects in the "
-        "order of the program, as all other ops of a `tf.function` have.",
-        reason="stock TensorFlow orders the ops with effects that are not compiled, and leaves "
-        "those of clusters out.",
+        change="The side effects of outside compilation clusters in a `tf.function` happen in "
+        "program order, like those of its other ops.",
+        reason="stock TensorFlow orders only ops with side effects that are not compiled, and "
+        "leaves out those in clusters.",
         install=_clusters.install_cluster_order,
     ),
     Patch(
         name="cluster_calls",
         group="tensorflow",
         target="tensorflow.python.tpu.tpu_replication`'s contexts and `tf.Operation._set_func_attr",
-        change="A tf.function that is called in an outside compilation cluster runs on the host "
-        "with it.",
-        reason="stock TensorFlow marks the call and forgets the mark when it puts the function's "
-        "body in its place: strings, prints and Python functions in it fail to compile.",
+        change="A `tf.function` that is called in an outside compilation cluster runs on the host "
+        "too.",
+        reason="stock TensorFlow marks the call, and loses the mark when it inlines the function: "
+        "strings, prints and Python functions in it fail to compile.",
         install=_clusters.install_cluster_calls,
     ),
     Patch(
         name="cluster_captures",
         group="tensorflow",
         target="tensorflow.python.ops.while_v2._WhileBodyGradFuncGraph._capture_helper",
-        change="In the gradient of a loop an outside compilation cluster gets the values of the "
-        "forward iterations from the cores, where they were kept.",
-        reason="stock TensorFlow takes them out of their list within the cluster, and a list can't "
+        change="In the gradient of a loop, outside compilation clusters get the values of the "
+        "forward iterations from the cores, which store them.",
+        reason="stock TensorFlow takes them from a list inside the cluster, and a list can't "
         "cross: a custom gradient with a cluster doesn't compile in a loop.",
         install=_clusters.install_cluster_captures,
     ),
@@ -93,32 +93,32 @@ PATCHES = (
         name="cluster_checks",
         group="tensorflow",
         target="tensorflow.python.tpu.tpu_replication.TPUReplicateContext.ExitResult",
-        change="A traced computation is refused if an outside compilation cluster uses a variable "
-        "of TPU cores, shares a host variable with the rest of the computation, or gives the cores "
-        "what they can't hold. The graph stays what it was.",
-        reason="such programs deadlock, see old values, or fail with the compiler's words; "
-        "TensorFlow's documentation forbids them and nothing checks.",
+        change="Tracing raises an error if an outside compilation cluster uses a variable of TPU "
+        "cores, shares a host variable with the rest of the computation, or passes the "
+        "cores a value that they can't hold. The graph is not changed.",
+        reason="such programs deadlock, read old values, or fail with an obscure compiler error. "
+        "TensorFlow's documentation forbids them, but nothing checks.",
         install=_clusters.install_cluster_checks,
     ),
     Patch(
         name="program_options",
         group="tensorflow",
         target="tensorflow.python.tpu.ops.tpu_ops.tpu_replicate_metadata",
-        change="What is traced in `with tf_tpu_ext.Options(...)` carries those options in its "
-        "graph: a TPU computation in its metadata, a `tf.function` in an op that does nothing. All "
-        "else is as before.",
-        reason="programs are compiled later, perhaps by another thread, by the options of the "
-        "process: `Options` as a context would have no effect.",
+        change="Graphs that are traced in `with tf_tpu_ext.Options(...)` store these options: a "
+        "TPU computation in its metadata, a `tf.function` in an op without effect. "
+        "Everything else is unchanged.",
+        reason="programs are compiled later, perhaps by another thread, with the options of the "
+        "process. `Options` as a context would have no effect.",
         install=_options.install_program_options,
     ),
     Patch(
         name="partitioned_infeed",
         group="tensorflow",
         target="tensorflow.python.tpu.tpu_feed._PartitionedInfeedQueue",
-        change="The input of a replica of several cores goes whole to the first of them, and the "
-        "program splits it over all.",
-        reason="stock TensorFlow cuts it up on the host and sends every core its part; XLA takes "
-        "no such parts on CPU.",
+        change="The input of a replica of several cores goes to the first of them as a whole, and "
+        "the program splits it.",
+        reason="stock TensorFlow splits it on the host and sends each core its part, which XLA "
+        "does not accept on a CPU.",
         install=_ops.install_partitioned_infeed,
     ),
     Patch(
@@ -126,37 +126,39 @@ PATCHES = (
         group="tensorflow",
         target="tensorflow.python.tpu.tpu_embedding_v2_utils._Optimizer"
         "._set_optimization_parameters",
-        change="The optimizers of `tf.tpu.experimental.embedding` write their "
-        "`low_dimensional_packing_status` into the configuration as the number that it stands for.",
-        reason="stock TensorFlow writes a bool, which newer versions of protobuf refuse for an "
-        "enum: no TPUEmbedding can be built with them.",
+        change="The optimizers of `tf.tpu.experimental.embedding` write "
+        "`low_dimensional_packing_status` into the configuration as the number of the enum "
+        "value.",
+        reason="stock TensorFlow writes a bool, which newer versions of protobuf reject for an "
+        "enum, so no TPUEmbedding can be created with them.",
         install=_embedding.install_embedding_packing,
     ),
     Patch(
         name="tensorflow_io",
         group="tensorflow",
         target="tf.load_op_library",
-        change="Where the native ops of tensorflow-io can't be loaded, the error says which "
-        "versions go together. All other libraries are loaded as before.",
-        reason="stock TensorFlow names an undefined symbol.",
+        change="If the native ops of tensorflow-io can't be loaded, the error says which versions "
+        "fit together. All other libraries are loaded as before.",
+        reason="stock TensorFlow only names an undefined symbol.",
         install=_libraries.install_tensorflow_io,
     ),
     Patch(
         name="autotune_loop",
         group="tensorflow",
         target="tensorflow::data::model::Model::OptimizeLoop",
-        change="The background loop that tunes a `tf.data` pipeline ends the moment its iterator "
-        "is deleted. It tunes the same parameters, by the same algorithms, at the same pace.",
+        change="The background loop that tunes a `tf.data` pipeline ends as soon as its iterator "
+        "is deleted. It tunes the same parameters, by the same algorithms, at the same "
+        "pace.",
         reason="deleting an iterator may take up to a minute: TensorFlow's loop can miss the "
-        "cancellation and sleep on, and an iterator over 8 cores has 9 such loops.",
+        "cancellation and keep sleeping, and an iterator over 8 cores has 9 such loops.",
         install=_libraries.install_autotune_loop,
     ),
     Patch(
         name="host_ops",
         group="towers",
         target="tensorflow.python.framework.func_graph.FuncGraph._create_op_internal",
-        change="While a `merge_fn` of a tower is traced, ops that only a host can run (printing, "
-        "calling Python, writing) are made so that they run once a step.",
+        change="While a `merge_fn` is traced, ops that only a host can run (printing, calling "
+        "Python, writing) are created so that they run once per step.",
         reason="every core runs the program, and stock TensorFlow would print once for each.",
         install=deferred("tf_tpu_ext.towers._host_ops", "install_hook"),
     ),

@@ -1,5 +1,5 @@
-"""What tensorflow-estimator imports from TensorFlow and TensorFlow no longer has.
+"""Replacements for modules that tensorflow-estimator imports and TensorFlow has removed.
 
-Each module stands in for one that was removed; `_install` says for which. They hold what
-tensorflow-estimator asks of them on virtual cores, and no more.
+`_install` lists which module replaces which. They have only what tensorflow-estimator needs on
+virtual cores.
 """

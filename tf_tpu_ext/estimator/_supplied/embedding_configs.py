@@ -1,6 +1,6 @@
-"""Descriptions of embedding tables, features and optimizers, see `tpu_embedding`.
+"""Configurations of embedding tables, features and optimizers for `tpu_embedding`.
 
-Programs use these classes also where the tables are ordinary variables, as on CPU.
+Programs also use these classes on a CPU, where the tables are ordinary variables.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class TableConfig:
 
 @dataclasses.dataclass(frozen=True)
 class FeatureConfig:
-    """A feature and the table that it looks up; a sequence if `max_sequence_length` is not 0."""
+    """A feature and its table. It is a sequence if `max_sequence_length` is not 0."""
 
     table_id: str
     max_sequence_length: int = 0
@@ -84,7 +84,7 @@ class FeatureConfig:
 
 @dataclasses.dataclass(frozen=True)
 class EnqueueData:
-    """The ids of one feature of one core's batch; rows and weights where it is sparse."""
+    """The ids of a feature in a core's batch, with rows and weights if it is sparse."""
 
     embedding_indices: Any
     sample_indices: Any = None
@@ -92,7 +92,7 @@ class EnqueueData:
 
     @staticmethod
     def from_sparse_tensor(sp_tensor: Any, weights: Any = None) -> EnqueueData:
-        """Takes apart a SparseTensor of ids, and one of weights with the same indices."""
+        """Unpacks a SparseTensor of ids, and one of weights with the same indices."""
         return EnqueueData(
             sp_tensor.values,
             sp_tensor.indices,
@@ -102,7 +102,7 @@ class EnqueueData:
 
 @dataclasses.dataclass(frozen=True)
 class _Parameters:
-    """What the optimizers of tables have in common."""
+    """The common parameters of the optimizers."""
 
     learning_rate: float
     use_gradient_accumulation: bool = dataclasses.field(default=True, kw_only=True)
@@ -162,7 +162,7 @@ class ProximalAdagradParameters(_Parameters):
 
 @dataclasses.dataclass(frozen=True)
 class AdamParameters(_Parameters):
-    """Adam; `lazy_adam` leaves rows that no id names as they are."""
+    """Adam. With `lazy_adam`, a step does not change rows that are not looked up."""
 
     beta1: float = 0.9
     beta2: float = 0.999

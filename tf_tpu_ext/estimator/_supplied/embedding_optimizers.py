@@ -1,4 +1,4 @@
-"""What an optimizer of embedding tables means to the TPU's embedding engine."""
+"""Translates optimizers of embedding tables for the embedding engine."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tf_tpu_ext.estimator._supplied import embedding_configs as configs
 
 @dataclasses.dataclass(frozen=True)
 class EngineOptimizer:
-    """An optimizer's part of the engine.
+    """The ops and slot variables of an optimizer in the engine.
 
     Attributes:
         load: The op that loads a table and its slots.
         retrieve: The op that retrieves them.
-        slots: For each slot its name under the table's variable, and its initial value.
+        slots: The name of each slot, below that of the table's variable, and its initial value.
     """
 
     load: Callable[..., Any]
@@ -27,7 +27,7 @@ class EngineOptimizer:
 
 
 def engine_optimizer(parameters: Any) -> EngineOptimizer:
-    """Returns what the engine does with an instance of one of the parameter classes.
+    """Returns the engine's optimizer for an instance of one of the parameter classes.
 
     Raises:
         ValueError: The engine has no such optimizer.
@@ -63,7 +63,7 @@ def _optimizer(name: str, *slots: tuple[str, float]) -> EngineOptimizer:
 
 
 def describe(parameters: Any, described: Any) -> None:
-    """Writes the parameters, but for the learning rate, into an `OptimizationParameters`."""
+    """Writes all parameters except the learning rate into an `OptimizationParameters`."""
     status = type(described)().DESCRIPTOR.fields_by_name["gradient_accumulation_status"]
     name = "ENABLED" if parameters.use_gradient_accumulation else "DISABLED"
     described.gradient_accumulation_status = status.enum_type.values_by_name[name].number

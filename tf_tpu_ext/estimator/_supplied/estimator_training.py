@@ -1,6 +1,6 @@
-"""Stands in for `tensorflow.python.distribute.estimator_training`: estimators in one process.
+"""Replaces `tensorflow.python.distribute.estimator_training`, for estimators in one process.
 
-A cluster of estimator processes under a distribution strategy is not supported and refused.
+Clusters of estimator processes under a distribution strategy are not supported, and are an error.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 
 def init_run_config(config: Any, tf_config: Mapping[str, Any]) -> None:
-    """Sets up a RunConfig that was given a distribution strategy, for this process alone.
+    """Sets up a RunConfig with a distribution strategy, for this process only.
 
     Args:
         config: The `RunConfig` under construction.
@@ -41,25 +41,25 @@ def init_run_config(config: Any, tf_config: Mapping[str, Any]) -> None:
 
 
 def should_run_distribute_coordinator(config: Any) -> bool:
-    """Returns False: `init_run_config` refuses what would need a coordinator."""
+    """Returns False, since `init_run_config` accepts nothing that needs a coordinator."""
     del config
     return False
 
 
 def train_and_evaluate(estimator: Any, train_spec: Any, eval_spec: Any, executor: Any) -> NoReturn:
-    """Raises; see `should_run_distribute_coordinator`."""
+    """Raises ValueError; see `should_run_distribute_coordinator`."""
     del estimator, train_spec, eval_spec, executor
     _refuse_cluster("a distribute coordinator")
 
 
 def estimator_train(estimator: Any, train: Callable[..., Any], hooks: Any) -> NoReturn:
-    """Raises; see `should_run_distribute_coordinator`."""
+    """Raises ValueError; see `should_run_distribute_coordinator`."""
     del estimator, train, hooks
     _refuse_cluster("a distribute coordinator")
 
 
 def estimator_evaluate(estimator: Any, evaluate: Callable[..., Any], hooks: Any) -> NoReturn:
-    """Raises; see `should_run_distribute_coordinator`."""
+    """Raises ValueError; see `should_run_distribute_coordinator`."""
     del estimator, evaluate, hooks
     _refuse_cluster("a distribute coordinator")
 

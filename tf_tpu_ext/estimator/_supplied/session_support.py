@@ -1,7 +1,7 @@
-"""Stands in for `tensorflow.python.tpu.session_support`: the care of remote TPU workers.
+"""Replaces `tensorflow.python.tpu.session_support`, which watches remote TPU workers.
 
-Workers of a cloud are preempted and have to be watched. Virtual cores live and die with the
-process, whose checkpoints are what recovery needs; so nothing is left to do here.
+Workers in a cloud can be preempted. Virtual cores end only with the process, and checkpoints are
+enough to recover from that, so there is nothing to watch.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ _log = logging.getLogger("tf_tpu_ext")
 
 
 class _WorkerAction:
-    """What would be done with workers before they go away."""
+    """An action on workers that are about to be preempted. Does nothing here."""
 
     def __call__(self, run_context: Any, all_workers: Any, lame_workers: Any) -> None:
-        """Does nothing: there are no workers."""
+        """Does nothing, since there are no workers."""
         del run_context, all_workers, lame_workers
 
 
 class ResetComputation(_WorkerAction):
-    """Would start the computation again."""
+    """Elsewhere, restarts the computation."""
 
 
 class ShutdownLameWorkers(_WorkerAction):
-    """Would end the workers that are about to be preempted."""
+    """Elsewhere, shuts down workers that are about to be preempted."""
 
 
 class ShutdownAllWorkers(_WorkerAction):
-    """Would end all workers."""
+    """Elsewhere, shuts down all workers."""
 
 
 class GracefulShutdownHook(tf.compat.v1.train.SessionRunHook):
-    """Would save a checkpoint before a worker is preempted; virtual cores never are."""
+    """Elsewhere, saves a checkpoint before a worker is preempted. Virtual cores never are."""
 
     def __init__(
         self,
@@ -50,6 +50,6 @@ class GracefulShutdownHook(tf.compat.v1.train.SessionRunHook):
 def start_worker_watchdog(
     session: Any, devices: Any = None, ping_interval: float = 60, shutdown_timeout: float = 3600
 ) -> None:
-    """Says that there is nothing to watch."""
+    """Logs that there is nothing to watch."""
     del session, devices, ping_interval, shutdown_timeout
     _log.info("TF_TPU_WATCHDOG_TIMEOUT has no effect: virtual cores end with their process.")

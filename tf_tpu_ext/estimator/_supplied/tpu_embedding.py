@@ -1,4 +1,4 @@
-"""Stands in for `tensorflow.python.tpu.tpu_embedding`: embedding tables in the TPU's memory.
+"""Replaces `tensorflow.python.tpu.tpu_embedding`: embedding tables in the TPU's memory.
 
 `TPUEmbedding` makes the ops of TensorFlow 1 for them: TPUEstimator uses it for the feature columns
 of an `embedding_config_spec`.
@@ -75,21 +75,20 @@ VariablesAndOps = collections.namedtuple(
 
 
 class TPUEmbedding:
-    """The ops of one configuration of embedding tables, for a graph.
+    """Creates the ops for a configuration of embedding tables.
 
     Args:
-        table_to_config_dict: A `TableConfig` by the table's name.
-        feature_to_config_dict: A `FeatureConfig` by the feature's name.
-        batch_size: Samples of a step, of all cores.
+        table_to_config_dict: The `TableConfig` of each table, by name.
+        feature_to_config_dict: The `FeatureConfig` of each feature, by name.
+        batch_size: The number of samples in a step, over all cores.
         mode: `TRAINING` or `INFERENCE`.
-        master, cluster_def, profile_data_directory, master_job_name, device_config: Not needed for
-            the cores of this process.
-        optimization_parameters: The optimizer of all tables without their own; for training only.
-        pipeline_execution_with_tensor_core: Whether a step misses the update of the one before it.
-        partition_strategy: `"div"` or `"mod"`: which rows belong to which host.
+        master, cluster_def, profile_data_directory, master_job_name, device_config: Not used.
+        optimization_parameters: For training, the optimizer of tables without one of their own.
+        pipeline_execution_with_tensor_core: Whether lookups miss the update of the previous step.
+        partition_strategy: How rows are divided among hosts, `"div"` or `"mod"`.
 
     Raises:
-        ValueError: The arguments contradict each other.
+        ValueError: An argument is not valid, or arguments contradict each other.
     """
 
     def __init__(
@@ -135,7 +134,7 @@ class TPUEmbedding:
                 f"{list(self._table_to_config_dict)}, features of {sorted(used)}"
             )
         self._optimization_parameters = optimization_parameters
-        # By table; to look up only, any will do.
+        # By table. For lookups only, any optimizer will do.
         self._parameters: dict[str, Any] = {}
         for name, table in self._table_to_config_dict.items():
             own = table.optimization_parameters or optimization_parameters
@@ -158,34 +157,34 @@ class TPUEmbedding:
 
     @property
     def config_proto(self) -> Any:
-        """A `TPUEmbeddingConfiguration` for `tpu.initialize_system`."""
+        """The `TPUEmbeddingConfiguration`, for `tpu.initialize_system`."""
         copy = _Configuration()
         copy.CopyFrom(self._config)
         return copy
 
     @property
     def table_to_config_dict(self) -> dict[str, TableConfig]:
-        """The tables."""
+        """The `TableConfig` of each table, by name."""
         return dict(self._table_to_config_dict)
 
     @property
     def feature_to_config_dict(self) -> dict[str, FeatureConfig]:
-        """The features."""
+        """The `FeatureConfig` of each feature, by name."""
         return dict(self._feature_to_config_dict)
 
     @property
     def optimization_parameters(self) -> Any:
-        """The optimizer of tables without their own."""
+        """The optimizer of tables without one of their own."""
         return self._optimization_parameters
 
     @property
     def batch_size_per_core(self) -> int:
-        """Samples of one core's step."""
+        """The number of samples in a step of one core."""
         return self._batch_size
 
     @property
     def num_cores(self) -> int:
-        """The cores that take part."""
+        """The number of cores."""
         return self._cores
 
     @property
@@ -231,14 +230,14 @@ class TPUEmbedding:
     def generate_enqueue_ops(
         self, enqueue_datas_list: Sequence[Mapping[str, EnqueueData]], **unused: Any
     ) -> list[Any]:
-        """Makes an op for each dict of the list, which queues a batch for the next core.
+        """Creates ops that enqueue batches, each for the next core.
 
         Args:
-            enqueue_datas_list: The features of each core, `EnqueueData` by name.
-            **unused: What other TPUs need to know.
+            enqueue_datas_list: For each core, the `EnqueueData` of each feature, by name.
+            **unused: Not used.
 
         Returns:
-            The ops.
+            The ops, one for each entry of the list.
         """
         del unused
         graph = tf.compat.v1.get_default_graph()
@@ -276,7 +275,7 @@ class TPUEmbedding:
         )
 
     def get_activations(self) -> dict[str, Any]:
-        """Takes the activations of the core's next batch, in a TPU computation.
+        """Dequeues the activations of the core's next batch. Call it in a TPU computation.
 
         Returns:
             By feature a float32 tensor of shape `[batch_size_per_core, dimension]`; for a sequence
@@ -290,7 +289,15 @@ class TPUEmbedding:
     def generate_send_gradients_op(
         self, feature_to_gradient_dict: Mapping[str, Any], step: Any = None
     ) -> Any:
-        """Sends the gradients of the activations, by feature; learning rates may need `step`."""
+        """Creates the op that sends the gradients of the activations to the engine.
+
+        Args:
+            feature_to_gradient_dict: The gradient of each feature's activations, by name.
+            step: The argument of learning rate functions; None calls them without one.
+
+        Raises:
+            RuntimeError: The mode is `INFERENCE`.
+        """
         if self._mode != TRAINING:
             raise RuntimeError("Gradients of embeddings need mode=TRAINING. Received: INFERENCE")
         rates = [
@@ -310,8 +317,8 @@ class TPUEmbedding:
     ) -> VariablesAndOps:
         """Creates variables on the host for the tables and their slots.
 
-        They hold what is saved: `load_ops` of the result makes the ops that load them into the TPU,
-        and `retrieve_ops` those that bring them up to date.
+        Checkpoints contain these variables. `load_ops` of the result creates ops that load their
+        values into the TPU, and `retrieve_ops` ops that update them from the TPU.
         """
         variables: dict[str, Any] = {}
         slots: dict[str, list[Any]] = {}
@@ -359,7 +366,7 @@ class TPUEmbedding:
     @staticmethod
     def _create(name: str, table: TableConfig, initializer: Any) -> Any:
         with tf.compat.v1.device("/device:CPU:0"):
-            # The parts of a variable have the host's number in their names, also of a single host.
+            # The names of partitions contain the host's number, even if there is only one host.
             [variable] = tf.compat.v1.get_variable(
                 name,
                 shape=[table.vocabulary_size, table.dimension],

@@ -1,8 +1,8 @@
-"""Stands in for `tensorflow.python.tpu.tpu_embedding_gradient`.
+"""Replaces `tensorflow.python.tpu.tpu_embedding_gradient`.
 
-An optimizer in a model function differentiates with regard to variables, and activations are none.
-So they pass through ops with a variable of their own, whose gradient function keeps the gradients
-of the activations in a collection of the graph.
+An optimizer in a model function differentiates with respect to variables, but activations are not
+variables. So they pass through ops with a dummy variable, whose gradient function stores the
+gradients of the activations in a collection of the graph.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tf_tpu_ext.estimator._supplied.tpu_embedding import TPUEmbedding
 
 
 def _places(embedding: TPUEmbedding) -> dict[str, tuple[int, int]]:
-    """By feature the number of its table, and its own among the features of that table."""
+    """Returns for each feature the number of its table, and its number within that table."""
     numbers = {name: number for number, name in enumerate(embedding.table_to_config_dict)}
     lookups = dict.fromkeys(numbers, 0)
     places = {}
@@ -35,7 +35,7 @@ def _gradients(table: int) -> list[Any]:
 
 
 def create_dummy_table_variables(tpu_embedding: TPUEmbedding) -> tuple[dict[str, Any], Any]:
-    """Creates a variable for each table, and the op that initializes them all."""
+    """Creates a dummy variable for each table, and an op that initializes all of them."""
     variables = {
         name: tf.compat.v1.get_variable(
             f"tpu_embedding_dummy_table_variable_{name}",
@@ -58,7 +58,7 @@ def hook_dummy_table_variables_to_activations(
     activations: Mapping[str, Any],
     table_variables: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Returns the activations with the variables of their tables behind them."""
+    """Returns activations that depend on the dummy variables of their tables."""
     places = _places(tpu_embedding)
     for table in {table for table, _ in places.values()}:
         gradients = _gradients(table)
@@ -75,7 +75,7 @@ def hook_dummy_table_variables_to_activations(
 
 
 def get_gradients_through_dummy_table_variables(tpu_embedding: TPUEmbedding) -> dict[str, Any]:
-    """Returns the gradients of the activations, by feature; zeros where the loss has none."""
+    """Returns the gradients of the activations by feature, zeros if the loss uses none."""
     gradients = {}
     for name, (table, lookup) in _places(tpu_embedding).items():
         gradient = _gradients(table)[lookup]
