@@ -15,13 +15,15 @@
 #include "tensorflow/core/platform/env.h"
 #include "tensorflow/core/platform/fingerprint.h"
 #include "tensorflow/core/platform/path.h"
+#include "xla/tsl/platform/errors.h"
 
 namespace tf_tpu_ext {
 namespace {
 
 using tensorflow::Env;
 
-// What a file starts with; the fingerprint of the rest follows.
+// What a file starts with; the fingerprint of the rest follows. A machine that crashed may leave a
+// file that has its name but not its contents, and XLA runs the machine code that it is given.
 constexpr absl::string_view kMagic = "tf_tpu_ext compilation 1\n";
 
 std::string Fingerprint(absl::string_view text) {
@@ -31,6 +33,7 @@ std::string Fingerprint(absl::string_view text) {
 
 // The name is nobody else's, so that the file is renamed into place whole.
 absl::Status WriteWhole(const std::string& path, absl::string_view contents) {
+  // Of threads of this process; the others are told apart by their process.
   static std::atomic<int64_t> next{0};
   const std::string part = absl::StrCat(path, ".", getpid(), ".", next.fetch_add(1), ".part");
   absl::Status status = tensorflow::WriteStringToFile(Env::Default(), part, contents);
@@ -39,7 +42,8 @@ absl::Status WriteWhole(const std::string& path, absl::string_view contents) {
   return status;
 }
 
-// The lines that tell one kind of processor from another; empty if the system does not say.
+// The lines that tell one kind of processor from another; empty if the system does not say. XLA
+// compiles for the instructions that the processor has, and the folder may be on a shared disk.
 std::string DescribeProcessor() {
   std::ifstream file("/proc/cpuinfo");
   std::string description;
@@ -51,6 +55,7 @@ std::string DescribeProcessor() {
   return description;
 }
 
+// By contents, for a library that is being worked on keeps its version.
 std::string DescribeLibrary() {
   Dl_info info;
   std::string contents;
@@ -83,10 +88,7 @@ std::string CompilationCache::PathOf(absl::string_view key) const {
 absl::StatusOr<std::string> CompilationCache::Read(absl::string_view key) const {
   const std::string path = PathOf(key);
   std::string contents;
-  if (absl::Status status = tensorflow::ReadFileToString(Env::Default(), path, &contents);
-      !status.ok()) {
-    return status;
-  }
+  TF_RETURN_IF_ERROR(tensorflow::ReadFileToString(Env::Default(), path, &contents));
   absl::string_view rest = contents;
   const size_t fingerprint_size = Fingerprint("").size();
   if (absl::ConsumePrefix(&rest, kMagic) && rest.size() >= fingerprint_size) {

@@ -95,11 +95,11 @@ absl::StatusOr<ByNumber<Slot, Core>> AssignCores(const Metadata& metadata) {
   const int cores_per_replica = std::max(1, metadata.num_cores_per_replica());
   ByNumber<Slot, Core> cores;
   if (metadata.has_device_assignment()) {
-    auto given = xla::DeviceAssignment::Deserialize(metadata.device_assignment());
-    if (!given.ok()) return given.status();
+    TF_ASSIGN_OR_RETURN(const std::unique_ptr<xla::DeviceAssignment> given,
+                        xla::DeviceAssignment::Deserialize(metadata.device_assignment()));
     for (int replica = 0; replica < replicas; ++replica) {
       for (int core = 0; core < cores_per_replica; ++core) {
-        cores.Add(Core(static_cast<int>((**given)(replica, core))));
+        cores.Add(Core(static_cast<int>((*given)(replica, core))));
       }
     }
   } else if (replicas * cores_per_replica > 1) {

@@ -89,24 +89,28 @@ std::optional<TensorShape> SlideOver(const TensorShape& input, const std::vector
   return output;
 }
 
-// The shapes of a valid op whose result is not empty.
-std::optional<Windows> WindowsOf(const NodeDef& node, const WindowOp& route,
-                                 const std::vector<KernelOperand>& operands) {
-  Windows windows;
+// Reads the strides and dilations; false if the op has a form that no kernel takes.
+bool ReadAttributes(const NodeDef& node, const WindowOp& route, Windows* windows,
+                    tensorflow::Padding* padding) {
   std::string format;
-  tensorflow::Padding padding;
-  if (!tensorflow::GetNodeAttr(node, "padding", &padding).ok() || padding == tensorflow::EXPLICIT ||
+  if (!tensorflow::GetNodeAttr(node, "padding", padding).ok() || *padding == tensorflow::EXPLICIT ||
       !GetNodeAttr(node, "data_format", &format).ok() ||
       format != (route.spatial == 2 ? "NHWC" : "NDHWC")) {
-    return std::nullopt;
+    return false;
   }
   auto strides = Spatial(node, "strides", route.spatial);
   auto dilations = Spatial(node, "dilations", route.spatial);
-  if (!strides || !dilations) return std::nullopt;
-  windows.strides = *std::move(strides);
-  windows.dilations = *std::move(dilations);
+  if (!strides || !dilations) return false;
+  windows->strides = *std::move(strides);
+  windows->dilations = *std::move(dilations);
+  return true;
+}
 
-  const auto shape_of = [&](int place, TensorShape* shape) {
+// Reads the shapes of the operands, and the result's if an operand holds it; false if one is empty
+// or of another rank than the op's.
+bool ReadShapes(const WindowOp& route, const std::vector<KernelOperand>& operands,
+                Windows* windows) {
+  const auto read = [&](int place, TensorShape* shape) {
     if (place == kNoOperand) return true;
     if (place != kResultOfOp) {
       *shape = operands[place].shape;
@@ -118,32 +122,53 @@ std::optional<Windows> WindowsOf(const NodeDef& node, const WindowOp& route,
     }
     return shape->dims() == route.spatial + 2 && shape->num_elements() > 0;
   };
-  if (!shape_of(route.input, &windows.input) || !shape_of(route.filter, &windows.filter) ||
-      !shape_of(route.output, &windows.output)) {
+  return read(route.input, &windows->input) && read(route.filter, &windows->filter) &&
+         read(route.output, &windows->output);
+}
+
+// The sizes of a window, and the channels of what the windows make. None if a filter does not fit
+// the input: it is an error, or the convolution is grouped, which kernels don't support.
+struct WindowSizes {
+  std::vector<int64_t> sizes;
+  int64_t channels = 0;
+};
+std::optional<WindowSizes> SizesOf(const NodeDef& node, const WindowOp& route,
+                                   const Windows& windows) {
+  const int64_t depth = windows.input.dim_size(route.spatial + 1);
+  if (route.family == WindowOp::kPool) {
+    const auto ksize = Spatial(node, "ksize", route.spatial);
+    if (!ksize) return std::nullopt;
+    return WindowSizes{{ksize->begin(), ksize->end()}, depth};
+  }
+  if (windows.filter.dim_size(route.spatial) != depth) return std::nullopt;
+  WindowSizes window;
+  for (int d = 0; d < route.spatial; ++d) window.sizes.push_back(windows.filter.dim_size(d));
+  const int64_t last = windows.filter.dim_size(route.spatial + 1);
+  window.channels = route.family == WindowOp::kDepthwise ? depth * last : last;
+  return window;
+}
+
+// The shapes of a valid op whose result is not empty.
+std::optional<Windows> WindowsOf(const NodeDef& node, const WindowOp& route,
+                                 const std::vector<KernelOperand>& operands) {
+  Windows windows;
+  tensorflow::Padding padding;
+  if (!ReadAttributes(node, route, &windows, &padding) || !ReadShapes(route, operands, &windows)) {
     return std::nullopt;
   }
-
-  std::vector<int64_t> sizes;
-  const int64_t depth = windows.input.dim_size(route.spatial + 1);
-  int64_t channels = depth;
-  if (route.family == WindowOp::kPool) {
-    auto ksize = Spatial(node, "ksize", route.spatial);
-    if (!ksize) return std::nullopt;
-    sizes.assign(ksize->begin(), ksize->end());
-  } else {
-    for (int d = 0; d < route.spatial; ++d) sizes.push_back(windows.filter.dim_size(d));
-    if (windows.filter.dim_size(route.spatial) != depth) return std::nullopt;
-    const int64_t last = windows.filter.dim_size(route.spatial + 1);
-    channels = route.family == WindowOp::kDepthwise ? depth * last : last;
-  }
-  std::optional<TensorShape> output = SlideOver(windows.input, sizes, windows, padding, channels);
+  const std::optional<WindowSizes> window = SizesOf(node, route, windows);
+  if (!window) return std::nullopt;
+  std::optional<TensorShape> output =
+      SlideOver(windows.input, window->sizes, windows, padding, window->channels);
   if (!output || (route.output != kResultOfOp && *output != windows.output)) return std::nullopt;
   windows.output = *std::move(output);
   windows.work = windows.output.num_elements() * CostOf(route);
-  if (route.family == WindowOp::kConvolution) windows.work *= depth;
-  for (size_t d = 0; d < sizes.size(); ++d) {
-    windows.work *= sizes[d];
-    windows.overlap = windows.overlap || sizes[d] > windows.strides[d];
+  if (route.family == WindowOp::kConvolution) {
+    windows.work *= windows.input.dim_size(route.spatial + 1);
+  }
+  for (size_t d = 0; d < window->sizes.size(); ++d) {
+    windows.work *= window->sizes[d];
+    windows.overlap = windows.overlap || window->sizes[d] > windows.strides[d];
   }
   return windows;
 }
