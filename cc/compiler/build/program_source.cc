@@ -178,6 +178,7 @@ absl::StatusOr<std::shared_ptr<const CompiledProgram>> BuildSource(XlaCompiler& 
   }
   // Other forms of the program may be made of the source later.
   if (module == nullptr) module = source.module->Clone(/*suffix=*/"");
+  // What is left of it: the split takes collectives away.
   compiled.waits = compiled.waits || HasCollectives(*module);
   if (source.overwrites_variables && !compiled.waits && !CallsOut(*module)) {
     const ByNumber<ResultNumber, OutputNumber> output_of_result =

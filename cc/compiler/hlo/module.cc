@@ -31,6 +31,7 @@ xla::XlaComputation ToComputation(const HloModule& module) {
 
 std::unique_ptr<HloModule> EmptyModuleLike(const HloModule& module) {
   xla::HloModuleConfig config = module.config();
+  // It is that of the other program's parameters and result.
   config.clear_entry_computation_layout();
   auto empty = std::make_unique<HloModule>(module.name(), std::move(config));
   empty->set_frontend_attributes(module.frontend_attributes());

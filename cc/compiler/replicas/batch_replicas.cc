@@ -13,7 +13,8 @@ namespace {
 
 struct Attempt {
   BatchedModule batched;
-  // The elements of variables whose replicas come to differ.
+  // The elements of variables whose replicas come to differ. Each step copies them into batches and
+  // back, where a mirrored variable is read in place.
   int64_t elements_apart = 0;
 };
 

@@ -140,6 +140,8 @@ BatchedValue ReplicaBatcher::Combined(Scope& scope, const HloInstruction& value,
 
 std::optional<BatchedValue> ReplicaBatcher::SumOver(Scope& scope, const HloInstruction& summed) {
   const BatchedValues& value = scope.Of(&summed);
+  // Gradients are often scaled and transposed between product and sum: the sum goes through what is
+  // linear, to an instruction that can sum over the batch by itself.
   // With another user the replicas' values are needed all the same.
   if (value.size() != 1 || !value[0].batched || summed.user_count() != 1) return std::nullopt;
   BatchedComputation& out = *scope.out;
@@ -151,6 +153,7 @@ std::optional<BatchedValue> ReplicaBatcher::SumOver(Scope& scope, const HloInstr
     return BatchedValue{out.AddClone(summed, summed.shape(), {sum->instruction}), false,
                         summed.shape()};
   }
+  // Quotients of integers are rounded, each for itself.
   const bool divides = opcode == HloOpcode::kDivide &&
                        xla::primitive_util::IsFloatingPointType(summed.shape().element_type());
   if (opcode == HloOpcode::kMultiply || divides) {

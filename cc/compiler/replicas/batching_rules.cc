@@ -142,6 +142,7 @@ std::optional<BatchedValues> BatchSlice(BatchedComputation& out, const HloInstru
 
 std::optional<BatchedValues> BatchPad(BatchedComputation& out, const HloInstruction& instruction,
                                       const BatchedValues& operands) {
+  // It pads the whole batch with one number.
   if (operands[1].batched) return std::nullopt;
   xla::PaddingConfig padding;
   padding.add_dimensions();
@@ -151,7 +152,8 @@ std::optional<BatchedValues> BatchPad(BatchedComputation& out, const HloInstruct
                                         operands[0].instruction, operands[1].instruction, padding));
 }
 
-// Where the arrays, the first ones of the operands, are sliced; nothing if that differs.
+// Where the arrays, the first ones of the operands, are sliced; nothing if that differs, for there
+// is one place for the whole batch.
 std::optional<std::vector<HloInstruction*>> StartIndices(BatchedComputation& out,
                                                          const BatchedValues& operands,
                                                          size_t arrays) {
@@ -190,6 +192,7 @@ std::optional<BatchedValues> BatchDynamicUpdateSlice(BatchedComputation& out,
 std::optional<BatchedValues> BatchSelectAndScatter(BatchedComputation& out,
                                                    const HloInstruction& instruction,
                                                    const BatchedValues& operands) {
+  // It begins with one number for the whole batch.
   if (operands[2].batched) return std::nullopt;
   return Made(out, instruction,
               HloInstruction::CreateSelectAndScatter(
@@ -206,6 +209,8 @@ std::optional<BatchedValues> BatchGather(BatchedComputation& out, const HloInstr
   if (!numbers.operand_batching_dims().empty()) return std::nullopt;
   std::vector<int64_t> slice_sizes(instruction.gather_slice_sizes().begin(),
                                    instruction.gather_slice_sizes().end());
+  // A replica with indices of its own looks into its own table: the batch is a batching dimension,
+  // of which a slice takes one element. With the indices of all, a slice takes that of every table.
   if (tables) {
     ShiftByOne(numbers.mutable_collapsed_slice_dims());
     ShiftByOne(numbers.mutable_start_index_map());
@@ -221,6 +226,7 @@ std::optional<BatchedValues> BatchGather(BatchedComputation& out, const HloInstr
   } else {
     ShiftAndPrepend(numbers.mutable_offset_dims());
   }
+  // Indices that are sorted for each replica are not so one replica after the other.
   return Made(out, instruction,
               HloInstruction::CreateGather(out.BatchedShape(instruction.shape()),
                                            operands[0].instruction, operands[1].instruction,

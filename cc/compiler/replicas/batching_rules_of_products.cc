@@ -53,6 +53,7 @@ HloInstruction* CallOfAllSamples(BatchedComputation& out, const HloInstruction& 
   }
   HloInstruction* made = out.AddClone(call, result, arrays);
   auto* custom_call = xla::Cast<xla::HloCustomCallInstruction>(made);
+  // The layouts that the call asks for are kept as shapes, which have grown with the operands.
   if (custom_call->layout_constrained()) {
     std::vector<Shape> shapes = custom_call->operand_shapes_with_layout();
     for (size_t i = 0; i < shapes.size(); ++i) {
@@ -98,6 +99,7 @@ BatchedValue DotOfOneSide(BatchedComputation& out, const HloInstruction& dot,
           true, dot.shape()};
 }
 
+// The replicas are one more dimension to sum over: their products are never made.
 BatchedValue SumOfDots(BatchedComputation& out, const HloInstruction& dot,
                        const BatchedValues& operands) {
   xla::DotDimensionNumbers numbers = dot.dot_dimension_numbers();
@@ -120,7 +122,7 @@ BatchedValue SumOfReductions(BatchedComputation& out, const HloInstruction& redu
           false, reduce.shape()};
 }
 
-// One scatter of all replicas' updates.
+// One scatter of all replicas' updates: one table, where each replica's own would be as large.
 BatchedValue SumOfScatters(BatchedComputation& out, const HloInstruction& scatter,
                            const BatchedValues& operands) {
   xla::ScatterDimensionNumbers numbers = scatter.scatter_dimension_numbers();
@@ -161,6 +163,8 @@ std::optional<BatchedValues> BatchConvolution(BatchedComputation& out,
                                               const HloInstruction& convolution,
                                               const BatchedValues& operands) {
   const auto& numbers = convolution.convolution_dimension_numbers();
+  // The samples of all replicas are one batch without a copy only where the batch comes first. With
+  // filters of their own, or where parts of the batch have filters, they are not alike.
   if (operands[1].batched || numbers.input_batch_dimension() != 0 ||
       numbers.output_batch_dimension() != 0 || convolution.batch_group_count() > 1) {
     return std::nullopt;

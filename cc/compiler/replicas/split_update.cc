@@ -56,6 +56,7 @@ absl::StatusOr<std::unique_ptr<HloModule>> BuildReplica(const HloModule& whole,
   entry->set_root_instruction(entry->AddInstruction(HloInstruction::CreateTuple(values)),
                               /*accept_different_shape=*/true);
   ResultChanged(module.get());
+  // The collectives go, too, for nobody reads what they combine: no replica waits for another.
   TF_RETURN_IF_ERROR(xla::HloDCE().Run(module.get()).status());
   return std::move(module);
 }
@@ -112,7 +113,8 @@ class UpdateBuilder {
     return made;
   }
 
-  // The parameter in the place of a combination, or the sum of those of all replicas.
+  // The parameter in the place of a combination, or the sum of those of all replicas: XLA fuses
+  // these additions with what reads the sum, which the runtime's sum of buffers can't be.
   HloInstruction* AddCombined(const HloInstruction& original, int number, SplitProgram* split) {
     const int values = split->combinations[number].by_update ? num_replicas_ : 1;
     HloInstruction* sum = nullptr;
@@ -149,10 +151,12 @@ absl::StatusOr<std::optional<SplitProgram>> SplitUpdate(
   Instructions replica_results, update_results;
   for (int result = 0; result < root->operand_count(); ++result) {
     const HloInstruction* value = root->operand(result);
+    // What either part may compute is the replica's, whose results come first.
     const bool in_update = parts.InUpdate(value);
     (in_update ? split.update_results : split.replica_results).push_back(result);
     (in_update ? update_results : replica_results).push_back(value);
   }
+  // UpdateBuilder numbers the combinations in the same order.
   for (const HloInstruction* instruction : parts.order) {
     if (parts.parts.at(instruction) != Part::kCombine) continue;
     const CombinedValue& combined = parts.combined.at(instruction);
