@@ -108,7 +108,9 @@ EmbeddingEngine::WaitId EmbeddingEngine::Receive(int core, int64_t owner,
       }
       if (!overlaps) MakeUpdates(/*flush=*/true, &freed);
       now = updates_ >= needed;
-      // The lookup itself happens outside the lock, as other cores look up at the same time.
+      // The lookup itself happens outside the lock, as other cores look up at the same time. The
+      // update of a training step can't come before it: that needs the core's gradients, which the
+      // core sends after it. With pipelining the one before waits for FinishLookup.
       if (!now) {
         auto run = [self = shared_from_this(), batch = std::move(batch),
                     outputs = std::move(outputs), step, done] {
@@ -188,6 +190,7 @@ absl::Status EmbeddingEngine::Send(int core, absl::Span<const float* const> grad
   {
     absl::MutexLock lock(&mutex_);
     Core& state = CoreOf(core);
+    // Taken out, so that a second Send of the core for this step is refused.
     batch = std::move(state.owes);
     state.owes = nullptr;
     step = state.training_steps;
@@ -376,6 +379,7 @@ void EmbeddingEngine::Reset(const absl::Status& status) {
   std::vector<Waiter> ended, freed;
   {
     absl::MutexLock lock(&mutex_);
+    // Steps that have all gradients are complete, also those that pipelining holds back.
     MakeUpdates(/*flush=*/true, &freed);
     ended.swap(waiters_);
     steps_.clear();

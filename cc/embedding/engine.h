@@ -26,6 +26,9 @@
 
 namespace tf_tpu_ext {
 
+// Thread-safe. Programs call Receive and Send on their own threads, ops on the host and the ends of
+// launches the rest, the wait monitor Cancel. Callbacks are called without a lock: they may call
+// the engine again.
 class EmbeddingEngine : public std::enable_shared_from_this<EmbeddingEngine> {
  public:
   using WaitId = int64_t;
@@ -102,6 +105,8 @@ class EmbeddingEngine : public std::enable_shared_from_this<EmbeddingEngine> {
     // Cores that have looked up a later training step (with pipelining).
     int passed_by = 0;
   };
+  // A lookup that must see more updates than there are. Whoever takes it out of `waiters_` calls
+  // either `run`, which calls the callback, or `done` with an error.
   struct Waiter {
     WaitId id;
     int core;
@@ -135,7 +140,9 @@ class EmbeddingEngine : public std::enable_shared_from_this<EmbeddingEngine> {
   const EmbeddingLayout layout_;
   const Schedule schedule_;
 
+  // Who is how far. Held while an update is made, never during a lookup.
   mutable absl::Mutex mutex_;
+  // A core is added when it first comes.
   std::map<int, Core> cores_ ABSL_GUARDED_BY(mutex_);
   // Training steps that count up from one: how many have been applied, and those after.
   int64_t updates_ ABSL_GUARDED_BY(mutex_) = 0;
@@ -143,7 +150,8 @@ class EmbeddingEngine : public std::enable_shared_from_this<EmbeddingEngine> {
   WaitId next_id_ ABSL_GUARDED_BY(mutex_) = 1;
   std::vector<Waiter> waiters_ ABSL_GUARDED_BY(mutex_);
 
-  // Taken after mutex_. The tables' number does not change.
+  // Taken after mutex_; shared by lookups. Guards the states only: which tables there are, their
+  // optimizers and their quantization do not change once the engine is created.
   mutable absl::Mutex tables_mutex_;
   std::vector<Table> tables_;
 };

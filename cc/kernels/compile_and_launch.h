@@ -58,8 +58,10 @@ class CompileAndLaunchOp : public tensorflow::AsyncOpKernel {
   const std::set<int> constants_;
   const std::string compile_options_;
   const std::string key_prefix_;
+  // Calls come on any thread, at once.
   absl::Mutex mutex_;
-  // By the key of the program.
+  // By the key of the program. Written while the program is compiled, before anybody gets it, and
+  // never changed: who has the program finds its interface.
   absl::flat_hash_map<std::string, std::shared_ptr<const Interface>> interfaces_
       ABSL_GUARDED_BY(mutex_);
 };

@@ -59,8 +59,10 @@ class JitKernelCreator : public tensorflow::XlaKernelCreator {
     const bool with_host =
         !on_core && status.ok() &&
         HoldsOutsideCompilation(function.name(), *library->GetFunctionLibraryDefinition());
+    // TensorFlow's creator makes all others, and tells their errors.
     if (!on_core && !with_host) return XlaKernelCreator::CreateKernel(library, properties, kernel);
     TF_RETURN_IF_ERROR(status);
+    // What must be a constant depends on the kernels that XLA has for the body's ops.
     tensorflow::XlaOpRegistry::RegisterCompilationKernels();
     const tensorflow::FunctionBody* body = nullptr;
     std::vector<int> constants, resources;

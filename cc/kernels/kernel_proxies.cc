@@ -135,6 +135,8 @@ constexpr char kUseLocking[] = "use_locking";
 const tensorflow::OpDef* WithLockingAttr(const tensorflow::OpDef& op) {
   const auto is_locking = [](const auto& attr) { return attr.name() == kUseLocking; };
   if (std::any_of(op.attr().begin(), op.attr().end(), is_locking)) return &op;
+  // Kernels are made on any thread, and refer to their op for as long as they live: entries neither
+  // move nor go.
   static absl::Mutex mutex(absl::kConstInit);
   static auto* const ops = new absl::node_hash_map<std::string, tensorflow::OpDef>;
   absl::MutexLock lock(&mutex);
@@ -165,6 +167,7 @@ class CpuKernelFactory : public tensorflow::kernel_factory::OpKernelFactory {
         MustCompileOnDemand(construction->def())) {
       return MakeCompileOnDemandKernel(construction);
     }
+    // The library knows functions too, which nodes may name as their op.
     const tensorflow::OpRegistryInterface* registry = tensorflow::OpRegistry::Global();
     tensorflow::FunctionLibraryRuntime* library = construction->function_library();
     if (library != nullptr && library->GetFunctionLibraryDefinition() != nullptr) {

@@ -74,7 +74,8 @@ class Folder {
  public:
   Folder(FunctionLibraryDefinition* library, bool enabled) : library_(library), enabled_(enabled) {}
 
-  // Finds the clusters of the body and of what it calls.
+  // Finds the clusters of the body and of what it calls. All of them are read before any is folded:
+  // one with effects that stays keeps the others of its computation, wherever they are.
   absl::Status Read(Body* body) {
     TF_RETURN_IF_ERROR(ReadMetadata(*body->graph));
     std::map<std::pair<std::string, std::string>, HostCluster> clusters;
@@ -238,6 +239,7 @@ class Folder {
     Examine(body->shapes, *library_, cluster);
     report->reason = cluster->reason;
     if (!report->reason.empty()) return false;
+    // First, so that what is known is no output of the function.
     TF_ASSIGN_OR_RETURN(const bool changed, TakeOutConstantOutputs(*cluster, body->graph));
     if (changed) Examine(body->shapes, *library_, cluster);
     TF_ASSIGN_OR_RETURN(const HostFunction function, MakeHostFunction(*cluster, *library_));
@@ -296,7 +298,8 @@ class Folder {
     return absl::OkStatus();
   }
 
-  // Gives the callee's new body a name of its own, and lets the node call it.
+  // Gives the callee's new body a name of its own, and lets the node call it: other nodes may call
+  // the function as part of another computation, or of none.
   absl::Status Redefine(const Callee& callee) {
     const FunctionDef* old = library_->Find(callee.body->name);
     const std::string name =
@@ -342,7 +345,9 @@ class Folder {
   absl::flat_hash_set<std::string> split_;
   // For each computation a cluster with effects that cannot be folded.
   absl::flat_hash_map<std::string, std::string> stays_;
+  // Functions that are being read: one that calls itself is left as it is.
   absl::flat_hash_set<std::string> open_;
+  // What HoldsClusters has found.
   absl::flat_hash_map<std::string, bool> holds_;
 };
 

@@ -33,6 +33,7 @@ constexpr int64_t kMaxCopiedConstantElements = 256;
 // The function travels within the program's text.
 constexpr size_t kMaxFunctionBytes = size_t{4} << 20;
 
+// Types of arrays that XLA has too, bit by bit the same.
 bool CanCross(DataType type) {
   switch (type) {
     case tensorflow::DT_BOOL:
@@ -114,6 +115,7 @@ std::string WhyNotAlone(const NodeDef& node, const FunctionLibraryDefinition& li
     for (const auto& function : value.list().func()) callees.push_back(function.name());
   }
   for (const std::string& callee : callees) {
+    // Also ends recursion.
     if (!seen->insert(callee).second) continue;
     const FunctionDef* function = library.Find(callee);
     if (function == nullptr) return CannotFold("a call of an unknown function", node);
@@ -158,6 +160,7 @@ bool IsConvex(const HostCluster& cluster) {
     return true;
   };
   for (const Node* node : cluster.nodes) {
+    // What uses such a constant outside uses the one that the computation keeps.
     if (!cluster.shared_constants.contains(node)) visit(node);
   }
   while (!open.empty()) {
@@ -217,6 +220,7 @@ class Examination {
 
   void AddInput(const Edge& edge) {
     Node* const source = edge.src();
+    // A copy costs less than a transfer in every step, and its value stays known.
     if (IsSmallConstant(*source)) {
       if (copied_.insert(source).second) cluster_.constants.push_back(source);
       return;

@@ -65,7 +65,8 @@ class Nodes {
   }
 
  private:
-  // The ops that bring values to a computation and away from it have no mark.
+  // The ops that bring values to a computation and away from it have no mark, but the bridge moves
+  // them with it.
   void AddReplicatedValues() {
     std::vector<std::set<std::string>> readers(ordered_.size());
     for (const OrderedNode& node : ordered_) {
@@ -76,6 +77,7 @@ class Nodes {
       if (!IsReplicatedInput(definitions_[i]->op()) || readers[i].size() != 1) continue;
       ordered_[i].computation = *readers[i].begin();
       for (int input : ordered_[i].data_inputs) {
+        // This node, which was of none until now.
         readers[input].erase("");
         readers[input].insert(ordered_[i].computation);
       }
@@ -205,6 +207,7 @@ class Order {
       if (!sorted_[unit]) continue;
       Gate gate;
       gate.computation = nodes_[members_[unit][0]].computation;
+      // Each once, in a fixed order.
       std::set<int> after;
       for (int node : members_[unit]) {
         for (int input : nodes_[node].control_inputs) {
@@ -231,7 +234,9 @@ class Order {
   }
 
   // A unit is a whole computation or a node of none. Finds for each unit the computations that come
-  // right before it, with nodes of none in between.
+  // right before it, with nodes of none in between. Takes the units in topological order, so that
+  // what a unit follows is complete when it is handed on to its users; those of a cycle, and what
+  // follows them, are never reached.
   void Sort() {
     const size_t size = members_.size() + nodes_.size();
     std::vector<std::set<int>> inputs(size);

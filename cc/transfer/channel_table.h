@@ -41,6 +41,8 @@ struct ChannelKey {
   }
 };
 
+// Thread-safe. Callbacks are called without the lock, each exactly once, on the thread of the call
+// that ends its wait; so they may send and receive in turn.
 template <typename Message>
 class ChannelTable {
  public:
@@ -210,6 +212,8 @@ class ChannelTable {
     Message message;
     Sent sent;
   };
+  // Receivers wait only while there are no messages, senders only while there are as many as the
+  // channel holds. All are served in the order in which they came.
   struct Channel {
     std::deque<Unread> messages;
     std::deque<Receiver> receivers;
@@ -286,7 +290,10 @@ class ChannelTable {
 
   mutable absl::Mutex mutex_;
   WaitId next_id_ ABSL_GUARDED_BY(mutex_) = 1;
+  // Only those that hold something, so that there are not more and more of them. The key's order
+  // keeps those of a launch together.
   std::map<ChannelKey, Channel> channels_ ABSL_GUARDED_BY(mutex_);
+  // By launch or owner, until Forget: cores of the launch may still come. Never kNoLaunch.
   std::map<int64_t, absl::Status> aborted_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -26,6 +26,7 @@ HostCalls::HostCalls(std::shared_ptr<HostFunctions> functions, int slot, CoreThr
       fail_(std::move(fail)),
       cancellation_(std::make_shared<tensorflow::CancellationManager>()) {}
 
+// Nobody makes calls any more, but an abort leaves the watch of the call that it took away.
 HostCalls::~HostCalls() {
   absl::MutexLock lock(&mutex_);
   if (watch_ != 0) wait_monitor_.End(watch_);
@@ -133,6 +134,7 @@ void HostCalls::MakeCalls() {
       if (idle) idle();
       return;
     }
+    // Its ops have threads of their own: the one that ends it goes on with the calls.
     if (functions_->kind(function) == HostFunctionKind::kBlocksInParallel) {
       functions_->Start(function, slot_, cancellation_, std::move(inputs),
                         [self = shared_from_this()](absl::StatusOr<std::vector<Tensor>> outputs) {
@@ -169,6 +171,7 @@ bool HostCalls::Finish(absl::StatusOr<std::vector<Tensor>> outputs) {
     }
   }
   if (call.wait != 0) wait_monitor_.End(call.wait);
+  // Before `done`, with which the step may end: its statistics are complete then.
   if (outputs.ok()) {
     Count(call, began, *outputs);
   } else {
@@ -201,6 +204,7 @@ void HostCalls::Expired(int function, absl::Duration waited) {
   int running = function;
   {
     absl::MutexLock lock(&mutex_);
+    // The result came while the monitor was on its way.
     if (!aborted_.ok() || (!working_ && calls_.empty())) return;
     if (working_) running = running_.function;
   }
@@ -271,6 +275,8 @@ void HostCalls::Abort(const absl::Status& status) {
     idle = std::move(idle_);
     idle_ = nullptr;
   }
+  // Without the lock, since kernels that are cancelled may end here in Finish; and first, so that
+  // the host is being stopped when the program goes on.
   cancellation_->StartCancel();
   for (Call& call : calls) {
     if (!call.done) continue;

@@ -21,6 +21,9 @@
 
 namespace tf_tpu_ext {
 
+// The thread of the program calls MayRunNow, RunNow and Start, one after the other; the launch
+// WhenIdle and Abort, on any thread. Calls are made on the host's threads by one thread at a time,
+// which holds a reference meanwhile. No callback is called under the lock.
 class HostCalls : public std::enable_shared_from_this<HostCalls> {
  public:
   using Done = HostFunctions::Done;
@@ -88,7 +91,8 @@ class HostCalls : public std::enable_shared_from_this<HostCalls> {
   mutable absl::Mutex mutex_;
   // Calls that have not begun.
   std::deque<Call> calls_ ABSL_GUARDED_BY(mutex_);
-  // Whether a thread is making calls, and which one of them.
+  // Whether a thread is making calls: it alone takes them from `calls_` and sets the two below.
+  // After an abort, which takes the running call away, nobody makes calls any more, and this stays.
   bool working_ ABSL_GUARDED_BY(mutex_) = false;
   Call running_ ABSL_GUARDED_BY(mutex_);
   absl::Time began_ ABSL_GUARDED_BY(mutex_);
@@ -97,7 +101,9 @@ class HostCalls : public std::enable_shared_from_this<HostCalls> {
   // Watches over running calls that nobody waits for: one for all that follow each other, since
   // the monitor costs more than a short call. 0 if there is none.
   WaitMonitor::WaitId watch_ ABSL_GUARDED_BY(mutex_) = 0;
+  // What WhenIdle has left; called once, by who finds no call left or by Abort.
   std::function<void()> idle_ ABSL_GUARDED_BY(mutex_);
+  // Never OK again after Abort. Who has run a call asks this before it touches anything else.
   absl::Status aborted_ ABSL_GUARDED_BY(mutex_);
 };
 
