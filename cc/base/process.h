@@ -2,10 +2,6 @@
 #ifndef TF_TPU_EXT_CC_BASE_PROCESS_H_
 #define TF_TPU_EXT_CC_BASE_PROCESS_H_
 
-namespace xla::cpu {
-class CpuCollectives;
-}  // namespace xla::cpu
-
 namespace tf_tpu_ext {
 
 class CollectiveTable;
@@ -17,6 +13,7 @@ class LaunchTable;
 class Machine;
 class PaddingStats;
 class ProgramCache;
+struct ProgramServices;
 class StepTransfers;
 class TensorChannels;
 class TransferStats;
@@ -45,11 +42,11 @@ struct Process {
   EmbeddingSlot* embedding = nullptr;
   // runtime
   CollectiveTable* collectives = nullptr;
-  xla::cpu::CpuCollectives* xla_collectives = nullptr;
   StepTransfers* transfers = nullptr;
   LaunchTable* launches = nullptr;
-  ProgramCache* programs = nullptr;
   PaddingStats* padding = nullptr;
+  const ProgramServices* program_services = nullptr;
+  ProgramCache* programs = nullptr;
 
   static const Process& Get();
   // `process` must live on; it takes the place of the one before.

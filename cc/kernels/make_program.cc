@@ -4,6 +4,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/time/clock.h"
+#include "cc/base/process.h"
 #include "cc/compiler/build/xla_build.h"
 #include "xla/tsl/platform/statusor.h"
 
@@ -16,7 +17,7 @@ absl::StatusOr<std::shared_ptr<Program>> MakeProgram(
   const auto note_time = absl::MakeCleanup([&] { record->building = absl::Now() - start; });
   TF_ASSIGN_OR_RETURN(std::shared_ptr<const CompiledProgram> compiled,
                       BuildProgram(lowered, metadata, id, record));
-  return Program::Create(std::move(compiled));
+  return Program::Create(*Process::Get().program_services, std::move(compiled));
 }
 
 }  // namespace tf_tpu_ext

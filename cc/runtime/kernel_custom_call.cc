@@ -124,16 +124,16 @@ class KernelDevice : public tensorflow::DeviceBase {
 // compute for several callers at once.
 class Kernels {
  public:
+  explicit Kernels(const KernelThreadPools& threads) : device_(&threads.OfCaller(), nullptr) {}
+
   absl::StatusOr<OpKernel*> Get(const NodeDef& node) {
     std::string key;
     tensorflow::SerializeToStringDeterministic(node, &key);
     absl::MutexLock lock(&mutex_);
     std::unique_ptr<OpKernel>& kernel = kernels_[key];
     if (kernel == nullptr) {
-      static auto* const device =
-          new KernelDevice(&Process::Get().kernel_threads->OfCaller(), nullptr);
       absl::Status status;
-      kernel = tensorflow::CreateOpKernel(tensorflow::DeviceType(tensorflow::DEVICE_CPU), device,
+      kernel = tensorflow::CreateOpKernel(tensorflow::DeviceType(tensorflow::DEVICE_CPU), &device_,
                                           tensorflow::cpu_allocator(), node, TF_GRAPH_DEF_VERSION,
                                           &status);
       TF_RETURN_IF_ERROR(status);
@@ -142,11 +142,14 @@ class Kernels {
   }
 
   static Kernels& OfProcess() {
-    static auto* const kernels = new Kernels;
+    static auto* const kernels = new Kernels(*Process::Get().kernel_threads);
     return *kernels;
   }
 
  private:
+  // Kernels may ask it for its threads when they are made.
+  KernelDevice device_;
+  // Held while a kernel is made, which is short, so that equal nodes get one.
   absl::Mutex mutex_;
   absl::flat_hash_map<std::string, std::unique_ptr<OpKernel>> kernels_ ABSL_GUARDED_BY(mutex_);
 };
@@ -194,9 +197,11 @@ absl::Status WrongNumberOfInputs(const OpKernel& kernel, size_t operands) {
 class KernelCustomCall : public CustomCall {
  public:
   // `before` is null if no kernel runs before.
-  KernelCustomCall(const KernelCall& call, OpKernel* kernel, OpKernel* before)
+  KernelCustomCall(const KernelCall& call, const KernelThreadPools* threads, OpKernel* kernel,
+                   OpKernel* before)
       : op_(absl::StrCat(call.op, " ", call.name)),
         work_(call.work),
+        threads_(*threads),
         kernel_(kernel),
         before_(before) {}
 
@@ -208,7 +213,7 @@ class KernelCustomCall : public CustomCall {
 
  private:
   absl::Status Compute(const XLA_FFI_CallFrame& frame) const {
-    const KernelThreads& threads = Process::Get().kernel_threads->For(work_);
+    const KernelThreads& threads = threads_.For(work_);
     TF_ASSIGN_OR_RETURN(std::vector<Tensor> tensors,
                         ReadOperands(frame.args, /*dynamic=*/{}, OperandMemory::kBorrowed));
     if (before_ != nullptr) TF_RETURN_IF_ERROR(ComputeBefore(threads, &tensors));
@@ -253,6 +258,7 @@ class KernelCustomCall : public CustomCall {
 
   const std::string op_;
   const int64_t work_;
+  const KernelThreadPools& threads_;
   OpKernel* const kernel_;
   OpKernel* const before_;
 };
@@ -264,7 +270,7 @@ absl::StatusOr<std::unique_ptr<CustomCall>> MakeKernelCall(const CallAttributes&
   if (call.before.has_value()) {
     TF_ASSIGN_OR_RETURN(before, Kernels::OfProcess().Get(*call.before));
   }
-  return std::make_unique<KernelCustomCall>(call, kernel, before);
+  return std::make_unique<KernelCustomCall>(call, Process::Get().kernel_threads, kernel, before);
 }
 
 [[maybe_unused]] const bool kRegistered = RegisterCustomCall<MakeKernelCall>(kKernelTarget);

@@ -87,7 +87,8 @@ class FakeProgram : public Program {
   using Program::Parts;
 
   explicit FakeProgram(CompiledProgram compiled, Parts parts = {})
-      : Program(std::make_shared<const CompiledProgram>(std::move(compiled)), std::move(parts)) {}
+      : Program(ProgramServices(), std::make_shared<const CompiledProgram>(std::move(compiled)),
+                std::move(parts)) {}
 
   void Start(CoreContext core, Arguments arguments, RunOptions options, Done done) override {
     runs.push_back({core, std::move(arguments), std::move(options), std::move(done)});

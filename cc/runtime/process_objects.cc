@@ -31,7 +31,9 @@ ProcessObjects::ProcessObjects()
       embedding_(&compute_pool_),
       transfers_(&machine_, &channels_, &embedding_),
       xla_collectives_(MakeCollectives(&collectives_)),
-      launches_(Services()),
+      launches_(ServicesOfLaunches()),
+      ynn_threads_(&compute_pool_),
+      program_services_(ServicesOfPrograms()),
       process_([this] {
         Process process;
         process.machine = &machine_;
@@ -43,11 +45,11 @@ ProcessObjects::ProcessObjects()
         process.transfer_stats = &transfer_stats_;
         process.embedding = &embedding_;
         process.collectives = &collectives_;
-        process.xla_collectives = xla_collectives_.get();
         process.transfers = &transfers_;
         process.launches = &launches_;
-        process.programs = &programs_;
         process.padding = &padding_;
+        process.program_services = &program_services_;
+        process.programs = &programs_;
         return process;
       }()) {}
 
@@ -61,7 +63,19 @@ CoreThreads* ProcessObjects::core_threads() {
   return core_threads_.get();
 }
 
-LaunchServices ProcessObjects::Services() {
+ProgramServices ProcessObjects::ServicesOfPrograms() {
+  ProgramServices services;
+  services.compute_pool = &compute_pool_;
+  services.ynn_threads = &ynn_threads_;
+  services.kernel_threads = &kernel_threads_;
+  services.collectives = xla_collectives_.get();
+  services.host_threads = &host_threads_;
+  services.transfer_stats = &transfer_stats_;
+  services.padding = &padding_;
+  return services;
+}
+
+LaunchServices ProcessObjects::ServicesOfLaunches() {
   LaunchServices services;
   services.collectives = &collectives_;
   services.wait_monitor = &wait_monitor_;

@@ -17,7 +17,9 @@
 #include "cc/runtime/launch_table.h"
 #include "cc/runtime/padding_stats.h"
 #include "cc/runtime/program_cache.h"
+#include "cc/runtime/program_services.h"
 #include "cc/runtime/step_transfers.h"
+#include "cc/runtime/ynn_threads.h"
 #include "cc/transfer/channels.h"
 #include "cc/transfer/transfer_stats.h"
 #include "tensorflow/core/platform/threadpool.h"
@@ -39,7 +41,8 @@ class ProcessObjects {
   CoreThreads* core_threads();
 
  private:
-  LaunchServices Services();
+  LaunchServices ServicesOfLaunches();
+  ProgramServices ServicesOfPrograms();
 
   // In the order of the floors: each uses those above it.
   Machine machine_;
@@ -60,8 +63,10 @@ class ProcessObjects {
   absl::once_flag made_locking_thread_;
   std::unique_ptr<tensorflow::thread::ThreadPool> locking_thread_;
   LaunchTable launches_;
-  ProgramCache programs_;
+  YnnThreads ynn_threads_;
   PaddingStats padding_;
+  const ProgramServices program_services_;
+  ProgramCache programs_;
   const Process process_;
 };
 

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -16,11 +16,12 @@
 #include "absl/time/time.h"
 #include "cc/base/core_context.h"
 #include "cc/base/core_numbers.h"
-#include "cc/base/number.h"
 #include "cc/program/compiled_program.h"
 #include "cc/program/value_numbers.h"
+#include "cc/runtime/kept_tensors.h"
+#include "cc/runtime/program_services.h"
+#include "cc/runtime/result_layout.h"
 #include "tensorflow/core/framework/tensor.h"
-#include "tensorflow/core/framework/types.h"
 
 namespace tf_tpu_ext {
 
@@ -46,7 +47,7 @@ class Program {
 
   // Makes what the program needs to run, and the programs that it consists of.
   static absl::StatusOr<std::shared_ptr<Program>> Create(
-      std::shared_ptr<const CompiledProgram> compiled);
+      const ProgramServices& services, std::shared_ptr<const CompiledProgram> compiled);
 
   const CompiledProgram& compiled() const { return *compiled_; }
 
@@ -88,8 +89,9 @@ class Program {
     std::shared_ptr<Program> stacked;
   };
 
-  Program(std::shared_ptr<const CompiledProgram> compiled, Parts parts)
-      : compiled_(std::move(compiled)), parts_(std::move(parts)) {}
+  Program(const ProgramServices& services, std::shared_ptr<const CompiledProgram> compiled,
+          Parts parts)
+      : services_(services), compiled_(std::move(compiled)), parts_(std::move(parts)) {}
 
   virtual absl::StatusOr<std::shared_ptr<Program>> BuildAlone() const;
 
@@ -97,36 +99,27 @@ class Program {
   void RecordRun(absl::Duration time);
 
  private:
-  // One element of the executable's result tuple.
-  struct ResultBuffer {
-    tensorflow::DataType dtype = tensorflow::DT_INVALID;
-    int64_t allocation = -1;
-    int64_t offset = 0;
-    tensorflow::TensorShape shape;
-  };
   class Run;
 
-  static absl::StatusOr<Parts> CreateParts(const CompiledProgram& compiled);
-  absl::Status Prepare();
+  static absl::StatusOr<Parts> CreateParts(const ProgramServices& services,
+                                           const CompiledProgram& compiled);
 
+  const ProgramServices services_;
   const std::shared_ptr<const CompiledProgram> compiled_;
   const Parts parts_;
-  ByNumber<ResultNumber, ResultBuffer> results_;
-  // None for constants.
-  ByNumber<OutputNumber, std::optional<ResultNumber>> result_of_output_;
-  // By index of XLA's allocations: the result that owns one, if any.
-  std::vector<std::optional<ResultNumber>> result_of_allocation_;
-  // The argument whose memory a result takes over, if any.
-  ByNumber<ResultNumber, std::optional<ArgumentNumber>> argument_of_result_;
+  // Written by Create alone.
+  ResultLayout layout_;
 
+  // Negative before the first run has ended.
   std::atomic<int64_t> typical_nanoseconds_{-1};
+  KeptTensors scratch_;
+  KeptTensors combined_outputs_;
 
+  // Held while the program of one replica is compiled, so that it is compiled once. Steps that only
+  // ask whether there is one take mutex_ and don't wait.
   absl::Mutex building_ ABSL_ACQUIRED_BEFORE(mutex_);
   absl::Mutex mutex_;
   std::shared_ptr<Program> alone_ ABSL_GUARDED_BY(mutex_);
-  // Scratch memory of finished runs, kept for the next ones.
-  std::vector<std::vector<tensorflow::Tensor>> free_scratch_ ABSL_GUARDED_BY(mutex_);
-  std::vector<std::vector<tensorflow::Tensor>> free_combined_outputs_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace tf_tpu_ext

@@ -1,0 +1,43 @@
+// Where an executable leaves its results.
+#ifndef TF_TPU_EXT_CC_RUNTIME_RESULT_LAYOUT_H_
+#define TF_TPU_EXT_CC_RUNTIME_RESULT_LAYOUT_H_
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "cc/base/number.h"
+#include "cc/program/compiled_program.h"
+#include "cc/program/value_numbers.h"
+#include "tensorflow/core/framework/tensor_shape.h"
+#include "tensorflow/core/framework/types.h"
+
+namespace tf_tpu_ext {
+
+// Found out once for a program, so that its runs only look it up.
+struct ResultLayout {
+  // One element of the executable's result tuple.
+  struct Result {
+    tensorflow::DataType dtype = tensorflow::DT_INVALID;
+    tensorflow::TensorShape shape;
+    // Its place in XLA's memory.
+    int64_t allocation = -1;
+    int64_t offset = 0;
+    // The argument whose memory it takes over, if it does.
+    std::optional<ArgumentNumber> argument;
+  };
+
+  static absl::StatusOr<ResultLayout> Of(const CompiledProgram& compiled);
+
+  ByNumber<ResultNumber, Result> results;
+  // None for an output that is a constant.
+  ByNumber<OutputNumber, std::optional<ResultNumber>> result_of_output;
+  // For each of XLA's allocations the result that it consists of, if any: such a result is written
+  // where the caller will find it. A result that the program returns twice owns it once.
+  std::vector<std::optional<ResultNumber>> result_of_allocation;
+};
+
+}  // namespace tf_tpu_ext
+
+#endif  // TF_TPU_EXT_CC_RUNTIME_RESULT_LAYOUT_H_

@@ -1,0 +1,31 @@
+#ifndef TF_TPU_EXT_CC_RUNTIME_YNN_THREADS_H_
+#define TF_TPU_EXT_CC_RUNTIME_YNN_THREADS_H_
+
+#include "absl/base/call_once.h"
+#include "absl/status/statusor.h"
+#include "xla/backends/cpu/runtime/thunk.h"
+
+namespace tf_tpu_ext {
+
+class ComputePool;
+
+// Lets YNNPACK, which computes XLA's matrix products, share work out to the threads of a compute
+// pool. Thread-safe.
+class YnnThreads {
+ public:
+  // The pool must live on: what YNNPACK gets of it is never destroyed.
+  explicit YnnThreads(const ComputePool* pool) : pool_(*pool) {}
+
+  // For runs that spread over the pool. Made when first asked for, since it starts the threads.
+  absl::StatusOr<xla::cpu::Thunk::YnnParams*> Params();
+
+ private:
+  const ComputePool& pool_;
+  absl::once_flag made_;
+  // Written once, under `made_`. Not owned: TensorFlow does not export what destroys it.
+  absl::StatusOr<xla::cpu::Thunk::YnnParams>* params_ = nullptr;
+};
+
+}  // namespace tf_tpu_ext
+
+#endif  // TF_TPU_EXT_CC_RUNTIME_YNN_THREADS_H_
