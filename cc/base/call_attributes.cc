@@ -1,5 +1,6 @@
 #include "cc/base/call_attributes.h"
 
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "xla/tsl/platform/statusor.h"
 
 namespace tf_tpu_ext {
 namespace {
@@ -144,6 +146,13 @@ absl::StatusOr<int64_t> CallAttributes::GetInteger(absl::string_view name) const
   const auto* value = std::get_if<int64_t>(&found->second);
   if (value == nullptr) return Missing("integer", name);
   return *value;
+}
+
+absl::StatusOr<int> CallAttributes::GetCount(absl::string_view name) const {
+  TF_ASSIGN_OR_RETURN(const int64_t value, GetInteger(name));
+  if (value >= 0 && value <= std::numeric_limits<int>::max()) return static_cast<int>(value);
+  return absl::InternalError(absl::StrCat("The configuration of a custom call has ", value,
+                                          " as its count '", name, "': ", ToText()));
 }
 
 absl::Status CallAttributes::Missing(absl::string_view type, absl::string_view name) const {

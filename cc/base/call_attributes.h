@@ -34,6 +34,8 @@ class CallAttributes {
   // Errors if there is none of that name and type.
   absl::StatusOr<std::string> GetString(absl::string_view name) const;
   absl::StatusOr<int64_t> GetInteger(absl::string_view name) const;
+  // An integer that counts or numbers something: also an error if it is negative or too large.
+  absl::StatusOr<int> GetCount(absl::string_view name) const;
 
  private:
   absl::Status Missing(absl::string_view type, absl::string_view name) const;

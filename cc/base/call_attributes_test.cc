@@ -4,6 +4,7 @@
 #include <limits>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "xla/ffi/api/c_api.h"
 
@@ -81,6 +82,21 @@ TEST(CallAttributesTest, TakesTextsAndIntegersOfAFrame) {
   attrs.names = name_pointers;
   attrs.attrs = values;
   EXPECT_EQ(CallAttributes(attrs).ToText(), "{op = \"relu\", work = 7 : i64}");
+}
+
+TEST(CallAttributesTest, CountsFitAnInt) {
+  CallAttributes attributes;
+  for (const int64_t count : {int64_t{0}, int64_t{2147483647}}) {
+    attributes.SetInteger("n", count);
+    EXPECT_EQ(*attributes.GetCount("n"), count);
+  }
+  for (const int64_t none : {int64_t{-1}, int64_t{2147483648}}) {
+    attributes.SetInteger("n", none);
+    EXPECT_EQ(attributes.GetCount("n").status().message(),
+              absl::StrCat("The configuration of a custom call has ", none,
+                           " as its count 'n': {n = ", none, " : i64}"));
+  }
+  EXPECT_FALSE(attributes.GetCount("m").ok());
 }
 
 }  // namespace

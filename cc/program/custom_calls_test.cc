@@ -1,7 +1,15 @@
 // The configurations of all custom calls: each is read as it was written.
+#include <cstdint>
+#include <limits>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
+#include "cc/base/call_attributes.h"
 #include "cc/program/dynamic_dimensions.h"
 #include "cc/program/embedding_call.h"
 #include "cc/program/host_call.h"
@@ -40,13 +48,64 @@ std::vector<CallAttributes> WithoutEach(const std::string& config,
   return all;
 }
 
+// Every configuration with one of its attributes of the other type.
+std::vector<CallAttributes> WithEachOfAnotherType(const std::string& config,
+                                                  const std::vector<std::string>& names) {
+  std::vector<CallAttributes> all;
+  for (const std::string& name : names) {
+    CallAttributes changed = AttributesOf(config);
+    if (changed.GetString(name).ok()) {
+      changed.SetInteger(name, 1);
+    } else {
+      changed.SetString(name, "1");
+    }
+    all.push_back(std::move(changed));
+  }
+  return all;
+}
+
+// The configuration with a number that is none of a count.
+std::vector<CallAttributes> WithBadCounts(const std::string& config, const std::string& name) {
+  std::vector<CallAttributes> all;
+  for (const int64_t count : {int64_t{-1}, int64_t{1} << 31, std::numeric_limits<int64_t>::min()}) {
+    CallAttributes changed = AttributesOf(config);
+    changed.SetInteger(name, count);
+    all.push_back(std::move(changed));
+  }
+  return all;
+}
+
+// Texts that would end an attribute, or look like another one, if they were not quoted.
+const std::vector<std::string>& HardTexts() {
+  static const auto* const texts = new std::vector<std::string>{"",
+                                                                "\"",
+                                                                "\\",
+                                                                "a\\\"",
+                                                                "}, member = 7 : i64}",
+                                                                "line\nbreak",
+                                                                "\xc3\xa9\x01",
+                                                                "op = \"x\", "};
+  return *texts;
+}
+
+const char* const kGarbage[] = {"",
+                                "{",
+                                "}",
+                                "no configuration",
+                                "{op}",
+                                "{op = }",
+                                "{op = \"x}",
+                                "{op = 1}",
+                                "{op = \"x\" member = 1 : i64}"};
+
 TEST(DynamicDimensionsTest, TextAndBack) {
   EXPECT_EQ(EncodeDynamicDimensions({}), "");
   EXPECT_TRUE(DecodeDynamicDimensions("")->empty());
   const std::vector<DynamicDimension> dynamic = {{0, 1}, {2, 0}, {2, 13}};
   EXPECT_EQ(EncodeDynamicDimensions(dynamic), "0:1,2:0,2:13");
   EXPECT_EQ(*DecodeDynamicDimensions("0:1,2:0,2:13"), dynamic);
-  for (const char* text : {"1", "1:", ":1", "1:x", "-1:0", "0:-1", "0:1;2:0"}) {
+  for (const char* text : {"1", "1:", ":1", "1:x", "-1:0", "0:-1", "0:1;2:0", "1:2:3", ",", "0:1,",
+                           "0:1,,2:0", "0:99999999999"}) {
     EXPECT_EQ(DecodeDynamicDimensions(text).status().code(), absl::StatusCode::kInternal) << text;
   }
 }
@@ -63,6 +122,36 @@ TEST(HostCallTest, IsReadAsWritten) {
   EXPECT_EQ(read->dynamic, call.dynamic);
   for (const auto& rest : WithoutEach(Encode(call), {"dynamic", "function", "op"})) {
     EXPECT_FALSE(DecodeHostCall(rest).ok()) << rest.ToText();
+  }
+}
+
+TEST(HostCallTest, RefusesWhatItDidNotWrite) {
+  HostCall call;
+  call.op = "cluster";
+  call.function = 3;
+  const std::string config = Encode(call);
+  for (const auto& changed : WithEachOfAnotherType(config, {"dynamic", "function", "op"})) {
+    EXPECT_EQ(DecodeHostCall(changed).status().code(), absl::StatusCode::kInternal)
+        << changed.ToText();
+  }
+  for (const auto& changed : WithBadCounts(config, "function")) {
+    const absl::Status status = DecodeHostCall(changed).status();
+    EXPECT_TRUE(absl::StrContains(status.message(), "count 'function'")) << status;
+  }
+  CallAttributes changed = AttributesOf(config);
+  changed.SetString("dynamic", "0:1:2");
+  EXPECT_TRUE(absl::StrContains(DecodeHostCall(changed).status().message(), "'0:1:2'"));
+}
+
+TEST(HostCallTest, TextsMayHoldAnything) {
+  for (const std::string& text : HardTexts()) {
+    HostCall call;
+    call.op = text;
+    const auto read = DecodeHostCall(AttributesOf(Encode(call)));
+    ASSERT_TRUE(read.ok()) << read.status();
+    EXPECT_EQ(read->op, text);
+    EXPECT_EQ(read->function, 0);
+    EXPECT_TRUE(read->dynamic.empty());
   }
 }
 
@@ -91,6 +180,43 @@ TEST(TransferCallTest, IsReadAsWritten) {
     EXPECT_FALSE(DecodeTransferCall(rest).ok()) << rest.ToText();
   }
   EXPECT_FALSE(DecodeTransferCall("no configuration").ok());
+}
+
+TEST(TransferCallTest, RefusesWhatItDidNotWrite) {
+  TransferCall call;
+  call.op = "cluster";
+  call.member = 5;
+  const std::string config = Encode(call);
+  for (const auto& changed : WithEachOfAnotherType(
+           config, {"counted_as", "counts_call", "dynamic", "member", "op", "receive", "send"})) {
+    EXPECT_EQ(DecodeTransferCall(changed).status().code(), absl::StatusCode::kInternal)
+        << changed.ToText();
+  }
+  for (const auto& changed : WithBadCounts(config, "member")) {
+    const absl::Status status = DecodeTransferCall(changed).status();
+    EXPECT_TRUE(absl::StrContains(status.message(), "count 'member'")) << status;
+  }
+  for (const char* text : kGarbage) {
+    EXPECT_EQ(DecodeTransferCall(text).status().code(), absl::StatusCode::kInternal) << text;
+  }
+}
+
+TEST(TransferCallTest, TextsMayHoldAnything) {
+  for (const std::string& text : HardTexts()) {
+    TransferCall call;
+    call.op = text;
+    call.send = "s" + text;
+    call.receive = "r" + text;
+    call.counted_as = "c" + text;
+    const auto read = DecodeTransferCall(Encode(call));
+    ASSERT_TRUE(read.ok()) << read.status();
+    EXPECT_EQ(read->op, text);
+    EXPECT_EQ(read->send, "s" + text);
+    EXPECT_EQ(read->receive, "r" + text);
+    EXPECT_EQ(read->counted_as, "c" + text);
+    EXPECT_EQ(read->member, std::nullopt);
+    EXPECT_TRUE(read->counts_call);
+  }
 }
 
 TEST(TransferCallTest, OneFieldIsChanged) {
@@ -158,6 +284,36 @@ TEST(KernelCallTest, RefusesWhatIsNoNode) {
   EXPECT_EQ(status.message(), "Expected a kernel's node; got '%'.");
 }
 
+TEST(KernelCallTest, RefusesWhatItDidNotWrite) {
+  KernelCall call{"Conv2D", "conv"};
+  call.before = call.node;
+  const std::string config = Encode(call);
+  for (const auto& changed :
+       WithEachOfAnotherType(config, {"before", "name", "node", "op", "work"})) {
+    EXPECT_EQ(DecodeKernelCall(changed).status().code(), absl::StatusCode::kInternal)
+        << changed.ToText();
+  }
+  for (const char* text : kGarbage) {
+    EXPECT_EQ(DecodeKernelCall(text).status().code(), absl::StatusCode::kInternal) << text;
+  }
+  // Well encoded, but no NodeDef.
+  CallAttributes changed = AttributesOf(config);
+  changed.SetString("before", absl::WebSafeBase64Escape("\xff"));
+  EXPECT_EQ(DecodeKernelCall(changed).status().code(), absl::StatusCode::kInternal);
+}
+
+TEST(KernelCallTest, NodesMayHoldAnything) {
+  for (const std::string& text : HardTexts()) {
+    KernelCall call{"Conv2D", text};
+    (*call.node.mutable_attr())["bytes"].set_s(text);
+    const auto read = DecodeKernelCall(Encode(call));
+    ASSERT_TRUE(read.ok()) << read.status();
+    EXPECT_EQ(read->name, text);
+    EXPECT_EQ(read->node.attr().at("bytes").s(), text);
+    EXPECT_EQ(read->work, 0);
+  }
+}
+
 TEST(EmbeddingCallsTest, AreReadAsWritten) {
   EXPECT_EQ(
       DecodeReceiveActivationsCall(AttributesOf(Encode(ReceiveActivationsCall{"receive"})))->op,
@@ -170,6 +326,20 @@ TEST(EmbeddingCallsTest, AreReadAsWritten) {
   EXPECT_EQ(read->num_gradients, 4);
   for (const auto& rest : WithoutEach(Encode(call), {"gradients", "op"})) {
     EXPECT_FALSE(DecodeSendGradientsCall(rest).ok()) << rest.ToText();
+  }
+}
+
+TEST(EmbeddingCallsTest, RefuseWhatTheyDidNotWrite) {
+  for (const auto& changed :
+       WithEachOfAnotherType(Encode(ReceiveActivationsCall{"receive"}), {"op"})) {
+    EXPECT_FALSE(DecodeReceiveActivationsCall(changed).ok()) << changed.ToText();
+  }
+  const std::string config = Encode(SendGradientsCall{"send", 4});
+  for (const auto& changed : WithEachOfAnotherType(config, {"gradients", "op"})) {
+    EXPECT_FALSE(DecodeSendGradientsCall(changed).ok()) << changed.ToText();
+  }
+  for (const auto& changed : WithBadCounts(config, "gradients")) {
+    EXPECT_FALSE(DecodeSendGradientsCall(changed).ok()) << changed.ToText();
   }
 }
 

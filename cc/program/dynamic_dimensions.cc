@@ -18,8 +18,11 @@ std::string EncodeDynamicDimensions(const std::vector<DynamicDimension>& dynamic
 
 absl::StatusOr<std::vector<DynamicDimension>> DecodeDynamicDimensions(absl::string_view text) {
   std::vector<DynamicDimension> dynamic;
-  for (absl::string_view each : absl::StrSplit(text, ',', absl::SkipEmpty())) {
-    const std::pair<absl::string_view, absl::string_view> numbers = absl::StrSplit(each, ':');
+  if (text.empty()) return dynamic;
+  for (absl::string_view each : absl::StrSplit(text, ',')) {
+    // At most one split: a third number stays with the second, which then is none.
+    const std::pair<absl::string_view, absl::string_view> numbers =
+        absl::StrSplit(each, absl::MaxSplits(':', 1));
     DynamicDimension found;
     if (!absl::SimpleAtoi(numbers.first, &found.operand) ||
         !absl::SimpleAtoi(numbers.second, &found.dimension) || found.operand < 0 ||

@@ -33,7 +33,7 @@ absl::StatusOr<ReceiveActivationsCall> DecodeReceiveActivationsCall(
 absl::StatusOr<SendGradientsCall> DecodeSendGradientsCall(const CallAttributes& attributes) {
   SendGradientsCall call;
   TF_ASSIGN_OR_RETURN(call.op, attributes.GetString(kOp));
-  TF_ASSIGN_OR_RETURN(call.num_gradients, attributes.GetInteger(kNumGradients));
+  TF_ASSIGN_OR_RETURN(call.num_gradients, attributes.GetCount(kNumGradients));
   return call;
 }
 

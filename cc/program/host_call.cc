@@ -22,7 +22,7 @@ std::string Encode(const HostCall& call) {
 absl::StatusOr<HostCall> DecodeHostCall(const CallAttributes& attributes) {
   HostCall call;
   TF_ASSIGN_OR_RETURN(call.op, attributes.GetString(kOp));
-  TF_ASSIGN_OR_RETURN(call.function, attributes.GetInteger(kFunction));
+  TF_ASSIGN_OR_RETURN(call.function, attributes.GetCount(kFunction));
   TF_ASSIGN_OR_RETURN(const std::string dynamic, attributes.GetString(kDynamic));
   TF_ASSIGN_OR_RETURN(call.dynamic, DecodeDynamicDimensions(dynamic));
   return call;

@@ -43,6 +43,16 @@ TEST(ProgramKeyTest, CompilationFailureComesBackWithItsCode) {
   EXPECT_EQ(status.message(), "Compilation failure: no kernel for op Where");
 }
 
+TEST(ProgramKeyTest, EveryErrorComesBackWithItsCode) {
+  for (int code = 1; code <= static_cast<int>(absl::StatusCode::kUnauthenticated); ++code) {
+    Tensor tensor(tensorflow::DT_STRING, TensorShape({kProgramKeySize}));
+    EncodeCompilationFailure(absl::Status(static_cast<absl::StatusCode>(code), ""), &tensor);
+    const absl::Status status = DecodeProgramKey(tensor).status();
+    EXPECT_EQ(status.raw_code(), code);
+    EXPECT_EQ(status.message(), "Compilation failure: ");
+  }
+}
+
 TEST(ProgramKeyTest, EncodingOverwritesAnOlderKey) {
   Tensor tensor(tensorflow::DT_STRING, TensorShape({kProgramKeySize}));
   EncodeCompilationFailure(absl::InternalError("before"), &tensor);

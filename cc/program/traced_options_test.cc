@@ -36,6 +36,28 @@ TEST(TracedOptionsTest, RefuseDamage) {
   EXPECT_TRUE(absl::IsInvalidArgument(ApplyTracedOptions(Serialized("speed=1"), &options)));
 }
 
+TEST(TracedOptionsTest, OtherUnknownFieldsAreNone) {
+  tensorflow::tpu::TPUCompileOptions traced;
+  traced.mutable_unknown_fields()->AddLengthDelimited(kProgramOptionsField + 1, "speed=1");
+  traced.mutable_unknown_fields()->AddVarint(kProgramOptionsField, 1);
+  ProgramOptions options;
+  options.stack_replicas = false;
+  ASSERT_TRUE(ApplyTracedOptions(traced, &options).ok());
+  EXPECT_FALSE(options.stack_replicas);
+}
+
+TEST(TracedOptionsTest, EachOptionIsReadAsItWasWritten) {
+  for (const auto& [name, changed] : kProgramSwitches) {
+    ProgramOptions written;
+    written.*changed = false;
+    ProgramOptions read;
+    ASSERT_TRUE(ApplyTracedOptions(Serialized(ProgramOptionsText(written)), &read).ok()) << name;
+    for (const auto& [other, field] : kProgramSwitches) {
+      EXPECT_EQ(read.*field, field != changed) << name << ", " << other;
+    }
+  }
+}
+
 TEST(TracedOptionsTest, AreFoundInAFunction) {
   tensorflow::FunctionDef function;
   function.add_node_def();

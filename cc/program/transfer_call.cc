@@ -45,7 +45,7 @@ absl::StatusOr<TransferCall> DecodeTransferCall(const CallAttributes& attributes
   TF_ASSIGN_OR_RETURN(const int64_t counts_call, attributes.GetInteger(kCountsCall));
   call.counts_call = counts_call != 0;
   if (attributes.Has(kMember)) {
-    TF_ASSIGN_OR_RETURN(call.member, attributes.GetInteger(kMember));
+    TF_ASSIGN_OR_RETURN(call.member, attributes.GetCount(kMember));
   }
   return call;
 }
