@@ -98,7 +98,7 @@ JsonObject Describe(const CompilationRecord& record) {
       .Number("lowering_seconds", absl::ToDoubleSeconds(record.lowering))
       .Number("building_seconds", absl::ToDoubleSeconds(record.building))
       .Integer("tensorflow_kernels", record.tensorflow_kernels)
-      .Integer("stacked_replicas", record.stacked_replicas)
+      .Integer("stacked_replicas", record.batched_replicas)
       .Bool("restored", record.restored)
       .Integer("hits", record.hits)
       .String("error", record.error);

@@ -16,7 +16,7 @@ struct CompilationRecord {
   int num_replicas = 1;
   int num_cores_per_replica = 1;
   // How many replicas run as one program.
-  int stacked_replicas = 1;
+  int batched_replicas = 1;
   absl::Duration lowering;
   absl::Duration building;
   // Whether all its machine code came from the CompilationCache.

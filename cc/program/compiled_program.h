@@ -10,10 +10,10 @@
 
 #include "cc/base/core_numbers.h"
 #include "cc/base/number.h"
+#include "cc/program/batched_replicas.h"
 #include "cc/program/host_function_source.h"
 #include "cc/program/padded_argument.h"
 #include "cc/program/shared_update.h"
-#include "cc/program/stacked_replicas.h"
 #include "cc/program/taken_queues.h"
 #include "cc/program/value_numbers.h"
 #include "tensorflow/core/framework/tensor.h"
@@ -45,7 +45,7 @@ struct CompiledProgram {
   int64_t id = 0;
   int num_replicas = 1;
   int num_cores_per_replica = 1;
-  // Null where `stacked` is set.
+  // Null where `batched` is set.
   std::shared_ptr<xla::Executable> executable;
   // Empty for a program of one core, which runs wherever it is sent.
   ByNumber<Slot, Core> cores;
@@ -67,7 +67,7 @@ struct CompiledProgram {
   // How many outputs at the end are for the shared update: their memory comes back.
   int num_combined_outputs = 0;
   // How the replicas run; null if each runs for itself.
-  std::shared_ptr<const StackedReplicas> stacked;
+  std::shared_ptr<const BatchedReplicas> batched;
   // The variables that the executable overwrites, if it may, each with its new value.
   std::vector<std::pair<ArgumentNumber, OutputNumber>> overwritten_variables;
   // Whether it may wait for other cores or the host.

@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cc/base/compute_pool.h"
-#include "cc/runtime/stacked_replicas.h"
+#include "cc/runtime/batched_replicas.h"
 
 namespace tf_tpu_ext {
 
@@ -44,14 +44,14 @@ std::unique_ptr<Execution> ChooseExecution(const std::shared_ptr<Program>& progr
                                            std::function<bool()> commit) {
   const CompiledProgram& compiled = program->compiled();
   if (!compiled.core_slices.empty()) return MakeMergedExecution(cores);
-  if (compiled.stacked != nullptr) {
+  if (compiled.batched != nullptr) {
     // Once replicas had to run alone they always do: going back and forth would only cost copies.
     if (std::shared_ptr<Program> alone = program->AloneIfBuilt()) {
       return MakeSlotExecution(cores, std::move(alone));
     }
     std::vector<const Arguments*> arguments;
     for (const StepCore& core : *cores) arguments.push_back(&core.arguments.values);
-    if (!CanRunStacked(*compiled.stacked, arguments)) return nullptr;
+    if (!CanRunBatched(*compiled.batched, arguments)) return nullptr;
     return MakeGroupExecution(cores, program);
   }
   // A run in place waits for its end under the locks, which threads of the compute pool must not.

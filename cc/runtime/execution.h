@@ -93,7 +93,7 @@ std::unique_ptr<Execution> MakeInPlaceExecution(StepCores* cores, std::function<
 // The cores of a replica share one run of an executable (CompiledProgram::core_slices).
 std::unique_ptr<Execution> MakeMergedExecution(StepCores* cores);
 
-// Groups of replicas run as one: their arguments are stacked, and their outputs unstacked.
+// Groups of replicas run as one: their arguments are batched, and their outputs unbatched.
 // `program` is the one that all cores have brought.
 std::unique_ptr<Execution> MakeGroupExecution(StepCores* cores, std::shared_ptr<Program> program);
 

@@ -1,8 +1,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "cc/runtime/batched_replicas.h"
 #include "cc/runtime/execution.h"
-#include "cc/runtime/stacked_replicas.h"
 
 namespace tf_tpu_ext {
 namespace {
@@ -10,21 +10,21 @@ namespace {
 class GroupExecution : public Execution {
  public:
   GroupExecution(StepCores* cores, std::shared_ptr<Program> program)
-      : Execution(cores, program->compiled().stacked->group_size),
+      : Execution(cores, program->compiled().batched->group_size),
         whole_(std::move(program)),
-        stacked_(*whole_->compiled().stacked) {
+        batched_(*whole_->compiled().batched) {
     for (Slot slot : cores_.numbers()) {
       // Transfers in the program name replicas of the group by their cores.
       cores_[slot].context.group_cores = &whole_->compiled().cores[slot];
     }
   }
 
-  const std::shared_ptr<Program>& program() const override { return whole_->stacked(); }
+  const std::shared_ptr<Program>& program() const override { return whole_->batched(); }
 
   void Start(StepRun group, RunOptions options, Program::Done done) override {
     const Slot first = FirstSlotOf(group);
-    absl::StatusOr<Arguments> arguments = StackArguments(stacked_, ArgumentsOfRun(group));
-    // The stacks are copies: each replica's own arguments only take memory from here on.
+    absl::StatusOr<Arguments> arguments = BatchArguments(batched_, ArgumentsOfRun(group));
+    // The batches are copies: each replica's own arguments only take memory from here on.
     for (int member = 0; member < slots_per_run_; ++member) {
       cores_[SlotOf(group, member)].arguments.values.clear();
     }
@@ -38,7 +38,7 @@ class GroupExecution : public Execution {
 
   absl::StatusOr<std::vector<Outputs>> OutputsOfSlots(StepRun /*group*/,
                                                       Outputs outputs) const override {
-    return UnstackOutputs(stacked_, outputs);
+    return UnbatchOutputs(batched_, outputs);
   }
 
   std::string DescribeReplicas(Slot slot) const override {
@@ -48,7 +48,7 @@ class GroupExecution : public Execution {
 
  private:
   const std::shared_ptr<Program> whole_;
-  const StackedReplicas& stacked_;
+  const BatchedReplicas& batched_;
 };
 
 }  // namespace

@@ -17,7 +17,7 @@ absl::StatusOr<std::shared_ptr<Program>> Program::Create(
   TF_ASSIGN_OR_RETURN(Parts parts, CreateParts(services, *compiled));
   std::shared_ptr<Program> program(new Program(services, std::move(compiled), std::move(parts)));
   // Else it has no executable: the groups run in its place.
-  if (program->stacked() == nullptr) {
+  if (program->batched() == nullptr) {
     TF_ASSIGN_OR_RETURN(program->layout_, ResultLayout::Of(program->compiled()));
   }
   return program;
@@ -34,8 +34,8 @@ absl::StatusOr<Program::Parts> Program::CreateParts(const ProgramServices& servi
   if (compiled.shared_update != nullptr) {
     TF_ASSIGN_OR_RETURN(parts.shared_update, Create(services, compiled.shared_update->program));
   }
-  if (compiled.stacked != nullptr) {
-    TF_ASSIGN_OR_RETURN(parts.stacked, Create(services, compiled.stacked->program));
+  if (compiled.batched != nullptr) {
+    TF_ASSIGN_OR_RETURN(parts.batched, Create(services, compiled.batched->program));
   }
   return parts;
 }
@@ -71,7 +71,7 @@ absl::StatusOr<std::shared_ptr<Program>> Program::Alone() {
 
 absl::StatusOr<std::shared_ptr<Program>> Program::BuildAlone() const {
   TF_ASSIGN_OR_RETURN(std::shared_ptr<const CompiledProgram> compiled,
-                      compiled_->stacked->build_alone());
+                      compiled_->batched->build_alone());
   return Create(services_, std::move(compiled));
 }
 

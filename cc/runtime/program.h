@@ -55,8 +55,8 @@ class Program {
   const std::shared_ptr<HostFunctions>& host_functions() const { return parts_.host_functions; }
   // The program of compiled().shared_update, or null.
   const std::shared_ptr<Program>& shared_update() const { return parts_.shared_update; }
-  // The program of compiled().stacked, or null.
-  const std::shared_ptr<Program>& stacked() const { return parts_.stacked; }
+  // The program of compiled().batched, or null.
+  const std::shared_ptr<Program>& batched() const { return parts_.batched; }
 
   // Starts the program for one core and returns; `done` gets the outputs, on some thread. The
   // arguments are read in place and must not change meanwhile.
@@ -71,7 +71,7 @@ class Program {
   // Takes back the combined outputs of a run, for the next one.
   void Recycle(std::vector<tensorflow::Tensor> combined_outputs);
 
-  // The program whose replicas run each for itself, in the place of one that is stacked. Compiled
+  // The program whose replicas run each for itself, in the place of one that is batched. Compiled
   // when it is first asked for, which takes its time.
   absl::StatusOr<std::shared_ptr<Program>> Alone();
   // The same if it has been asked for, else null.
@@ -86,7 +86,7 @@ class Program {
   struct Parts {
     std::shared_ptr<HostFunctions> host_functions;
     std::shared_ptr<Program> shared_update;
-    std::shared_ptr<Program> stacked;
+    std::shared_ptr<Program> batched;
   };
 
   Program(const ProgramServices& services, std::shared_ptr<const CompiledProgram> compiled,

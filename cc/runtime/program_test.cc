@@ -16,8 +16,8 @@
 #include "cc/base/core_numbers.h"
 #include "cc/base/kernel_threads.h"
 #include "cc/base/tensor_testing.h"
+#include "cc/program/batched_replicas.h"
 #include "cc/program/compiled_program.h"
-#include "cc/program/stacked_replicas.h"
 #include "cc/program/value_numbers.h"
 #include "cc/runtime/collective_table.h"
 #include "cc/runtime/collectives.h"
@@ -324,17 +324,17 @@ TEST_F(ProgramTest, FindsTheSlotOfACore) {
 TEST_F(ProgramTest, TheProgramOfOneReplicaIsCompiledWhenItIsAskedFor) {
   const auto alone = std::make_shared<const CompiledProgram>(
       Describe(kDifference, 2, {OfType(tensorflow::DT_FLOAT)}));
-  auto stacked = std::make_shared<StackedReplicas>();
-  stacked->program = alone;
+  auto batched = std::make_shared<BatchedReplicas>();
+  batched->program = alone;
   int builds = 0;
-  stacked->build_alone = [&]() -> absl::StatusOr<std::shared_ptr<const CompiledProgram>> {
+  batched->build_alone = [&]() -> absl::StatusOr<std::shared_ptr<const CompiledProgram>> {
     if (++builds == 1) return absl::ResourceExhaustedError("no memory");
     return alone;
   };
   CompiledProgram compiled;
-  compiled.stacked = stacked;
+  compiled.batched = batched;
   const auto program = Create(std::move(compiled));
-  ASSERT_NE(program->stacked(), nullptr);
+  ASSERT_NE(program->batched(), nullptr);
   EXPECT_EQ(program->AloneIfBuilt(), nullptr);
   // What has failed may be tried again.
   EXPECT_EQ(program->Alone().status(), absl::ResourceExhaustedError("no memory"));

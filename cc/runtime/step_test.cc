@@ -10,9 +10,9 @@
 
 #include "absl/strings/match.h"
 #include "absl/synchronization/notification.h"
+#include "cc/runtime/batched_replicas.h"
 #include "cc/runtime/collective_table.h"
 #include "cc/runtime/launch_fakes.h"
-#include "cc/runtime/stacked_replicas.h"
 #include "cc/transfer/host_calls.h"
 #include "cc/transfer/host_function_testing.h"
 #include "gtest/gtest.h"
@@ -256,19 +256,19 @@ TEST_F(HostCallStepTest, AFailedStepWaitsForNoCall) {
   gate->Notify();
 }
 
-// Four replicas in two groups: argument and output 0 are mirrored, 1 are stacked.
+// Four replicas in two groups: argument and output 0 are mirrored, 1 are batched.
 class GroupStepTest : public StepTest {
  protected:
   GroupStepTest() {
-    auto stacked = std::make_shared<StackedReplicas>();
-    stacked->group_size = 2;
-    stacked->stacked_arguments = {false, true};
-    stacked->stacked_outputs = {false, true};
-    stacked->mirrored_arguments = {ArgumentNumber(0)};
+    auto batched = std::make_shared<BatchedReplicas>();
+    batched->group_size = 2;
+    batched->batched_arguments = {false, true};
+    batched->batched_outputs = {false, true};
+    batched->mirrored_arguments = {ArgumentNumber(0)};
     CompiledProgram compiled = Replicas(4);
-    compiled.stacked = std::move(stacked);
+    compiled.batched = std::move(batched);
     FakeProgram::Parts parts;
-    parts.stacked = group_program_;
+    parts.batched = group_program_;
     program_ = std::make_shared<FakeProgram>(std::move(compiled), std::move(parts));
     program_->build_alone = [this]() -> absl::StatusOr<std::shared_ptr<Program>> {
       if (!alone_error_.ok()) return alone_error_;

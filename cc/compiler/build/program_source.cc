@@ -147,7 +147,7 @@ absl::StatusOr<std::shared_ptr<const SharedUpdate>> BuildSharedUpdate(XlaCompile
 }
 
 // The parameters that hold variables, or what the bridge knows to be alike.
-std::vector<ParameterNumber> StackedMirroredParameters(const ProgramSource& source,
+std::vector<ParameterNumber> BatchedMirroredParameters(const ProgramSource& source,
                                                        const Metadata& metadata) {
   std::vector<ParameterNumber> mirrored = source.mirrored_parameters;
   const ByNumber<ParameterNumber, ArgumentNumber>& arguments = source.compiled.parameter_arguments;
@@ -194,13 +194,13 @@ absl::StatusOr<std::shared_ptr<const CompiledProgram>> BuildSource(XlaCompiler& 
   return std::make_shared<const CompiledProgram>(std::move(compiled));
 }
 
-absl::StatusOr<std::shared_ptr<const StackedReplicas>> BuildStacked(XlaCompiler& compiler,
+absl::StatusOr<std::shared_ptr<const BatchedReplicas>> BuildBatched(XlaCompiler& compiler,
                                                                     const ProgramSource& whole,
                                                                     const Metadata& metadata) {
   const int num_replicas = whole.compiled.num_replicas;
   BatchOptions options;
   options.num_replicas = num_replicas;
-  options.mirrored_parameters = ToValues(StackedMirroredParameters(whole, metadata));
+  options.mirrored_parameters = ToValues(BatchedMirroredParameters(whole, metadata));
   const ByNumber<ResultNumber, OutputNumber> output_of_result =
       OutputsOfResults(whole.compiled.outputs);
   for (const UpdatedVariable& variable : UpdatedVariables(whole, output_of_result)) {
@@ -214,41 +214,41 @@ absl::StatusOr<std::shared_ptr<const StackedReplicas>> BuildStacked(XlaCompiler&
     return nullptr;
   }
 
-  auto stacked = std::make_shared<StackedReplicas>();
-  stacked->group_size = module->group_size;
-  stacked->stacked_arguments.resize(whole.num_arguments);
-  stacked->stacked_outputs.resize(whole.compiled.outputs.size());
+  auto batched = std::make_shared<BatchedReplicas>();
+  batched->group_size = module->group_size;
+  batched->batched_arguments.resize(whole.num_arguments);
+  batched->batched_outputs.resize(whole.compiled.outputs.size());
   ProgramSource groups = whole;
   groups.mirrored_parameters.clear();
   for (ParameterNumber parameter : whole.compiled.parameter_arguments.numbers()) {
     const ArgumentNumber argument = whole.compiled.parameter_arguments[parameter];
     if (module->batched_parameters[parameter.value()]) {
-      stacked->stacked_arguments[argument] = true;
+      batched->batched_arguments[argument] = true;
     } else {
-      stacked->mirrored_arguments.push_back(argument);
+      batched->mirrored_arguments.push_back(argument);
       groups.mirrored_parameters.push_back(parameter);
     }
   }
   for (ResultNumber result : output_of_result.numbers()) {
-    stacked->stacked_outputs[output_of_result[result]] = module->batched_results[result.value()];
+    batched->batched_outputs[output_of_result[result]] = module->batched_results[result.value()];
   }
   groups.module = std::move(module->module);
-  groups.compiled.num_replicas = num_replicas / stacked->group_size;
+  groups.compiled.num_replicas = num_replicas / batched->group_size;
   groups.compiled.cores.clear();
   for (int group = 0; group < groups.compiled.num_replicas; ++group) {
-    groups.compiled.cores.Add(whole.compiled.cores[Slot(group * stacked->group_size)]);
+    groups.compiled.cores.Add(whole.compiled.cores[Slot(group * batched->group_size)]);
   }
   groups.compiled.device_assignment =
       ToDeviceAssignment(groups.compiled.cores, groups.compiled.num_replicas, 1);
   auto& build = groups.options.executable_build_options;
   build.set_num_replicas(groups.compiled.num_replicas);
   build.set_device_assignment(*groups.compiled.device_assignment);
-  TF_ASSIGN_OR_RETURN(stacked->program, BuildSource(compiler, std::move(groups)));
-  stacked->build_alone = [whole]() -> absl::StatusOr<std::shared_ptr<const CompiledProgram>> {
+  TF_ASSIGN_OR_RETURN(batched->program, BuildSource(compiler, std::move(groups)));
+  batched->build_alone = [whole]() -> absl::StatusOr<std::shared_ptr<const CompiledProgram>> {
     TF_ASSIGN_OR_RETURN(XlaCompiler compiler, XlaCompiler::Create(whole.compiled.name));
     return BuildSource(compiler, whole);
   };
-  return stacked;
+  return batched;
 }
 
 }  // namespace tf_tpu_ext

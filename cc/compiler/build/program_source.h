@@ -10,8 +10,8 @@
 #include "cc/base/core_numbers.h"
 #include "cc/base/number.h"
 #include "cc/compiler/build/xla_compiler.h"
+#include "cc/program/batched_replicas.h"
 #include "cc/program/compiled_program.h"
-#include "cc/program/stacked_replicas.h"
 #include "cc/program/value_numbers.h"
 #include "tensorflow/core/protobuf/tpu/compile_metadata.pb.h"
 #include "xla/hlo/ir/hlo_module.h"
@@ -43,7 +43,7 @@ absl::StatusOr<std::shared_ptr<const CompiledProgram>> BuildSource(XlaCompiler& 
                                                                    ProgramSource source);
 
 // Compiles the program of groups of replicas. Nothing if the program is not of that kind.
-absl::StatusOr<std::shared_ptr<const StackedReplicas>> BuildStacked(
+absl::StatusOr<std::shared_ptr<const BatchedReplicas>> BuildBatched(
     XlaCompiler& compiler, const ProgramSource& whole,
     const tensorflow::tpu::TPUCompileMetadataProto& metadata);
 

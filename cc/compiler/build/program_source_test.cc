@@ -11,7 +11,7 @@
 #include "cc/compiler/build/program_testing.h"
 #include "cc/program/compiled_program.h"
 #include "cc/program/shared_update.h"
-#include "cc/program/stacked_replicas.h"
+#include "cc/program/batched_replicas.h"
 #include "xla/literal.h"
 
 namespace tf_tpu_ext {
@@ -185,19 +185,19 @@ TEST(BuildSourceTest, BothPartsAreRestored) {
 // With two processors, eight replicas are two groups.
 constexpr int kReplicas = 8, kGroup = 4;
 
-TEST(BuildStackedTest, AGroupComputesWhatItsReplicasDo) {
+TEST(BuildBatchedTest, AGroupComputesWhatItsReplicasDo) {
   TrainingStep step(kReplicas);
   const auto program = step.Build();
   ASSERT_TRUE(program.ok()) << program.status();
-  ASSERT_NE((*program)->stacked, nullptr);
+  ASSERT_NE((*program)->batched, nullptr);
   EXPECT_EQ((*program)->executable, nullptr);
-  EXPECT_EQ(step.record.stacked_replicas, kGroup);
-  const StackedReplicas& stacked = *(*program)->stacked;
-  EXPECT_EQ(stacked.group_size, kGroup);
-  EXPECT_EQ(stacked.stacked_arguments.values(), (std::vector<bool>{false, true}));
-  EXPECT_EQ(stacked.stacked_outputs.values(), (std::vector<bool>{true, false}));
-  EXPECT_EQ(stacked.mirrored_arguments, ToNumbers<ArgumentNumber>({0}));
-  const CompiledProgram& groups = *stacked.program;
+  EXPECT_EQ(step.record.batched_replicas, kGroup);
+  const BatchedReplicas& batched = *(*program)->batched;
+  EXPECT_EQ(batched.group_size, kGroup);
+  EXPECT_EQ(batched.batched_arguments.values(), (std::vector<bool>{false, true}));
+  EXPECT_EQ(batched.batched_outputs.values(), (std::vector<bool>{true, false}));
+  EXPECT_EQ(batched.mirrored_arguments, ToNumbers<ArgumentNumber>({0}));
+  const CompiledProgram& groups = *batched.program;
   EXPECT_EQ(groups.num_replicas, kReplicas / kGroup);
   // A group runs where its first replica would.
   EXPECT_EQ(groups.cores.values(), ToNumbers<Core>({0, kGroup}));
@@ -224,39 +224,39 @@ TEST(BuildStackedTest, AGroupComputesWhatItsReplicasDo) {
   }
 }
 
-TEST(BuildStackedTest, AReplicaCanStillBeBuiltAlone) {
+TEST(BuildBatchedTest, AReplicaCanStillBeBuiltAlone) {
   TrainingStep step(kReplicas);
   const auto program = step.Build();
   ASSERT_TRUE(program.ok()) << program.status();
-  ASSERT_NE((*program)->stacked, nullptr);
-  const auto alone = (*program)->stacked->build_alone();
+  ASSERT_NE((*program)->batched, nullptr);
+  const auto alone = (*program)->batched->build_alone();
   ASSERT_TRUE(alone.ok()) << alone.status();
   EXPECT_EQ((*alone)->num_replicas, kReplicas);
-  EXPECT_EQ((*alone)->stacked, nullptr);
+  EXPECT_EQ((*alone)->batched, nullptr);
   ExpectTrains(**alone);
 }
 
-TEST(BuildStackedTest, ReplicasThatMayDifferAreBuiltAlone) {
-  const auto is_stacked = [](TestProgram& step) {
+TEST(BuildBatchedTest, ReplicasThatMayDifferAreBuiltAlone) {
+  const auto is_batched = [](TestProgram& step) {
     const auto program = step.Build();
     EXPECT_TRUE(program.ok()) << program.status();
-    EXPECT_EQ((*program)->stacked == nullptr, (*program)->executable != nullptr);
-    EXPECT_EQ(step.record.stacked_replicas > 1, (*program)->stacked != nullptr);
-    return (*program)->stacked != nullptr;
+    EXPECT_EQ((*program)->batched == nullptr, (*program)->executable != nullptr);
+    EXPECT_EQ(step.record.batched_replicas > 1, (*program)->batched != nullptr);
+    return (*program)->batched != nullptr;
   };
-  TrainingStep stacked(kReplicas);
-  EXPECT_TRUE(is_stacked(stacked));
+  TrainingStep batched(kReplicas);
+  EXPECT_TRUE(is_batched(batched));
   TrainingStep switched_off(kReplicas);
   switched_off.lowered.options.stack_replicas = false;
-  EXPECT_FALSE(is_stacked(switched_off));
+  EXPECT_FALSE(is_batched(switched_off));
   TrainingStep with_own_programs(kReplicas);
   with_own_programs.lowered.for_one_replica = true;
-  EXPECT_FALSE(is_stacked(with_own_programs));
+  EXPECT_FALSE(is_batched(with_own_programs));
   TrainingStep with_host_functions(kReplicas);
   with_host_functions.lowered.host_functions.push_back({"f", "", ""});
-  EXPECT_FALSE(is_stacked(with_host_functions));
+  EXPECT_FALSE(is_batched(with_host_functions));
   TrainingStep with_a_processor_each(2);
-  EXPECT_FALSE(is_stacked(with_a_processor_each));
+  EXPECT_FALSE(is_batched(with_a_processor_each));
 }
 
 }  // namespace

@@ -147,14 +147,14 @@ absl::StatusOr<ProgramSource> MakeSource(const LoweredModule& lowered, const Met
 }
 
 // The program of groups of replicas; null where each replica runs for itself.
-std::shared_ptr<const StackedReplicas> TryStacked(XlaCompiler& compiler,
+std::shared_ptr<const BatchedReplicas> TryBatched(XlaCompiler& compiler,
                                                   const ProgramSource& source,
                                                   const Metadata& metadata) {
-  auto stacked = BuildStacked(compiler, source, metadata);
-  if (stacked.ok()) return *std::move(stacked);
+  auto batched = BuildBatched(compiler, source, metadata);
+  if (batched.ok()) return *std::move(batched);
   // The error may be the program's own: then compiling it for one replica will tell.
   LOG(WARNING) << "TPU program " << source.compiled.name
-               << " can't be compiled for groups of replicas: " << stacked.status().message();
+               << " can't be compiled for groups of replicas: " << batched.status().message();
   return nullptr;
 }
 
@@ -174,11 +174,11 @@ absl::StatusOr<std::shared_ptr<const CompiledProgram>> BuildProgram(const Lowere
   TF_ASSIGN_OR_RETURN(XlaCompiler compiler, XlaCompiler::Create(record->name));
   if (source.replicas_alike && lowered.options.stack_replicas &&
       source.compiled.host_functions.empty() && source.compiled.padded_arguments.empty()) {
-    source.compiled.stacked = TryStacked(compiler, source, metadata);
+    source.compiled.batched = TryBatched(compiler, source, metadata);
   }
   std::shared_ptr<const CompiledProgram> program;
-  if (source.compiled.stacked != nullptr) {
-    record->stacked_replicas = source.compiled.stacked->group_size;
+  if (source.compiled.batched != nullptr) {
+    record->batched_replicas = source.compiled.batched->group_size;
     program = std::make_shared<const CompiledProgram>(std::move(source.compiled));
   } else {
     TF_ASSIGN_OR_RETURN(program, BuildSource(compiler, std::move(source)));

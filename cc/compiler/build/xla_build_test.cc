@@ -79,9 +79,9 @@ TEST(BuildProgramTest, ComputesWhatTheModuleSays) {
   EXPECT_TRUE((*program)->padded_arguments.empty());
   EXPECT_FALSE((*program)->waits);
   EXPECT_EQ((*program)->shared_update, nullptr);
-  EXPECT_EQ((*program)->stacked, nullptr);
+  EXPECT_EQ((*program)->batched, nullptr);
   EXPECT_EQ(step.record.tensorflow_kernels, 0);
-  EXPECT_EQ(step.record.stacked_replicas, 1);
+  EXPECT_EQ(step.record.batched_replicas, 1);
   EXPECT_FALSE(step.record.restored);
 }
 

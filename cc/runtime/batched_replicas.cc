@@ -1,4 +1,4 @@
-#include "cc/runtime/stacked_replicas.h"
+#include "cc/runtime/batched_replicas.h"
 
 #include <cstring>
 #include <utility>
@@ -24,12 +24,12 @@ absl::StatusOr<Tensor> Allocate(tensorflow::DataType dtype, const TensorShape& s
 
 }  // namespace
 
-bool CanRunStacked(const StackedReplicas& stacked, ReplicaArguments replicas) {
+bool CanRunBatched(const BatchedReplicas& batched, ReplicaArguments replicas) {
   const Arguments& first = *replicas[0];
   const Arguments* last = replicas[0];
   for (const Arguments* replica : replicas) {
     if (replica->size() != first.size()) return false;
-    for (ArgumentNumber argument : stacked.mirrored_arguments) {
+    for (ArgumentNumber argument : batched.mirrored_arguments) {
       // Replicas that share a buffer come after each other.
       const Tensor& value = (*replica)[argument];
       const Tensor& before = (*last)[argument];
@@ -38,7 +38,7 @@ bool CanRunStacked(const StackedReplicas& stacked, ReplicaArguments replicas) {
     }
     last = replica;
     for (ArgumentNumber argument : first.numbers()) {
-      if (!stacked.stacked_arguments[argument]) continue;
+      if (!batched.batched_arguments[argument]) continue;
       const Tensor& value = (*replica)[argument];
       if (value.dtype() != first[argument].dtype() || value.shape() != first[argument].shape()) {
         return false;
@@ -48,29 +48,29 @@ bool CanRunStacked(const StackedReplicas& stacked, ReplicaArguments replicas) {
   return true;
 }
 
-absl::StatusOr<Arguments> StackArguments(const StackedReplicas& stacked, ReplicaArguments group) {
+absl::StatusOr<Arguments> BatchArguments(const BatchedReplicas& batched, ReplicaArguments group) {
   Arguments arguments = *group[0];
   for (ArgumentNumber argument : arguments.numbers()) {
-    if (!stacked.stacked_arguments[argument]) continue;
+    if (!batched.batched_arguments[argument]) continue;
     TensorShape shape = arguments[argument].shape();
     shape.InsertDim(0, static_cast<int64_t>(group.size()));
-    TF_ASSIGN_OR_RETURN(Tensor stack, Allocate(arguments[argument].dtype(), shape));
+    TF_ASSIGN_OR_RETURN(Tensor batch, Allocate(arguments[argument].dtype(), shape));
     const size_t bytes = arguments[argument].TotalBytes();
-    char* data = static_cast<char*>(stack.data());
+    char* data = static_cast<char*>(batch.data());
     for (const Arguments* replica : group) {
       if (bytes > 0) std::memcpy(data, (*replica)[argument].data(), bytes);
       data += bytes;
     }
-    arguments[argument] = std::move(stack);
+    arguments[argument] = std::move(batch);
   }
   return arguments;
 }
 
-absl::StatusOr<std::vector<Outputs>> UnstackOutputs(const StackedReplicas& stacked,
+absl::StatusOr<std::vector<Outputs>> UnbatchOutputs(const BatchedReplicas& batched,
                                                     const Outputs& outputs) {
-  std::vector<Outputs> replicas(stacked.group_size, outputs);
+  std::vector<Outputs> replicas(batched.group_size, outputs);
   for (OutputNumber output : outputs.numbers()) {
-    if (!stacked.stacked_outputs[output]) continue;
+    if (!batched.batched_outputs[output]) continue;
     TensorShape shape = outputs[output].shape();
     shape.RemoveDim(0);
     const char* data = static_cast<const char*>(outputs[output].data());

@@ -1,6 +1,6 @@
 // Groups of a program's replicas, each of which runs as one program.
-#ifndef TF_TPU_EXT_CC_PROGRAM_STACKED_REPLICAS_H_
-#define TF_TPU_EXT_CC_PROGRAM_STACKED_REPLICAS_H_
+#ifndef TF_TPU_EXT_CC_PROGRAM_BATCHED_REPLICAS_H_
+#define TF_TPU_EXT_CC_PROGRAM_BATCHED_REPLICAS_H_
 
 #include <functional>
 #include <memory>
@@ -15,14 +15,14 @@ namespace tf_tpu_ext {
 struct CompiledProgram;
 
 // Made by cc/compiler/replicas/batch_replicas.h.
-struct StackedReplicas {
+struct BatchedReplicas {
   // Its replicas are the groups.
   std::shared_ptr<const CompiledProgram> program;
   int group_size = 1;
   // Whether an argument or output of the step has a first dimension for the replicas of a group.
   // The others belong to all replicas.
-  ByNumber<ArgumentNumber, bool> stacked_arguments;
-  ByNumber<OutputNumber, bool> stacked_outputs;
+  ByNumber<ArgumentNumber, bool> batched_arguments;
+  ByNumber<OutputNumber, bool> batched_outputs;
   // Arguments that must be equal for all replicas.
   std::vector<ArgumentNumber> mirrored_arguments;
   // Compiles the program of one replica, for steps whose replicas differ where they must not.
@@ -31,4 +31,4 @@ struct StackedReplicas {
 
 }  // namespace tf_tpu_ext
 
-#endif  // TF_TPU_EXT_CC_PROGRAM_STACKED_REPLICAS_H_
+#endif  // TF_TPU_EXT_CC_PROGRAM_BATCHED_REPLICAS_H_

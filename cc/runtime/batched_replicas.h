@@ -1,12 +1,12 @@
 // Runs several replicas of a step as one program.
-#ifndef TF_TPU_EXT_CC_RUNTIME_STACKED_REPLICAS_H_
-#define TF_TPU_EXT_CC_RUNTIME_STACKED_REPLICAS_H_
+#ifndef TF_TPU_EXT_CC_RUNTIME_BATCHED_REPLICAS_H_
+#define TF_TPU_EXT_CC_RUNTIME_BATCHED_REPLICAS_H_
 
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "cc/program/stacked_replicas.h"
+#include "cc/program/batched_replicas.h"
 #include "cc/program/value_numbers.h"
 
 namespace tf_tpu_ext {
@@ -15,15 +15,15 @@ namespace tf_tpu_ext {
 using ReplicaArguments = absl::Span<const Arguments* const>;
 
 // Whether all replicas of the step may run in groups: what has to be equal is.
-bool CanRunStacked(const StackedReplicas& stacked, ReplicaArguments replicas);
+bool CanRunBatched(const BatchedReplicas& batched, ReplicaArguments replicas);
 
 // The arguments of a group's program. An error if the host has no memory for them.
-absl::StatusOr<Arguments> StackArguments(const StackedReplicas& stacked, ReplicaArguments group);
+absl::StatusOr<Arguments> BatchArguments(const BatchedReplicas& batched, ReplicaArguments group);
 
 // The outputs of each replica of a group.
-absl::StatusOr<std::vector<Outputs>> UnstackOutputs(const StackedReplicas& stacked,
+absl::StatusOr<std::vector<Outputs>> UnbatchOutputs(const BatchedReplicas& batched,
                                                     const Outputs& outputs);
 
 }  // namespace tf_tpu_ext
 
-#endif  // TF_TPU_EXT_CC_RUNTIME_STACKED_REPLICAS_H_
+#endif  // TF_TPU_EXT_CC_RUNTIME_BATCHED_REPLICAS_H_

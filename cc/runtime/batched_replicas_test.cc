@@ -1,4 +1,4 @@
-#include "cc/runtime/stacked_replicas.h"
+#include "cc/runtime/batched_replicas.h"
 
 #include <vector>
 
@@ -22,53 +22,53 @@ std::vector<float> ValuesOf(const Tensor& tensor) {
 }
 
 constexpr ArgumentNumber kMirrored(0);
-constexpr ArgumentNumber kStacked(1);
+constexpr ArgumentNumber kBatched(1);
 constexpr OutputNumber kShared(0);
 constexpr OutputNumber kOwn(1);
 
-StackedReplicas TwoReplicas() {
-  StackedReplicas stacked;
-  stacked.group_size = 2;
-  stacked.stacked_arguments = {false, true};
-  stacked.stacked_outputs = {false, true};
-  stacked.mirrored_arguments = {kMirrored};
-  return stacked;
+BatchedReplicas TwoReplicas() {
+  BatchedReplicas batched;
+  batched.group_size = 2;
+  batched.batched_arguments = {false, true};
+  batched.batched_outputs = {false, true};
+  batched.mirrored_arguments = {kMirrored};
+  return batched;
 }
 
-TEST(StackedReplicasTest, EqualBytesMayRunStacked) {
+TEST(BatchedReplicasTest, EqualBytesMayRunBatched) {
   const Arguments first = {Numbers({1, 2}), Numbers({3})};
   const Arguments equal = {Numbers({1, 2}), Numbers({4})};
-  EXPECT_TRUE(CanRunStacked(TwoReplicas(), {&first, &equal}));
+  EXPECT_TRUE(CanRunBatched(TwoReplicas(), {&first, &equal}));
 }
 
-TEST(StackedReplicasTest, AnotherValueMayNot) {
+TEST(BatchedReplicasTest, AnotherValueMayNot) {
   const Arguments first = {Numbers({1, 2}), Numbers({3})};
   const Arguments other = {Numbers({1, 5}), Numbers({3})};
-  EXPECT_FALSE(CanRunStacked(TwoReplicas(), {&first, &other}));
-  EXPECT_FALSE(CanRunStacked(TwoReplicas(), {&first, &first, &first, &other}));
+  EXPECT_FALSE(CanRunBatched(TwoReplicas(), {&first, &other}));
+  EXPECT_FALSE(CanRunBatched(TwoReplicas(), {&first, &first, &first, &other}));
 }
 
-TEST(StackedReplicasTest, AnotherShapeMayNot) {
+TEST(BatchedReplicasTest, AnotherShapeMayNot) {
   const Arguments first = {Numbers({1, 2}), Numbers({3})};
   const Arguments longer = {first[kMirrored], Numbers({3, 4})};
-  EXPECT_FALSE(CanRunStacked(TwoReplicas(), {&first, &longer}));
+  EXPECT_FALSE(CanRunBatched(TwoReplicas(), {&first, &longer}));
 }
 
-TEST(StackedReplicasTest, StacksArguments) {
+TEST(BatchedReplicasTest, BatchesArguments) {
   const Arguments first = {Numbers({1, 2}), Numbers({3, 4})};
   const Arguments second = {first[kMirrored], Numbers({5, 6})};
-  const auto arguments = StackArguments(TwoReplicas(), {&first, &second});
+  const auto arguments = BatchArguments(TwoReplicas(), {&first, &second});
   ASSERT_TRUE(arguments.ok()) << arguments.status();
   EXPECT_EQ((*arguments)[kMirrored].data(), first[kMirrored].data());
-  EXPECT_EQ((*arguments)[kStacked].shape(), TensorShape({2, 2}));
-  EXPECT_EQ(ValuesOf((*arguments)[kStacked]), (std::vector<float>{3, 4, 5, 6}));
+  EXPECT_EQ((*arguments)[kBatched].shape(), TensorShape({2, 2}));
+  EXPECT_EQ(ValuesOf((*arguments)[kBatched]), (std::vector<float>{3, 4, 5, 6}));
 }
 
-TEST(StackedReplicasTest, UnstacksOutputs) {
+TEST(BatchedReplicasTest, UnbatchesOutputs) {
   Tensor rows(tensorflow::DT_FLOAT, TensorShape({2, 2}));
   for (int i = 0; i < 4; ++i) rows.flat<float>()(i) = i;
   const Tensor shared = Numbers({7});
-  const auto outputs = UnstackOutputs(TwoReplicas(), {shared, rows});
+  const auto outputs = UnbatchOutputs(TwoReplicas(), {shared, rows});
   ASSERT_TRUE(outputs.ok()) << outputs.status();
   ASSERT_EQ(outputs->size(), 2);
   EXPECT_EQ((*outputs)[1][kShared].data(), shared.data());
