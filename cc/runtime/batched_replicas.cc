@@ -24,6 +24,8 @@ absl::StatusOr<Tensor> Allocate(tensorflow::DataType dtype, const TensorShape& s
 
 }  // namespace
 
+// Runs in every step, before the programs start, so what is equal should be found so without being
+// read: mirrored variables usually share one buffer.
 bool CanRunBatched(const BatchedReplicas& batched, ReplicaArguments replicas) {
   const Arguments& first = *replicas[0];
   const Arguments* last = replicas[0];

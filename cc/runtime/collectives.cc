@@ -46,6 +46,7 @@ template <typename T>
 void Combine(ReductionKind kind, const T* input, size_t count, T* accumulator) {
   switch (kind) {
     case ReductionKind::SUM:
+      // Sums and products of predicates are "or" and "and", as in XLA.
       if constexpr (std::is_same_v<T, bool>) {
         for (size_t i = 0; i < count; ++i) accumulator[i] = accumulator[i] || input[i];
       } else {
@@ -60,6 +61,7 @@ void Combine(ReductionKind kind, const T* input, size_t count, T* accumulator) {
       }
       return;
     case ReductionKind::MIN:
+      // WithNativeType refuses complex numbers, which have no order.
       if constexpr (!xla::is_complex_v<T>) {
         for (size_t i = 0; i < count; ++i) accumulator[i] = std::min<T>(accumulator[i], input[i]);
       }
@@ -132,6 +134,10 @@ absl::Status WithNativeType(PrimitiveType dtype, ReductionKind kind, const Body&
       dtype);
 }
 
+// One participant's side. XLA makes one for each rank and calls it on the thread that runs the
+// participant's program, which goes on with whatever does not need the result. An operation runs on
+// the thread of the participant that came last, under no lock, and reads and writes the buffers of
+// all: none of them goes on before its future is set.
 class AsyncCommunicator : public xla::Communicator {
  public:
   AsyncCommunicator(CollectiveTable* table, Rank rank, int size)

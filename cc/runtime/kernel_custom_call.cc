@@ -154,7 +154,8 @@ class Kernels {
   absl::flat_hash_map<std::string, std::unique_ptr<OpKernel>> kernels_ ABSL_GUARDED_BY(mutex_);
 };
 
-// Runs a kernel; its outputs are the context's.
+// Runs a kernel on the calling thread, to its end; its outputs are the context's. All that the
+// kernel may change is made anew for each, so that one kernel serves several threads.
 class Computation {
  public:
   // The first output is made in the memory of `result`, unless it is null.
@@ -194,6 +195,8 @@ absl::Status WrongNumberOfInputs(const OpKernel& kernel, size_t operands) {
                                           operands, " operands for it."));
 }
 
+// Made once with the executable. Execute is called on the threads of all runs at the same time and
+// changes nothing of it.
 class KernelCustomCall : public CustomCall {
  public:
   // `before` is null if no kernel runs before.
@@ -237,7 +240,8 @@ class KernelCustomCall : public CustomCall {
           "; the program expects ", tensorflow::DataTypeString(type), shape.DebugString(),
           ". Switch TensorFlow's kernels off by tf_tpu_ext.configure(tensorflow_kernels=False)."));
     }
-    // A kernel may forward an input, or make its output elsewhere.
+    // The allocator serves the first request of the size: a kernel may ask for something else
+    // first, forward an input, or make its output by itself.
     if (output->data() != returned.data) std::memcpy(returned.data, output->data(), bytes);
     return absl::OkStatus();
   }

@@ -48,6 +48,8 @@ bool Launch::Add(Slot slot, CoreArrival arrival) {
 }
 
 void Launch::Start() {
+  // Without the lock: nobody adds an arrival after the last one, and nobody takes one before
+  // StartOnFreeCores or Finish.
   const bool updates_variables =
       std::any_of(arrivals_.begin(), arrivals_.end(),
                   [](const auto& arrival) { return arrival->arguments.updates_variables; });
@@ -95,6 +97,8 @@ void Launch::StartOnFreeCores() {
   step->Start();
 }
 
+// Called by the table when it has made the launch, without its lock: by then the last core may have
+// come, and all of it be over. Called again by a wait that was none.
 void Launch::WatchWait() {
   const auto id = services_.wait_monitor->Begin([weak = weak_from_this()](absl::Duration waited) {
     if (std::shared_ptr<Launch> launch = weak.lock()) launch->WaitExpired(waited);

@@ -96,11 +96,14 @@ class Launch : public std::enable_shared_from_this<Launch> {
   const std::shared_ptr<Program> program_;
   const std::function<void()> leave_table_;
 
+  // Taken after the table's, and before that of the order of cores.
+  // Neither a callback nor a step is called under it.
   mutable absl::Mutex mutex_;
   Phase phase_ ABSL_GUARDED_BY(mutex_) = Phase::kGathering;
   // Whether a failure has begun to finish the launch before it could run: nothing starts any more,
   // but cores may still come until the launch has left the table.
   bool failed_ ABSL_GUARDED_BY(mutex_) = false;
+  // The wait that the monitor watches; 0 before WatchWait.
   WaitMonitor::WaitId wait_ ABSL_GUARDED_BY(mutex_) = 0;
   // Null where a core has not come. Guarded until all have come or the launch has left the
   // table; then only Start and Finish use them, one after the other.

@@ -26,6 +26,9 @@ constexpr int64_t kChunk = 1 << 16;
 
 constexpr StepRun kFirst(0);
 
+// Goes through its stages in order: Start and Combine, RunUpdate, Finish. Several threads may work
+// at one stage, but the last of them to end it begins the next. So nothing is locked but what they
+// write at the same time.
 class UpdateRun : public std::enable_shared_from_this<UpdateRun> {
  public:
   using Done = std::function<void(absl::Status, ByNumber<StepRun, Outputs>)>;
@@ -65,6 +68,8 @@ class UpdateRun : public std::enable_shared_from_this<UpdateRun> {
     return OutputNumber(update_->replica_outputs.size() + static_cast<int>(combination));
   }
 
+  // Shares the chunks out to as many threads as there is work for: this one, which would only wait,
+  // and others of the pool.
   void Combine() {
     const int workers = std::min<int>(pool_.NumThreads(), static_cast<int>(chunks_.size()));
     if (workers <= 1) {
@@ -193,6 +198,7 @@ class UpdateRun : public std::enable_shared_from_this<UpdateRun> {
     Finish(std::move(status));
   }
 
+  // Before `done`, all memory goes back: the next step may start there and want it.
   void Finish(absl::Status status) {
     combined_.clear();
     for (UpdateReplica& replica : replicas_) {
@@ -226,13 +232,17 @@ class UpdateRun : public std::enable_shared_from_this<UpdateRun> {
   ByNumber<StepRun, UpdateReplica> replicas_;
   const Done done_;
 
+  // By combination. Written by Start; each chunk of their elements by the thread that took it.
   std::vector<Tensor> combined_;
   std::vector<Chunk> chunks_;
+  // The first chunk that nobody has taken.
   std::atomic<size_t> next_chunk_{0};
+  // Threads, or runs of the update, that have not ended their stage.
   std::atomic<int> working_{0};
-  // Outputs of the update.
+  // Outputs of the update. Each of its runs writes its own.
   ByNumber<StepRun, Outputs> updated_;
   absl::Mutex mutex_;
+  // The first error of a stage.
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -80,14 +80,18 @@ void Step::StartRuns(std::unique_ptr<Execution> execution) {
   {
     absl::MutexLock lock(&mutex_);
     failed = !status_.ok();
+    // For all of them before the first starts, which may end at once. A failure that comes from now
+    // on finds runs to stop.
     if (!failed) holds_ += runs;
   }
   if (failed) return Release();
   const bool waits = execution_->program()->compiled().waits;
+  // One after the other on this thread. Not if they wait: the first would end only with the last.
   const bool at_once = !waits && runs * execution_->program()->typical_run() < kWorthAThread;
   // A thread for each run is the fastest way as long as no thread stays without one.
   const int threads = services_.compute_pool->NumThreads();
   const int on_one_thread = at_once ? runs : waits ? 0 : runs / threads * threads;
+  // Before they start: a kernel asks how many cores run when it decides whether to take helpers.
   services_.compute_pool->AddRuns(runs);
   for (int i = 1; i < runs; ++i) {
     if (at_once) {

@@ -52,19 +52,30 @@ class Step : public std::enable_shared_from_this<Step> {
 
   RunId run_id() const { return cores_[Slot(0)].context.run_id; }
 
+  // Before anybody else knows the step.
   void PrepareHostCalls();
+
+  // One after the other on the thread that starts the step, or on that of the compiler if the
+  // program of one replica has to be compiled first.
   void ReadVariables();
   void CompileAlone();
   void StartRuns(std::unique_ptr<Execution> execution);
+
+  // On the threads of the runs.
   void StartRun(StepRun run, bool on_one_thread);
   void RunEnded(StepRun run, const absl::Status& status, Outputs outputs);
+
+  // On any thread.
   void RunFailed(const absl::Status& status);
   void StopRuns(const absl::Status& status);
   bool Commit();
   // Gives up one of the reasons not to end yet; the last one ends the step.
   void Release();
+
+  // On the thread that gave up the last hold: nobody else uses the step any more.
   void StartUpdate();
   void Finish(absl::Status status);
+
   // An error of a slot's program, or of its host calls, with the name of the replica.
   absl::Status Explained(Slot slot, const absl::Status& status) const;
 
@@ -80,6 +91,7 @@ class Step : public std::enable_shared_from_this<Step> {
   // and destroyed with the step: a call may outlive the run that made it.
   ByNumber<Slot, std::shared_ptr<HostCalls>> host_calls_;
 
+  // Under no lock of others, and none is taken under it.
   absl::Mutex mutex_;
   // Called without the lock, by the thread that gives up the last hold.
   Done done_ ABSL_GUARDED_BY(mutex_);
