@@ -360,7 +360,7 @@ class GraphTrials:
         base, graph_def, _ = self._make(number)
         try:
             self._run(graph_def, base.runs)
-        except (tf.errors.OpError, ValueError, TypeError, KeyError) as error:
+        except (tf.errors.OpError, ValueError, TypeError, KeyError, IndexError) as error:
             return type(error).__name__
         return "ok"
 

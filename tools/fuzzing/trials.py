@@ -83,7 +83,8 @@ class _Worker:
                 return None
             self._received += part
         line, self._received = self._received.split(b"\n", 1)
-        return json.loads(line)
+        message: dict[str, Any] = json.loads(line)
+        return message
 
     def close(self) -> tuple[int, str]:
         """Ends the process; returns its exit code and the end of what it printed."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,12 +13,23 @@ from tensorflow.core.framework import attr_value_pb2, op_def_pb2
 INTEGERS = (0, 1, 2, 3, -1, 7, 1 << 31, (1 << 31) - 1, -(1 << 31), (1 << 62), -(1 << 62))
 FLOATS = (0.0, 1.0, -1.5, float("nan"), float("inf"), 1e38)
 STRINGS = (b"", b"x", b"\xff\x00\x80", b"0", b"-1", b"a" * 500, b"\n\x02\x08\x01", b"tpu:0", b"SGD")
-SHAPES = (None, [], [1], [2], [0], [2, 3], [None], [None, 2], [1 << 40], [1 << 31, 1 << 31])
+SHAPES: tuple[Any, ...] = (
+    None,
+    [],
+    [1],
+    [2],
+    [0],
+    [2, 3],
+    [None],
+    [None, 2],
+    [1 << 40],
+    [1 << 31, 1 << 31],
+)
 TYPES = (
     tf.float32, tf.int32, tf.int64, tf.bool, tf.float16, tf.bfloat16, tf.float64, tf.uint8,
     tf.complex64, tf.string, tf.int8, tf.uint64,
 )  # fmt: skip
-TENSOR_SHAPES = ([], [], [1], [2], [3], [0], [2, 3], [1, 2, 2, 1], [2, 0, 3])
+TENSOR_SHAPES: tuple[list[int], ...] = ([], [], [1], [2], [3], [0], [2, 3], [1, 2, 2, 1], [2, 0, 3])
 
 
 def attribute(rng: random.Random, definition: op_def_pb2.OpDef.AttrDef) -> Any:
@@ -41,15 +53,17 @@ def attribute(rng: random.Random, definition: op_def_pb2.OpDef.AttrDef) -> Any:
         minimum = definition.minimum if definition.has_minimum else None
         usual = minimum if minimum is not None and rng.random() < 0.6 else None
         return rng.choice((0, 1, 2, 3)) if rng.random() < 0.5 else usual or rng.choice(INTEGERS)
-    return {
-        "float": lambda: rng.choice(FLOATS),
-        "bool": lambda: rng.random() < 0.5,
-        "string": lambda: rng.choice(STRINGS),
-        "shape": lambda: tf.TensorShape(rng.choice(SHAPES)),
-        "type": lambda: rng.choice(TYPES),
-        "tensor": lambda: tf.make_tensor_proto([1.0]),
-        "func": lambda: rng.choice(("no_such_function", "")),
-    }[kind]()
+    if kind == "tensor":
+        return tf.make_tensor_proto([1.0])
+    choices: dict[str, Sequence[Any]] = {
+        "float": FLOATS,
+        "bool": (False, True),
+        "string": STRINGS,
+        "shape": [tf.TensorShape(shape) for shape in SHAPES],
+        "type": TYPES,
+        "func": ("no_such_function", ""),
+    }
+    return rng.choice(choices[kind])
 
 
 def _plain(value: attr_value_pb2.AttrValue) -> Any:

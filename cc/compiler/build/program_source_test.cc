@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "cc/compiler/build/program_testing.h"
+#include "cc/program/batched_replicas.h"
 #include "cc/program/compiled_program.h"
 #include "cc/program/shared_update.h"
-#include "cc/program/batched_replicas.h"
 #include "xla/literal.h"
 
 namespace tf_tpu_ext {
