@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cc/base/process.h"
+#include "cc/base/scalar_input.h"
 #include "cc/device/virtual_device.h"
 #include "cc/embedding/batch.h"
 #include "cc/embedding/batch_message.h"
@@ -89,12 +90,8 @@ class EnqueueOp : public FeedOp {
   absl::StatusOr<bool> IsTraining(OpKernelContext* context, Mode mode) const {
     const Tensor* input;
     TF_RETURN_IF_ERROR(context->input("mode_override", &input));
-    if (input->NumElements() != 1) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("The mode_override of op ", name(), " has the shape ",
-                       input->shape().DebugString(), "; it must be a scalar."));
-    }
-    const std::string override = input->flat<tensorflow::tstring>()(0);
+    TF_ASSIGN_OR_RETURN(const std::string override,
+                        ScalarInput<tensorflow::tstring>(*context, *input, "mode_override"));
     if (override == "train") return true;
     if (override == "inference") return false;
     if (override == "unspecified") {

@@ -65,7 +65,8 @@ int64_t NextKernelId() {
 
 absl::Status DescribeVariable(OpKernelContext* context, int input, XlaArgument* argument,
                               Tensor* value, tensorflow::core::RefCountPtr<Var>* variable) {
-  const tensorflow::ResourceHandle& handle = tensorflow::HandleFromInput(context, input);
+  tensorflow::ResourceHandle handle;
+  TF_RETURN_IF_ERROR(tensorflow::HandleFromInput(context, input, &handle));
   const absl::Status found = LookupResource(context, handle, variable);
   if (!found.ok()) {
     return absl::FailedPreconditionError(

@@ -12,6 +12,7 @@
 #include "cc/base/machine.h"
 #include "cc/base/number.h"
 #include "cc/base/process.h"
+#include "cc/base/scalar_input.h"
 #include "cc/compiler/build/program_description.h"
 #include "cc/compiler/lower/lower_module.h"
 #include "cc/kernels/compilation_status.h"
@@ -149,8 +150,10 @@ class CompileMlirOp : public OpKernel {
     TF_RETURN_IF_ERROR(context->input_list("dynamic_shapes", &dynamic));
     int next_dynamic = 0;
     for (const auto& argument : metadata_.args()) {
+      PartialTensorShape partial;
+      TF_RETURN_IF_ERROR(PartialTensorShape::BuildPartialTensorShape(argument.shape(), &partial));
       TensorShape shape;
-      if (!PartialTensorShape(argument.shape()).AsTensorShape(&shape)) {
+      if (!partial.AsTensorShape(&shape)) {
         if (next_dynamic >= dynamic.size()) {
           return absl::InternalError(absl::StrCat(name(), " gets ", dynamic.size(),
                                                   " dynamic shapes, fewer than its arguments of "
@@ -172,9 +175,15 @@ class CompileMlirOp : public OpKernel {
     record->name = metadata_.module_name().empty() ? name() : metadata_.module_name();
     tsl::profiler::TraceMe trace(
         [&] { return tsl::profiler::TraceMeEncode("TPU compile", {{"program", record->name}}); });
+    if (metadata_.num_replicas() < 0 || metadata_.num_cores_per_replica() < 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("The metadata of ", name(), " has ", metadata_.num_replicas(),
+                       " replicas of ", metadata_.num_cores_per_replica(),
+                       " cores; expected positive numbers. The graph is damaged."));
+    }
     record->num_replicas = std::max(1, metadata_.num_replicas());
     record->num_cores_per_replica = std::max(1, metadata_.num_cores_per_replica());
-    const int wanted = record->num_replicas * record->num_cores_per_replica;
+    const int64_t wanted = int64_t{record->num_replicas} * record->num_cores_per_replica;
     const int cores = GetMachineOptions().cores;
     if (wanted > cores) {
       return absl::InvalidArgumentError(absl::StrCat(
@@ -207,8 +216,10 @@ class CompileSucceededAssertOp : public OpKernel {
   using OpKernel::OpKernel;
 
   void Compute(OpKernelContext* context) override {
-    const absl::Status status =
-        ParseCompilationStatus(absl::string_view(context->input(0).scalar<tstring>()()));
+    const absl::StatusOr<tstring> compilation =
+        ScalarInput<tstring>(*context, context->input(0), "compilation_status");
+    OP_REQUIRES_OK(context, compilation.status());
+    const absl::Status status = ParseCompilationStatus(absl::string_view(*compilation));
     OP_REQUIRES(
         context, status.ok(),
         absl::Status(status.code(), absl::StrCat("Compilation failure: ", status.message())));

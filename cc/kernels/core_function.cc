@@ -45,6 +45,11 @@ absl::StatusOr<FunctionLibraryRuntime::Handle> CoreFunction::Find(
     FunctionLibraryRuntime* library, const std::vector<Tensor>& arguments, int ordinal) {
   Key key{library, ordinal, {}, ""};
   for (const Tensor& argument : arguments) {
+    if (argument.dtype() == tensorflow::DT_RESOURCE && argument.NumElements() != 1) {
+      return absl::InvalidArgumentError(absl::StrCat(kernel_name_, " got ", argument.NumElements(),
+                                                     " resource handles as one argument of ",
+                                                     function_.name(), "; expected one."));
+    }
     key.input_devices.push_back(argument.dtype() == tensorflow::DT_RESOURCE
                                     ? argument.flat<ResourceHandle>()(0).device()
                                     : library->device()->name());

@@ -1,7 +1,7 @@
 // TPUExecute and TPUExecuteAndUpdateVariables.
-#include <algorithm>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -48,6 +48,7 @@ class ExecuteOp : public AsyncOpKernel {
         absl::InvalidArgumentError(absl::StrCat(
             name(), " must be placed on a core, such as /device:TPU:0. It has: ", core_device_)));
     core_ = Core(*core);
+    num_results_ = construction->num_outputs();
     if (type_string() != "TPUExecuteAndUpdateVariables") return;
     OP_REQUIRES_OK(construction,
                    construction->GetAttr("device_var_reads_indices", &variable_arguments_));
@@ -57,8 +58,7 @@ class ExecuteOp : public AsyncOpKernel {
                 absl::InvalidArgumentError(absl::StrCat(
                     name(), " reads ", variable_arguments_.size(), " variables and updates ",
                     variable_outputs_.size(), "; the numbers must be equal.")));
-    updates_variables_ = std::any_of(variable_outputs_.begin(), variable_outputs_.end(),
-                                     [](int output) { return output >= 0; });
+    OP_REQUIRES_OK(construction, CheckVariableIndices(*construction));
   }
 
   // It only brings the core to the launch: one thread does so for all cores.
@@ -83,6 +83,37 @@ class ExecuteOp : public AsyncOpKernel {
   }
 
  private:
+  // Every variable must be an input that is a resource, and every new value an output of the
+  // program of its own: the op's outputs and the new values are all that the program returns.
+  absl::Status CheckVariableIndices(const OpKernelConstruction& construction) {
+    for (const int input : variable_arguments_) {
+      if (input < 0 || input >= construction.num_inputs() - 1 ||
+          construction.input_type(input) != tensorflow::DT_RESOURCE) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            "device_var_reads_indices of ", name(), " has ", input,
+            ", which is not the number of an argument that is a variable. The graph is damaged."));
+      }
+    }
+    std::set<int> updated;
+    for (const int output : variable_outputs_) {
+      if (output < 0) continue;
+      updates_variables_ = true;
+      if (!updated.insert(output).second) {
+        return absl::InvalidArgumentError(absl::StrCat("device_var_updates_indices of ", name(),
+                                                       " has output ", output,
+                                                       " twice. The graph is damaged."));
+      }
+    }
+    const int results = construction.num_outputs() + static_cast<int>(updated.size());
+    if (!updated.empty() && *updated.rbegin() >= results) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("device_var_updates_indices of ", name(), " has output ", *updated.rbegin(),
+                       "; the program returns ", results, " values. The graph is damaged."));
+    }
+    num_results_ = results;
+    return absl::OkStatus();
+  }
+
   // After success, `done` is called by the launch.
   absl::Status Join(OpKernelContext* context, const ProgramKey& key, DoneCallback done) {
     TF_ASSIGN_OR_RETURN(const std::shared_ptr<Program> program,
@@ -110,7 +141,8 @@ class ExecuteOp : public AsyncOpKernel {
         (*arguments)[argument] = context->input(input);
         continue;
       }
-      const ResourceHandle& handle = HandleFromInput(context, input);
+      ResourceHandle handle;
+      TF_RETURN_IF_ERROR(HandleFromInput(context, input, &handle));
       tensorflow::core::RefCountPtr<Var>& variable = (*variables)[argument];
       absl::Status status = FindVariable(context, handle, &variable);
       if (!status.ok()) {
@@ -152,12 +184,15 @@ class ExecuteOp : public AsyncOpKernel {
   // The program's outputs are the op's, with updated variables between them.
   absl::Status WriteResults(OpKernelContext* context, const ArgumentVariables& variables,
                             std::vector<Tensor> outputs) const {
+    // Before any variable has its new value.
+    if (static_cast<int>(outputs.size()) < num_results_) {
+      return absl::InternalError(absl::StrCat("TPU program of ", name(), " returned ",
+                                              outputs.size(), " values; the op expects ",
+                                              num_results_, "."));
+    }
     std::vector<int> updated(outputs.size(), -1);
     for (size_t i = 0; i < variable_outputs_.size(); ++i) {
-      const int output = variable_outputs_[i];
-      if (output >= 0 && output < static_cast<int>(updated.size())) {
-        updated[output] = variable_arguments_[i];
-      }
+      if (variable_outputs_[i] >= 0) updated[variable_outputs_[i]] = variable_arguments_[i];
     }
     int next = 0;
     for (size_t i = 0; i < outputs.size(); ++i) {
@@ -171,10 +206,7 @@ class ExecuteOp : public AsyncOpKernel {
       if (next == context->num_outputs()) break;
       context->set_output(next++, outputs[i]);
     }
-    if (next == context->num_outputs()) return absl::OkStatus();
-    return absl::InternalError(absl::StrCat("TPU program of ", name(), " returned ", next,
-                                            " results; the op has ", context->num_outputs(),
-                                            " outputs."));
+    return absl::OkStatus();
   }
 
   std::string core_device_;
@@ -182,6 +214,7 @@ class ExecuteOp : public AsyncOpKernel {
   std::vector<int> variable_arguments_;
   std::vector<int> variable_outputs_;
   bool updates_variables_ = false;
+  int num_results_ = 0;
 };
 
 REGISTER_KERNEL_BUILDER(Name("TPUExecute").Device(kTpuDeviceType).HostMemory("key"), ExecuteOp);

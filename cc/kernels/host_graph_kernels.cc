@@ -59,7 +59,8 @@ class HostHandleOp : public OpKernel {
   bool IsExpensive() override { return false; }
 
   void Compute(OpKernelContext* context) override {
-    const ResourceHandle& handle = tensorflow::HandleFromInput(context, 0);
+    ResourceHandle handle;
+    OP_REQUIRES_OK(context, tensorflow::HandleFromInput(context, 0, &handle));
     // A handle that counts references holds the resource, wherever it lives.
     ResourceHandle on_host = handle;
     if (handle.IsRefCounting()) {

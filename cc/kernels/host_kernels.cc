@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "cc/base/core_numbers.h"
 #include "cc/base/process.h"
+#include "cc/base/scalar_input.h"
 #include "cc/device/virtual_device.h"
 #include "cc/program/program_key.h"
 #include "cc/runtime/program.h"
@@ -55,7 +56,9 @@ class HostTransferOp : public ChannelOp {
     if (!ordinal_is_input_) return Slot(static_cast<int>(ordinal_));
     TF_ASSIGN_OR_RETURN(const std::shared_ptr<Program> program,
                         Process::Get().programs->Find(program_id));
-    const int64_t core = context->input(context->num_inputs() - 1).scalar<int64_t>()();
+    TF_ASSIGN_OR_RETURN(const int64_t core,
+                        ScalarInput<int64_t>(*context, context->input(context->num_inputs() - 1),
+                                             "device_ordinal"));
     return program->SlotOfCore(Core(static_cast<int>(core)));
   }
 

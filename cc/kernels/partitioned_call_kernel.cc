@@ -2,7 +2,8 @@
 #include <memory>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
+#include "absl/status/statusor.h"
+#include "cc/base/scalar_input.h"
 #include "cc/kernels/core_function.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/op_requires.h"
@@ -14,7 +15,6 @@ using tensorflow::AsyncOpKernel;
 using tensorflow::OpInputList;
 using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
-using tensorflow::Tensor;
 
 class PartitionedCallOp : public AsyncOpKernel {
  public:
@@ -27,14 +27,10 @@ class PartitionedCallOp : public AsyncOpKernel {
   void ComputeAsync(OpKernelContext* context, DoneCallback done) override {
     OpInputList arguments;
     OP_REQUIRES_OK_ASYNC(context, context->input_list("args", &arguments), done);
-    const Tensor& ordinal = context->input(context->num_inputs() - 1);
-    OP_REQUIRES_ASYNC(context, ordinal.NumElements() == 1,
-                      absl::InvalidArgumentError(absl::StrCat(
-                          name(), " expects one number as device_ordinal, got a tensor of shape ",
-                          ordinal.shape().DebugString(), ". Pass the number of a core.")),
-                      done);
-    function_->Call(context, {arguments.begin(), arguments.end()}, ordinal.flat<int32_t>()(0),
-                    std::move(done));
+    const absl::StatusOr<int32_t> ordinal =
+        ScalarInput<int32_t>(*context, context->input(context->num_inputs() - 1), "device_ordinal");
+    OP_REQUIRES_OK_ASYNC(context, ordinal.status(), done);
+    function_->Call(context, {arguments.begin(), arguments.end()}, *ordinal, std::move(done));
   }
 
  private:

@@ -1,6 +1,7 @@
 // The ops of a program in the host graph: one compiles it, one brings each core to the launch. Here
 // they compile what the bridge would give them, and run it on the cores of a process.
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -250,6 +251,88 @@ TEST_F(ProgramKernelsTest, VariablesMustBeThere) {
   status = run(emptied);
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_TRUE(absl::StrContains(status.message(), "is not initialized on ")) << status;
+}
+
+TEST_F(ProgramKernelsTest, IndicesOfVariablesThatFitNoProgramAreErrors) {
+  const Tensor v = runner_.Variable("TPU:0", "kept", {2});
+  const Tensor x = MakeVector<float>({1, 2});
+  ASSERT_TRUE(runner_.Assign("TPU:0", v, x).ok());
+  const auto run = [&](const std::vector<int>& reads, const std::vector<int>& updates) {
+    NodeDef node = ExecuteUpdate();
+    node.mutable_attr()->erase("device_var_reads_indices");
+    node.mutable_attr()->erase("device_var_updates_indices");
+    AddNodeAttr("device_var_reads_indices", reads, &node);
+    AddNodeAttr("device_var_updates_indices", updates, &node);
+    const absl::Status status =
+        runner_.Run(node, "TPU:0", {v, x, KeyOf(kUpdate, Metadata(2, 2))}).status();
+    return std::string(status.message());
+  };
+  // No argument, the key, an argument that is no variable.
+  for (const int read : {-1, 2, 7, 1}) {
+    EXPECT_TRUE(absl::StrContains(run({read}, {0}), "is not the number of an argument")) << read;
+  }
+  EXPECT_TRUE(absl::StrContains(run({0}, {2}), "has output 2; the program returns 2 values"));
+  EXPECT_TRUE(absl::StrContains(run({0, 0}, {0, 0}), "has output 0 twice"));
+  EXPECT_TRUE(absl::StrContains(run({0}, {0, 1}), "the numbers must be equal"));
+  EXPECT_EQ(ValuesOf<float>(*runner_.Read("TPU:0", v)), Floats({1, 2}));
+  EXPECT_EQ(run({0}, {0}), "");
+}
+
+TEST_F(ProgramKernelsTest, ArgumentsOfAnotherProgramAreErrors) {
+  const auto run = [&](const DataTypeVector& types, std::vector<Tensor> inputs) {
+    inputs.push_back(KeyOf(kNegate, Metadata(1, 1)));
+    return std::string(runner_.Run(Execute(types), "TPU:0", inputs).status().message());
+  };
+  // Of the same number of bytes each.
+  EXPECT_TRUE(absl::StrContains(run({tensorflow::DT_INT32}, {MakeVector<int32_t>({1, 2})}),
+                                "is int32[2] (8 bytes); the program was compiled for f32[2]"));
+  EXPECT_TRUE(absl::StrContains(run({tensorflow::DT_FLOAT}, {MakeTensor<float>({1, 2}, {1, 2})}),
+                                "is float[1,2] (8 bytes); the program was compiled for f32[2]"));
+  EXPECT_TRUE(absl::StrContains(run({}, {}), "takes argument 0, but got only 0 arguments"));
+  EXPECT_EQ(run({tensorflow::DT_FLOAT}, {MakeVector<float>({1, 2})}), "");
+}
+
+TEST_F(ProgramKernelsTest, DamagedMetadataIsAnError) {
+  const auto compile = [&](const TPUCompileMetadataProto& metadata) {
+    const auto compiled = Compile(kNegate, metadata.SerializeAsString());
+    return std::string((compiled.ok() ? compiled->status : compiled.status()).message());
+  };
+  TPUCompileMetadataProto metadata = Metadata(1, 1);
+  metadata.set_num_replicas(std::numeric_limits<int32_t>::max());
+  metadata.set_num_cores_per_replica(2);
+  EXPECT_TRUE(absl::StrContains(compile(metadata), "The computation needs 4294967294 cores"));
+  metadata.set_num_replicas(-1);
+  EXPECT_TRUE(absl::StrContains(compile(metadata), "has -1 replicas of 2 cores"));
+  metadata = Metadata(1, 1);
+  auto* shape = metadata.mutable_args(0)->mutable_shape();
+  for (int i = 0; i < 3; ++i) shape->add_dim()->set_size(int64_t{1} << 40);
+  EXPECT_NE(compile(metadata), "");
+  EXPECT_NE(compile(Metadata(0, 0)), "");
+  EXPECT_NE(compile(Metadata(2, 1)), "");
+  EXPECT_EQ(compile(Metadata(1, 1)), "");
+}
+
+TEST_F(ProgramKernelsTest, AModuleThatCallsItselfIsAnError) {
+  constexpr char kRecursive[] = R"(module attributes {tf.versions = {producer = 1395 : i32}} {
+  func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {
+    %y = "tf.StatefulPartitionedCall"(%x) <{config = "", config_proto = "", executor_type = "", f = @main}> : (tensor<2xf32>) -> tensor<2xf32>
+    return %y : tensor<2xf32>
+  }
+})";
+  const auto compiled = Compile(kRecursive, Metadata(1, 1).SerializeAsString());
+  ASSERT_TRUE(compiled.ok()) << compiled.status();
+  EXPECT_TRUE(absl::StrContains(compiled->status.message(), "calls itself: main -> main"))
+      << compiled->status;
+}
+
+TEST_F(ProgramKernelsTest, AStatusThatIsNoScalarIsAnError) {
+  const NodeDef node = KernelRunner::Node("TPUCompileSucceededAssert", [](NodeDef*) {});
+  for (const std::vector<tensorflow::tstring>& values :
+       {std::vector<tensorflow::tstring>{}, std::vector<tensorflow::tstring>{"a", "b"}}) {
+    const absl::Status status =
+        runner_.Run(node, "CPU:0", {MakeVector<tensorflow::tstring>(values)}).status();
+    EXPECT_TRUE(absl::StrContains(status.message(), "it must be a scalar")) << status;
+  }
 }
 
 TEST_F(ProgramKernelsTest, FromTheHostAnOpServesTheCoreThatItNames) {

@@ -14,6 +14,7 @@
 #include "cc/program/compiled_program.h"
 #include "cc/runtime/result_layout.h"
 #include "cc/runtime/ynn_threads.h"
+#include "tensorflow/compiler/tf2xla/type_util.h"
 #include "tensorflow/core/framework/allocator.h"
 #include "tensorflow/core/framework/tensor_shape.h"
 #include "tensorflow/core/framework/types.h"
@@ -35,6 +36,20 @@ using tensorflow::TensorShape;
 constexpr uintptr_t kAlignment = 64;
 
 bool IsAligned(const void* data) { return reinterpret_cast<uintptr_t>(data) % kAlignment == 0; }
+
+// Bytes of another type or shape, of a damaged graph or of a variable that has got another shape
+// since the program was compiled, would be taken for numbers of this one.
+bool IsOfShape(const Tensor& tensor, const xla::Shape& expected) {
+  xla::PrimitiveType type;
+  if (!tensorflow::DataTypeToPrimitiveType(tensor.dtype(), &type).ok() ||
+      type != expected.element_type() || tensor.dims() != expected.dimensions().size()) {
+    return false;
+  }
+  for (int dimension = 0; dimension < tensor.dims(); ++dimension) {
+    if (tensor.dim_size(dimension) != expected.dimensions(dimension)) return false;
+  }
+  return true;
+}
 
 Tensor AllocateBytes(int64_t bytes) {
   return Tensor(tensorflow::cpu_allocator(), tensorflow::DT_UINT8, TensorShape({bytes}));
@@ -151,11 +166,16 @@ absl::StatusOr<DeviceAddressBase> Program::Run::BindParameter(
     const xla::BufferAllocation& allocation) {
   const ParameterNumber parameter(static_cast<int>(allocation.parameter_number()));
   const ArgumentNumber argument = program_->compiled().parameter_arguments[parameter];
+  if (!arguments_.Has(argument)) {
+    return absl::InvalidArgumentError(absl::StrCat("Program ", program_->compiled().name,
+                                                   " takes argument ", argument, ", but got only ",
+                                                   arguments_.size(), " arguments."));
+  }
   Tensor& tensor = arguments_[argument];
+  const xla::Shape& expected =
+      executable_.module().entry_computation()->parameter_instruction(parameter.value())->shape();
   const int64_t bytes = tensor.TotalBytes();
-  if (bytes != allocation.size()) {
-    const xla::Shape& expected =
-        executable_.module().entry_computation()->parameter_instruction(parameter.value())->shape();
+  if (bytes != allocation.size() || !IsOfShape(tensor, expected)) {
     return absl::InvalidArgumentError(
         absl::StrCat("Argument ", argument, " of program ", program_->compiled().name, " is ",
                      tensorflow::DataTypeString(tensor.dtype()), tensor.shape().DebugString(), " (",

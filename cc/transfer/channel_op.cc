@@ -8,6 +8,7 @@
 #include "absl/time/clock.h"
 #include "cc/base/machine.h"
 #include "cc/base/process.h"
+#include "cc/base/scalar_input.h"
 #include "cc/device/virtual_device.h"
 
 namespace tf_tpu_ext {
@@ -69,13 +70,9 @@ FeedOp::FeedOp(OpKernelConstruction* construction) : ChannelOp(construction) {
 absl::Status FeedOp::KeyOf(OpKernelContext* context, const char* name, ChannelKey* key) const {
   int64_t core = ordinal_;
   if (ordinal_is_input_) {
-    const Tensor& ordinal = context->input(context->num_inputs() - 1);
-    if (ordinal.NumElements() != 1) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("The device_ordinal of op ", this->name(), " has the shape ",
-                       ordinal.shape().DebugString(), "; it must be a scalar."));
-    }
-    core = ordinal.flat<int32_t>()(0);
+    TF_ASSIGN_OR_RETURN(core,
+                        ScalarInput<int32_t>(*context, context->input(context->num_inputs() - 1),
+                                             "device_ordinal"));
   }
   if (core < 0) {
     if (context->device()->device_type() != kTpuDeviceType) {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,8 +32,13 @@ TYPES = (
 TENSOR_SHAPES: tuple[list[int], ...] = ([], [], [1], [2], [3], [0], [2, 3], [1, 2, 2, 1], [2, 0, 3])
 
 
-def attribute(rng: random.Random, definition: op_def_pb2.OpDef.AttrDef) -> Any:
-    """A value for the attribute, as Python code gives it; often one that the op allows."""
+def attribute(
+    rng: random.Random, definition: op_def_pb2.OpDef.AttrDef, counts: Collection[str] = ()
+) -> Any:
+    """A value for the attribute, as Python code gives it; often one that the op allows.
+
+    `counts` are the attributes that say how many inputs or outputs there are.
+    """
     kind = definition.type
     if kind.startswith("list("):
         single = op_def_pb2.OpDef.AttrDef()
@@ -49,6 +54,9 @@ def attribute(rng: random.Random, definition: op_def_pb2.OpDef.AttrDef) -> Any:
             return tf.as_dtype(rng.choice(list(allowed.type)))
         if allowed.s:
             return rng.choice(list(allowed.s))
+    if kind == "int" and definition.name in counts:
+        # TensorFlow itself makes a list as long as any number it is given.
+        return rng.choice((0, 1, 1, 2, 3, -1))
     if kind == "int":
         minimum = definition.minimum if definition.has_minimum else None
         usual = minimum if minimum is not None and rng.random() < 0.6 else None

@@ -11,6 +11,7 @@
 #include "cc/abi/tensorflow/mlir.h"
 #include "cc/compiler/lower/cluster_marks.h"
 #include "cc/compiler/lower/host_transfer_order.h"
+#include "cc/compiler/lower/module_calls.h"
 #include "cc/compiler/lower/program_replicas.h"
 #include "cc/compiler/lower/rewrite_functions.h"
 #include "cc/compiler/lower/updated_arguments.h"
@@ -155,6 +156,32 @@ absl::Status RewriteFunctions(const std::string& module, const Metadata& metadat
   return absl::OkStatus();
 }
 
+// Neither the compiler nor what runs the program compares them again.
+absl::Status CheckDescribes(const Metadata& metadata, const tensorflow::FunctionBody& function) {
+  const auto number_differs = [](const char* what, int in_module, int in_metadata) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("The module of the TPU computation has ", in_module, " ", what,
+                     "; its metadata describes ", in_metadata, ". The graph is damaged."));
+  };
+  const int arguments = static_cast<int>(function.arg_types.size());
+  if (arguments != metadata.args_size()) {
+    return number_differs("arguments", arguments, metadata.args_size());
+  }
+  const int results = static_cast<int>(function.ret_types.size());
+  if (results != metadata.retvals_size()) {
+    return number_differs("results", results, metadata.retvals_size());
+  }
+  for (int i = 0; i < arguments; ++i) {
+    if (function.arg_types[i] == metadata.args(i).dtype()) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("Argument ", i, " of the TPU computation is ",
+                     tensorflow::DataTypeString(function.arg_types[i]), " in its module and ",
+                     tensorflow::DataTypeString(metadata.args(i).dtype()),
+                     " in its metadata. The graph is damaged."));
+  }
+  return absl::OkStatus();
+}
+
 // The entry function's graph, ready to be compiled. Gives the arguments the names of its nodes.
 absl::Status MakeGraph(const Metadata& metadata, tensorflow::FunctionLibraryRuntime* runtime,
                        std::vector<XlaCompiler::Argument>* arguments,
@@ -162,9 +189,10 @@ absl::Status MakeGraph(const Metadata& metadata, tensorflow::FunctionLibraryRunt
   tensorflow::FunctionLibraryRuntime::Handle handle;
   TF_RETURN_IF_ERROR(runtime->Instantiate(kEntryFunction, tensorflow::AttrSlice(), &handle));
   const tensorflow::FunctionBody* body = runtime->GetFunctionBody(handle);
+  TF_RETURN_IF_ERROR(CheckDescribes(metadata, *body));
   *graph = std::make_unique<Graph>(runtime->GetFunctionLibraryDefinition());
   tensorflow::CopyGraph(*body->graph, graph->get());
-  for (size_t i = 0; i < body->arg_nodes.size() && i < arguments->size(); ++i) {
+  for (size_t i = 0; i < body->arg_nodes.size(); ++i) {
     (*arguments)[i].node_name = body->arg_nodes[i]->name();
   }
   if (PartitioningOf(metadata) == Partitioning::kSpmd) RestoreShardings(metadata, graph->get());
@@ -225,6 +253,15 @@ absl::Status LowerModule(const std::string& module, const Metadata& metadata,
         "A TPU computation whose ops are placed on the cores of a replica one by one can't use "
         "TPU embeddings. Give the replica one core, or use XLAOptions("
         "use_spmd_for_xla_partitioning=True) without tpu.core().");
+  }
+  TF_RETURN_IF_ERROR(CheckNoRecursion(module));
+  for (const auto& [argument, output] : lowered->updated_arguments) {
+    if (argument.value() >= metadata.args_size() || output.value() >= metadata.retvals_size()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "The module of the TPU computation updates argument ", argument, " by result ", output,
+          "; its metadata describes ", metadata.args_size(), " arguments and ",
+          metadata.retvals_size(), " results. The graph is damaged."));
+    }
   }
   FunctionLibraryDefinition library(tensorflow::OpRegistry::Global(),
                                     tensorflow::FunctionDefLibrary());
