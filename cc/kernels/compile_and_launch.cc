@@ -95,6 +95,12 @@ CompileAndLaunchOp::CompileAndLaunchOp(tensorflow::OpKernelConstruction* constru
       compile_options_(std::move(compile_options)),
       key_prefix_(absl::StrCat("jit:", NextKernelId(), ":", computation_)) {}
 
+CompileAndLaunchOp::~CompileAndLaunchOp() {
+  // Only this kernel knows their keys.
+  absl::MutexLock lock(&mutex_);
+  for (const auto& [key, interface] : interfaces_) Process::Get().programs->Drop(key);
+}
+
 void CompileAndLaunchOp::ComputeAsync(OpKernelContext* context, DoneCallback done) {
   auto call = std::make_shared<Call>();
   call->options = GetMachineOptions().programs;

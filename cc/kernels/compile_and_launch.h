@@ -27,6 +27,8 @@ class Program;
 // there: no update of another thread is lost.
 class CompileAndLaunchOp : public tensorflow::AsyncOpKernel {
  public:
+  ~CompileAndLaunchOp() override;
+
   void ComputeAsync(tensorflow::OpKernelContext* context, DoneCallback done) override;
 
  protected:

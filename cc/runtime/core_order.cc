@@ -1,6 +1,7 @@
 #include "cc/runtime/core_order.h"
 
 #include <algorithm>
+#include <deque>
 #include <utility>
 
 namespace tf_tpu_ext {
@@ -38,7 +39,7 @@ bool CoreOrder::Enter(RunId id, std::vector<Core> cores, std::function<void()> s
 }
 
 void CoreOrder::Leave(RunId id) {
-  std::vector<std::function<void()>> starts;
+  std::deque<std::function<void()>> starts;
   {
     absl::MutexLock lock(&mutex_);
     entries_.remove_if([id](const Entry& entry) { return entry.id == id; });
@@ -48,7 +49,20 @@ void CoreOrder::Leave(RunId id) {
       starts.push_back(std::move(entry->start));
     }
   }
-  for (const std::function<void()>& start : starts) start();
+  // A program that starts here may end here and leave, which would start the next one inside of it,
+  // and so on down the stack. The outermost call starts them all, one after the other.
+  static thread_local std::deque<std::function<void()>>* to_start = nullptr;
+  if (to_start != nullptr) {
+    for (std::function<void()>& start : starts) to_start->push_back(std::move(start));
+    return;
+  }
+  to_start = &starts;
+  while (!starts.empty()) {
+    const std::function<void()> start = std::move(starts.front());
+    starts.pop_front();
+    start();
+  }
+  to_start = nullptr;
 }
 
 }  // namespace tf_tpu_ext

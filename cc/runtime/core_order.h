@@ -23,6 +23,8 @@ class CoreOrder {
   bool Enter(RunId id, std::vector<Core> cores, std::function<void()> start);
 
   // Gives the cores up, or the place in the order. Does nothing for a program that has neither.
+  // What it lets start has started when it returns, unless it is called from a `start`: then when
+  // that has returned.
   void Leave(RunId id);
 
  private:

@@ -61,5 +61,24 @@ TEST_F(CoreOrderTest, OneThatGivesUpItsPlaceLetsOthersThrough) {
   EXPECT_TRUE(Enter(4, {5}));
 }
 
+TEST_F(CoreOrderTest, ProgramsThatEndAsTheyStartTakeNoStack) {
+  // More than a thread's stack holds, if each started inside of the one before.
+  constexpr int kPrograms = 5000;
+  constexpr int kFrameBytes = 1 << 14;
+  int ended = 0;
+  EXPECT_TRUE(Enter(0, {0}));
+  for (int id = 1; id <= kPrograms; ++id) {
+    EXPECT_FALSE(order_.Enter(RunId(id), {Core(0)}, [this, id, &ended] {
+      volatile char frame[kFrameBytes];
+      frame[id % kFrameBytes] = 1;
+      ended += frame[id % kFrameBytes];
+      Leave(id);
+    }));
+  }
+  Leave(0);
+  EXPECT_EQ(ended, kPrograms);
+  EXPECT_TRUE(Enter(kPrograms + 1, {0}));
+}
+
 }  // namespace
 }  // namespace tf_tpu_ext

@@ -46,6 +46,17 @@ absl::StatusOr<std::shared_ptr<Program>> ProgramCache::GetOrCompile(const std::s
   return program;
 }
 
+void ProgramCache::Drop(const std::string& key) {
+  // Ends the program outside of the lock.
+  std::shared_ptr<Program> dropped;
+  absl::MutexLock lock(&mutex_);
+  const auto found = by_key_.find(key);
+  if (found == by_key_.end()) return;
+  by_id_.erase(found->second->record.program_id);
+  dropped = std::move(found->second->program);
+  by_key_.erase(found);
+}
+
 absl::StatusOr<std::shared_ptr<Program>> ProgramCache::Find(int64_t id) const {
   absl::MutexLock lock(&mutex_);
   auto found = by_id_.find(id);

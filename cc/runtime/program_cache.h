@@ -1,4 +1,4 @@
-// Compiled programs, kept for the life of the process.
+// Compiled programs, kept until they are dropped.
 #ifndef TF_TPU_EXT_CC_RUNTIME_PROGRAM_CACHE_H_
 #define TF_TPU_EXT_CC_RUNTIME_PROGRAM_CACHE_H_
 
@@ -30,6 +30,9 @@ class ProgramCache {
   // again at the next call.
   absl::StatusOr<std::shared_ptr<Program>> GetOrCompile(const std::string& key,
                                                         const Compile& compile);
+
+  // Gives up the program for `key`, which nobody will ask for again. Its record stays.
+  void Drop(const std::string& key);
 
   // The program that a launch names, or NotFound.
   absl::StatusOr<std::shared_ptr<Program>> Find(int64_t id) const;

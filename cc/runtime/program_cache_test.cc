@@ -175,5 +175,29 @@ TEST(ProgramCacheTest, ACompilationHoldsUpNoOtherKey) {
   EXPECT_EQ(cache.Records().size(), 2);
 }
 
+TEST(ProgramCacheTest, ADroppedProgramEndsWithItsLastUser) {
+  ProgramCache cache;
+  std::vector<int64_t> ids;
+  const auto compile = [&](int64_t id, CompilationRecord* record) {
+    ids.push_back(id);
+    record->name = "step";
+    return absl::StatusOr<ProgramPointer>(FakeProgram());
+  };
+  ProgramPointer running = *cache.GetOrCompile("a", compile);
+  const std::weak_ptr<Program> program = running;
+  cache.Drop("a");
+  EXPECT_FALSE(program.expired());
+  running.reset();
+  EXPECT_TRUE(program.expired());
+  EXPECT_FALSE(cache.Find(ids[0]).ok());
+  EXPECT_EQ(cache.Records().size(), 1);
+  cache.Drop("a");
+  cache.Drop("never there");
+  // A caller that comes back all the same gets a new one.
+  EXPECT_TRUE(cache.GetOrCompile("a", compile).ok());
+  EXPECT_EQ(ids.size(), 2);
+  EXPECT_TRUE(cache.Find(ids[1]).ok());
+}
+
 }  // namespace
 }  // namespace tf_tpu_ext

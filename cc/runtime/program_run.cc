@@ -42,7 +42,8 @@ bool IsAligned(const void* data) { return reinterpret_cast<uintptr_t>(data) % kA
 bool IsOfShape(const Tensor& tensor, const xla::Shape& expected) {
   xla::PrimitiveType type;
   if (!tensorflow::DataTypeToPrimitiveType(tensor.dtype(), &type).ok() ||
-      type != expected.element_type() || tensor.dims() != expected.dimensions().size()) {
+      type != expected.element_type() ||
+      tensor.dims() != static_cast<int>(expected.dimensions().size())) {
     return false;
   }
   for (int dimension = 0; dimension < tensor.dims(); ++dimension) {
