@@ -1,4 +1,4 @@
-"""Random programs with clusters do what plain TensorFlow does: a short run of tools/fuzz."""
+"""Random programs with clusters do what plain TensorFlow does."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TOOL = pathlib.Path(__file__).resolve().parent.parent.parent / "tools" / "fuzz.p
 def test_random_programs():
     run = subprocess.run(
         [
-            *(sys.executable, str(TOOL)),
+            *(sys.executable, str(TOOL), "programs"),
             *("--examples", "60", "--cores", "2", "--seed", "7"),
         ],
         capture_output=True,

@@ -16,6 +16,7 @@ import tensorflow as tf
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 from tensorflow.core.framework import attr_value_pb2, graph_pb2, node_def_pb2
+from tensorflow.python.framework import op_def_registry
 from tensorflow.python.tpu import training_loop
 from tensorflow.python.tpu.ops import tpu_ops
 
@@ -139,7 +140,9 @@ def _compiled_by_hand(name: str, partitions: list[graph_pb2.GraphDef]) -> list[B
     bases = []
     for node in nodes:
         # What talks to the host waits for the rest of its graph.
-        if node.op != "_TPUCompileMlir" or b"Host" in node.attr["mlir_module"].s:
+        if node.op != "_TPUCompileMlir" or any(
+            name in node.attr["mlir_module"].s for name in (b"Host", b"Infeed")
+        ):
             continue
         executes = [other for other in nodes if other.op.startswith("TPUExecute")]
         metadata = metadata_class.FromString(node.attr["metadata"].s)
@@ -169,15 +172,17 @@ def _compile_and_execute(
     for index in sorted(updates):
         results.insert(index, tf.float32.as_datatype_enum)
     runs = []
-    for core in range(compilation.attr["NumComputations"].i):
+    for core in range(compilation.attr["num_computations"].i):
         execute = graph.node.add()
         execute.name, execute.op = f"execute{core}", "TPUExecute"
         execute.device = f"/job:localhost/replica:0/task:0/device:TPU:{core}"
+        execute.attr["Targs"].list.SetInParent()  # there, even if it is empty
         for i, value in enumerate(arguments):
             _add_constant(graph, f"argument{core}_{i}", value)
             execute.input.append(f"argument{core}_{i}")
             execute.attr["Targs"].list.type.append(tf.as_dtype(value.dtype).as_datatype_enum)
         execute.input.append(f"compile:{core + 1}")
+        execute.attr["Tresults"].list.SetInParent()
         execute.attr["Tresults"].list.type.extend(results)
         runs += [f"execute{core}:{i}" for i in range(len(results))]
     return Base(name, graph, [runs])
@@ -253,7 +258,11 @@ def _change_attribute(rng: random.Random, node: node_def_pb2.NodeDef, nodes: Any
     if not node.attr:
         return _move(rng, node, nodes)
     name = rng.choice(sorted(node.attr))
-    _change_value(rng, node.attr[name])
+    op = op_def_registry.get(node.op)
+    if op is not None and name in values.count_attributes(op):
+        node.attr[name].i = rng.choice(values.COUNTS)
+    else:
+        _change_value(rng, node.attr[name])
     return f"attribute {name} = {str(node.attr[name])[:200]!r}"
 
 

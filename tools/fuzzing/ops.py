@@ -60,11 +60,7 @@ class _Call:
         self.op = op
         self.device = rng.choice(CORES if _is_stock_on_cpu(op.name) else DEVICES)
         self.mode = rng.choice(MODES)
-        counts = {
-            argument.number_attr
-            for argument in [*op.input_arg, *op.output_arg]
-            if argument.number_attr
-        }
+        counts = values.count_attributes(op)
         self.attributes = {attr.name: values.attribute(rng, attr, counts) for attr in op.attr}
         self.inputs = [self._input(rng, argument) for argument in op.input_arg]
         if rng.random() < 0.05 and self.inputs:

@@ -11,6 +11,8 @@ import tensorflow as tf
 from tensorflow.core.framework import attr_value_pb2, op_def_pb2
 
 INTEGERS = (0, 1, 2, 3, -1, 7, 1 << 31, (1 << 31) - 1, -(1 << 31), (1 << 62), -(1 << 62))
+# Of inputs or outputs. TensorFlow itself makes a list as long as any number it is given.
+COUNTS = (0, 1, 1, 2, 3, -1)
 FLOATS = (0.0, 1.0, -1.5, float("nan"), float("inf"), 1e38)
 STRINGS = (b"", b"x", b"\xff\x00\x80", b"0", b"-1", b"a" * 500, b"\n\x02\x08\x01", b"tpu:0", b"SGD")
 SHAPES: tuple[Any, ...] = (
@@ -32,12 +34,18 @@ TYPES = (
 TENSOR_SHAPES: tuple[list[int], ...] = ([], [], [1], [2], [3], [0], [2, 3], [1, 2, 2, 1], [2, 0, 3])
 
 
+def count_attributes(op: op_def_pb2.OpDef) -> set[str]:
+    """The attributes that say how many inputs or outputs there are."""
+    arguments = [*op.input_arg, *op.output_arg]
+    return {argument.number_attr for argument in arguments if argument.number_attr}
+
+
 def attribute(
     rng: random.Random, definition: op_def_pb2.OpDef.AttrDef, counts: Collection[str] = ()
 ) -> Any:
     """A value for the attribute, as Python code gives it; often one that the op allows.
 
-    `counts` are the attributes that say how many inputs or outputs there are.
+    `counts` are the op's `count_attributes`.
     """
     kind = definition.type
     if kind.startswith("list("):
@@ -55,8 +63,7 @@ def attribute(
         if allowed.s:
             return rng.choice(list(allowed.s))
     if kind == "int" and definition.name in counts:
-        # TensorFlow itself makes a list as long as any number it is given.
-        return rng.choice((0, 1, 1, 2, 3, -1))
+        return rng.choice(COUNTS)
     if kind == "int":
         minimum = definition.minimum if definition.has_minimum else None
         usual = minimum if minimum is not None and rng.random() < 0.6 else None
