@@ -11,12 +11,13 @@
 #include "cc/program/host_call.h"
 #include "cc/program/transfer_call.h"
 #include "cc/transfer/effect_xla_kernel.h"
-#include "tensorflow/compiler/tf2xla/shape_util.h"
+#include "tensorflow/compiler/tf2xla/type_util.h"
 #include "tensorflow/compiler/tf2xla/xla_op_kernel.h"
 #include "tensorflow/compiler/tf2xla/xla_op_registry.h"
 #include "xla/hlo/builder/sharding_builder.h"
 #include "xla/hlo/builder/xla_builder.h"
 #include "xla/shape.h"
+#include "xla/shape_util.h"
 #include "xla/tsl/platform/errors.h"
 #include "xla/tsl/platform/statusor.h"
 
@@ -86,8 +87,11 @@ class ExchangeXlaKernel : public EffectXlaKernel {
                          i < shapes_.size() ? shapes_[i].DebugString() : "<unknown>",
                          "; a compiled program needs its static shape. ", AdviceOnShapes()));
       }
-      xla::Shape result;
-      TF_RETURN_IF_ERROR(tensorflow::TensorShapeToXLAShape(types_[i], shape, &result));
+      xla::PrimitiveType type;
+      TF_RETURN_IF_ERROR(tensorflow::DataTypeToPrimitiveType(types_[i], &type));
+      // Any other way to make a shape throws where its bytes can't be counted.
+      TF_ASSIGN_OR_RETURN(xla::Shape result,
+                          xla::ShapeUtil::MakeValidatedShape(type, shape.dim_sizes()));
       results.push_back(std::move(result));
     }
     return results;

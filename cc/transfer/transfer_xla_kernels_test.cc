@@ -137,6 +137,13 @@ TEST(TransferXlaKernelsTest, ResultsNeedStaticShapes) {
             std::string::npos);
 }
 
+TEST(TransferXlaKernelsTest, AShapeWhoseBytesCannotBeCountedIsAnError) {
+  OpTester dequeue("InfeedDequeue");
+  constexpr int64_t kHuge = int64_t{1} << 31;
+  dequeue.Attr("dtype", tensorflow::DT_DOUBLE).Attr("shape", Shape({kHuge, kHuge}));
+  EXPECT_EQ(dequeue.Compile().status().code(), absl::StatusCode::kInvalidArgument);
+}
+
 TEST(TransferXlaKernelsTest, FoldedClustersCallTheirFunction) {
   OpTester op(kHostCallOp);
   op.InputList({MakeScalar<float>(1)}).Attr("Tinputs", DataTypeVector{tensorflow::DT_FLOAT});

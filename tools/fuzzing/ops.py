@@ -62,6 +62,9 @@ class _Call:
         self.mode = rng.choice(MODES)
         counts = values.count_attributes(op)
         self.attributes = {attr.name: values.attribute(rng, attr, counts) for attr in op.attr}
+        if {"dtypes", "shapes"} <= set(self.attributes):
+            # TensorFlow's shape functions write past the outputs where there are more shapes.
+            self.attributes["shapes"] = self.attributes["shapes"][: len(self.attributes["dtypes"])]
         self.inputs = [self._input(rng, argument) for argument in op.input_arg]
         if rng.random() < 0.05 and self.inputs:
             self.inputs.pop()

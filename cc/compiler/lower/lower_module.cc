@@ -130,8 +130,15 @@ absl::Status DescribeArguments(const Metadata& metadata, const std::vector<Tenso
     if (std::find(dynamic.begin(), dynamic.end(), true) != dynamic.end()) {
       xla::PrimitiveType type;
       TF_RETURN_IF_ERROR(tensorflow::DataTypeToPrimitiveType(described.dtype(), &type));
-      argument.shape = xla::ShapeUtil::MakeShape(type, shapes[i].dim_sizes(),
-                                                 std::vector<bool>(dynamic.begin(), dynamic.end()));
+      if (dynamic.size() != shapes[i].dims()) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("The metadata of the TPU computation says of ", dynamic.size(),
+                         " dimensions of argument ", i, " whether they are dynamic; it has ",
+                         shapes[i].dims(), ". The graph is damaged."));
+      }
+      TF_ASSIGN_OR_RETURN(argument.shape, xla::ShapeUtil::MakeValidatedShape(
+                                              type, shapes[i].dim_sizes(),
+                                              std::vector<bool>(dynamic.begin(), dynamic.end())));
     }
   }
   return absl::OkStatus();
