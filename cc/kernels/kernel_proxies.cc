@@ -210,10 +210,11 @@ class CompileOnDemandFactory : public tensorflow::kernel_factory::OpKernelFactor
   }
 };
 
-void Register(std::unique_ptr<KernelDef> kernel) {
+template <typename Factory = CpuKernelFactory>
+void Register(std::unique_ptr<KernelDef> kernel, const char* factory_name = "CpuKernelFactory") {
   // The registry takes ownership of the KernelDef.
-  tensorflow::kernel_factory::OpKernelRegistrar(kernel.release(), "CpuKernelFactory",
-                                                std::make_unique<CpuKernelFactory>());
+  tensorflow::kernel_factory::OpKernelRegistrar(kernel.release(), factory_name,
+                                                std::make_unique<Factory>());
 }
 
 void RegisterProxy(const KernelDef& cpu_kernel, const char* device_type,
@@ -233,8 +234,7 @@ void RegisterCompileOnDemand(const KernelDef& compiled) {
   auto kernel = std::make_unique<KernelDef>(compiled);
   kernel->set_device_type(kTpuDeviceType);
   kernel->set_priority(-1);
-  tensorflow::kernel_factory::OpKernelRegistrar(kernel.release(), "CompileOnDemandFactory",
-                                                std::make_unique<CompileOnDemandFactory>());
+  Register<CompileOnDemandFactory>(std::move(kernel), "CompileOnDemandFactory");
 }
 
 // A function's arguments and results live on the core, but for handles and strings. (The kernels
