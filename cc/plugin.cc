@@ -78,7 +78,9 @@ JsonObject Describe(const MachineOptions& options) {
   json.Integer("cores", options.cores)
       .Integers("mesh_shape", MeshShape(options.cores))
       .Number("wait_limit_seconds", absl::ToDoubleSeconds(options.wait_limit))
-      .Bool("local_devices", options.local_devices);
+      .Bool("local_devices", options.local_devices)
+      .Integer("max_programs", options.program_limits.programs)
+      .Integer("max_program_bytes", options.program_limits.bytes);
   for (const auto& [name, value] : kProgramSwitches) json.Bool(name, options.programs.*value);
   if (options.compilation_cache != nullptr) {
     json.String("compilation_cache", options.compilation_cache->folder());
@@ -100,6 +102,7 @@ JsonObject Describe(const CompilationRecord& record) {
       .Integer("tensorflow_kernels", record.tensorflow_kernels)
       .Integer("stacked_replicas", record.batched_replicas)
       .Bool("restored", record.restored)
+      .Integer("program_bytes", record.bytes)
       .Integer("hits", record.hits)
       .String("error", record.error);
 }
@@ -138,11 +141,13 @@ using tf_tpu_ext::OwnedText;
 // stay as they are unless `programs` names them. The compilation cache stays as it is if null, and
 // ends if empty.
 OwnedText TfTpuExt_Configure(int cores, int local_devices, double wait_limit_seconds,
-                             const char* programs, const char* compilation_cache) {
+                             int64_t max_programs, int64_t max_program_bytes, const char* programs,
+                             const char* compilation_cache) {
   tf_tpu_ext::MachineOptions options = tf_tpu_ext::GetMachineOptions();
   options.cores = cores;
   options.local_devices = local_devices != 0;
   options.wait_limit = absl::Seconds(wait_limit_seconds);
+  options.program_limits = {max_programs, max_program_bytes};
   absl::Status status = tf_tpu_ext::ApplyProgramOptions(programs, &options.programs);
   if (status.ok()) status = tf_tpu_ext::Configure(std::move(options), compilation_cache);
   return tf_tpu_ext::GiveError(status);

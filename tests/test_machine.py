@@ -66,6 +66,14 @@ class TestConfigure:
         with pytest.raises(ValueError, match=r"positive, finite number\. Received"):
             tf_tpu_ext.configure(wait_limit_seconds=limit)
 
+    @pytest.mark.parametrize("name", ["max_programs", "max_program_bytes"])
+    @pytest.mark.parametrize("limit", [0, -1, 1.5, "many", True, 2**63])
+    def test_limit_of_programs_out_of_range(self, name, limit):
+        before = tf_tpu_ext.machine()
+        with pytest.raises(ValueError, match=name):
+            tf_tpu_ext.configure(**{name: limit})
+        assert tf_tpu_ext.machine() == before
+
     def test_other_cores_once_there_are_devices(self):
         cores = len(tf.config.list_logical_devices("TPU"))
         with pytest.raises(

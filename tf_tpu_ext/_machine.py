@@ -34,6 +34,8 @@ class Machine:
         mesh_shape: Size `(x, y, z, cores per chip)` of the topology.
         wait_limit_seconds: How many seconds a core, a collective or a host transfer may wait.
         local_devices: Whether this process has virtual cores.
+        max_programs: How many compiled programs are kept.
+        max_program_bytes: How many bytes they may take together.
         compilation_cache: The folder that keeps compiled programs for later processes, or None.
         options: The options of programs that are not traced inside `with Options(...)`.
     """
@@ -42,6 +44,8 @@ class Machine:
     mesh_shape: tuple[int, int, int, int]
     wait_limit_seconds: float
     local_devices: bool
+    max_programs: int
+    max_program_bytes: int
     compilation_cache: str | None
     options: Options
 
@@ -70,6 +74,7 @@ class Compilation:
             compilation cache.
         restored: Whether the machine code came from the compilation cache.
         tensorflow_kernels: Number of ops that are computed by TensorFlow's CPU kernels.
+        program_bytes: Roughly how many bytes of memory the compiled program takes.
         hits: How many more times the program was asked for and found compiled.
         error: Why the compilation failed; empty if it succeeded.
     """
@@ -84,13 +89,14 @@ class Compilation:
     building_seconds: float
     restored: bool
     tensorflow_kernels: int
+    program_bytes: int
     hits: int
     error: str
 
 
 @dataclasses.dataclass(frozen=True)
 class CompilationStats:
-    """All compilations of the process so far.
+    """The compilations of the process so far, the last 10,000 of them.
 
     Example:
         >>> import tf_tpu_ext
@@ -238,6 +244,8 @@ def configure(
     *,
     wait_limit_seconds: float | None = None,
     local_devices: bool | None = None,
+    max_programs: int | None = None,
+    max_program_bytes: int | None = None,
     compilation_cache: str | os.PathLike[str] | None = None,
     options: Options | None = None,
     **switches: bool | None,
@@ -255,6 +263,11 @@ def configure(
             longer wait is an error that says who waits for what. The default is 1800.
         local_devices: Whether this process has virtual cores. Pass False in a client that uses the
             cores of another process (a `grpc://` address). The default is True.
+        max_programs: How many compiled programs are kept in memory, 1 or more. When there are more,
+            those used least recently go as soon as nothing runs them, and are compiled again if
+            they come back. The default is 1024.
+        max_program_bytes: The same for the memory that they take together, roughly. The default
+            is 4 GiB.
         compilation_cache: A folder that keeps the machine code of programs compiled from now on,
             for this and later processes. It is created if it does not exist. Any number of
             processes may share it, and its files may be deleted at any time. Code is reused only
@@ -287,18 +300,23 @@ def configure(
     cores = current.cores if cores is None else cores
     limit = current.wait_limit_seconds if wait_limit_seconds is None else wait_limit_seconds
     local = current.local_devices if local_devices is None else local_devices
-    if isinstance(cores, bool) or not isinstance(cores, int):
-        raise ValueError(f"`cores` must be an int. Received: cores={cores!r} ({type(cores)})")
+    _check_int("cores", cores)
     if not 0 < limit < float("inf"):
         raise ValueError(
             "`wait_limit_seconds` must be a positive, finite number. "
             f"Received: wait_limit_seconds={limit!r}"
         )
+    programs = current.max_programs if max_programs is None else max_programs
+    program_bytes = current.max_program_bytes if max_program_bytes is None else max_program_bytes
+    _check_int("max_programs", programs)
+    _check_int("max_program_bytes", program_bytes)
     message = _native.text_of(
         "TfTpuExt_Configure",
         ctypes.c_int(cores),
         ctypes.c_int(local),
         ctypes.c_double(limit),
+        ctypes.c_int64(programs),
+        ctypes.c_int64(program_bytes),
         ctypes.c_char_p(to_text(_joined(options, switches)).encode()),
         ctypes.c_char_p(None if compilation_cache is None else os.fsencode(compilation_cache)),
     )
@@ -306,6 +324,11 @@ def configure(
         raise (RuntimeError if "already created" in message else ValueError)(message)
     _native.refresh_physical_devices()
     return machine()
+
+
+def _check_int(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or abs(value) >= 2**63:
+        raise ValueError(f"`{name}` must be an int. Received: {name}={value!r} ({type(value)})")
 
 
 def _with_switches(signature: inspect.Signature) -> inspect.Signature:
@@ -331,7 +354,8 @@ def _joined(options: Options | None, switches: dict[str, bool | None]) -> Option
     if unknown:
         raise TypeError(
             f"configure got {', '.join(unknown)}, expected cores, wait_limit_seconds, "
-            f"local_devices, compilation_cache, options, or a switch of Options: "
+            f"local_devices, max_programs, max_program_bytes, compilation_cache, options, or a "
+            f"switch of Options: "
             f"{', '.join(names)}."
         )
     return Options(**switches).over(options or Options())
@@ -370,8 +394,8 @@ def is_virtual() -> bool:
 def compilation_stats() -> CompilationStats:
     """Returns statistics on the compilation of TPU programs: their shapes, times and cache hits.
 
-    A compiled program is kept until the process ends, and is reused for the same graph, argument
-    shapes and options.
+    A compiled program is reused for the same graph, argument shapes and options, as long as it is
+    kept (`max_programs` of `tf_tpu_ext.configure`).
 
     Example:
         >>> import tf_tpu_ext

@@ -11,7 +11,7 @@ namespace tf_tpu_ext {
 // Names a launch to its ops and to the host's side of its transfers. The rounds of a host loop
 // share one. Counts from 1: 0 is no launch.
 using LaunchId = Number<class LaunchTag, int64_t>;
-// Names a launch to collectives and to the order of cores: no two rounds share one.
+// Names a launch to collectives: no two rounds share one.
 using RunId = Number<class RunTag, int64_t>;
 
 }  // namespace tf_tpu_ext

@@ -17,6 +17,12 @@ absl::Status Machine::SetOptions(const MachineOptions& options) {
     return absl::InvalidArgumentError(absl::StrCat("The wait limit must be positive. Received: ",
                                                    absl::FormatDuration(options.wait_limit)));
   }
+  const ProgramLimits& limits = options.program_limits;
+  if (limits.programs < 1 || limits.bytes < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("The limits of compiled programs must be positive. Received: max_programs=",
+                     limits.programs, ", max_program_bytes=", limits.bytes));
+  }
   absl::MutexLock lock(&mutex_);
   if (devices_created_ &&
       (options.cores != options_.cores || options.local_devices != options_.local_devices)) {

@@ -22,6 +22,12 @@ class CompilationCache;
 inline constexpr int kDefaultCores = 8;
 inline constexpr int kMaxCores = 1024;
 
+// How many compiled programs are kept, and how much memory they may take together.
+struct ProgramLimits {
+  int64_t programs = 1024;
+  int64_t bytes = int64_t{4} << 30;
+};
+
 struct MachineOptions {
   int cores = kDefaultCores;
   // Whether this process has cores of its own; a client of a remote machine has none.
@@ -29,6 +35,7 @@ struct MachineOptions {
   absl::Duration wait_limit = absl::Minutes(30);
   // Of programs that were traced without options of their own.
   ProgramOptions programs;
+  ProgramLimits program_limits;
   // Where machine code is kept for later processes; null for nowhere.
   std::shared_ptr<const CompilationCache> compilation_cache;
 };

@@ -6,6 +6,7 @@ namespace tf_tpu_ext {
 
 class CollectiveTable;
 class ComputePool;
+class CoreOrder;
 class CoreThreads;
 class KernelThreadPools;
 class EmbeddingSlot;
@@ -42,6 +43,7 @@ struct Process {
   EmbeddingSlot* embedding = nullptr;
   // runtime
   CollectiveTable* collectives = nullptr;
+  CoreOrder* core_order = nullptr;
   StepTransfers* transfers = nullptr;
   LaunchTable* launches = nullptr;
   PaddingStats* padding = nullptr;

@@ -13,7 +13,10 @@ constexpr absl::Duration kResolution = absl::Milliseconds(200);
 
 }  // namespace
 
-WaitMonitor::WaitMonitor(std::function<absl::Duration()> limit) : limit_(std::move(limit)) {}
+WaitMonitor::WaitMonitor(std::function<absl::Duration()> limit,
+                         std::function<void(std::function<void()>)> run)
+    : limit_(std::move(limit)),
+      run_(run != nullptr ? std::move(run) : [](std::function<void()> work) { work(); }) {}
 
 WaitMonitor::~WaitMonitor() {
   {
@@ -54,7 +57,7 @@ void WaitMonitor::Run() {
       deadlines_.erase(first->first.second);
       waits_.erase(first);
       mutex_.Unlock();
-      wait.expired(wait.limit);
+      run_([wait = std::move(wait)] { wait.expired(wait.limit); });
       mutex_.Lock();
     }
     mutex_.AwaitWithTimeout(absl::Condition(&stopping_), kResolution);

@@ -26,12 +26,14 @@ class WaitMonitor {
   // Numbers from 1: 0 is no wait.
   using WaitId = int64_t;
 
-  // `limit` is asked at the start of every wait.
-  explicit WaitMonitor(std::function<absl::Duration()> limit);
+  // `limit` is asked at the start of every wait. `run` runs what waits call when they expire, which
+  // may end ops and start others: on other threads than the caller's, so that the waits of all
+  // others are watched meanwhile. Without it, the monitor's thread runs them.
+  explicit WaitMonitor(std::function<absl::Duration()> limit,
+                       std::function<void(std::function<void()>)> run = nullptr);
   virtual ~WaitMonitor();
 
-  // Calls `expired(waited)` on the monitor's thread, under no lock, unless the wait ends before the
-  // limit. All waits of the process share that thread: `expired` must not block.
+  // Has `expired(waited)` run, under no lock, unless the wait ends before the limit.
   virtual WaitId Begin(std::function<void(absl::Duration waited)> expired);
 
   // Ends a wait, unless it has ended. A call of `expired` that is under way is not waited for.
@@ -46,6 +48,7 @@ class WaitMonitor {
   void Run();
 
   const std::function<absl::Duration()> limit_;
+  const std::function<void(std::function<void()>)> run_;
   // Never held while `expired` runs.
   absl::Mutex mutex_;
   WaitId next_id_ ABSL_GUARDED_BY(mutex_) = 1;

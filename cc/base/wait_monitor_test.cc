@@ -84,6 +84,19 @@ TEST(WaitMonitorTest, ExpiryMayBeginAndEndWaits) {
   ASSERT_TRUE(again.WaitForNotificationWithTimeout(kTestLimit));
 }
 
+TEST(WaitMonitorTest, ExpiriesThatBlockElsewhereHoldNoOtherUp) {
+  std::vector<std::thread> threads;
+  absl::Notification second;
+  {
+    WaitMonitor monitor([] { return kShort; },
+                        [&](std::function<void()> work) { threads.emplace_back(std::move(work)); });
+    monitor.Begin([&](absl::Duration) { second.WaitForNotificationWithTimeout(kTestLimit); });
+    monitor.Begin([&](absl::Duration) { second.Notify(); });
+    EXPECT_TRUE(second.WaitForNotificationWithTimeout(kTestLimit));
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
 TEST(WaitMonitorTest, DestructionForgetsOpenWaits) {
   std::atomic<bool> expired{false};
   {

@@ -98,7 +98,7 @@ CompileAndLaunchOp::CompileAndLaunchOp(tensorflow::OpKernelConstruction* constru
 CompileAndLaunchOp::~CompileAndLaunchOp() {
   // Only this kernel knows their keys.
   absl::MutexLock lock(&mutex_);
-  for (const auto& [key, interface] : interfaces_) Process::Get().programs->Drop(key);
+  for (const auto& [key, known] : known_) Process::Get().programs->Drop(key);
 }
 
 void CompileAndLaunchOp::ComputeAsync(OpKernelContext* context, DoneCallback done) {
@@ -188,18 +188,20 @@ absl::StatusOr<std::shared_ptr<Program>> CompileAndLaunchOp::Compile(OpKernelCon
   interface->outputs = lowered.result.outputs;
   interface->updates = lowered.result.resource_updates;
   absl::MutexLock lock(&mutex_);
-  interfaces_[call.key] = std::move(interface);
+  // Those of programs that the cache has given up.
+  absl::erase_if(known_, [](const auto& known) { return known.second.program.expired(); });
+  known_[call.key] = {program, std::move(interface)};
   return program;
 }
 
 absl::StatusOr<std::shared_ptr<const CompileAndLaunchOp::Interface>>
 CompileAndLaunchOp::InterfaceOf(const std::string& key) {
   absl::MutexLock lock(&mutex_);
-  const auto found = interfaces_.find(key);
-  if (found == interfaces_.end()) {
+  const auto found = known_.find(key);
+  if (found == known_.end()) {
     return absl::InternalError(absl::StrCat("Program ", key, " has no interface."));
   }
-  return found->second;
+  return found->second.interface;
 }
 
 absl::Status CompileAndLaunchOp::WriteResults(OpKernelContext* context, const Call& call,

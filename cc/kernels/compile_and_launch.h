@@ -63,9 +63,12 @@ class CompileAndLaunchOp : public tensorflow::AsyncOpKernel {
   // Calls come on any thread, at once.
   absl::Mutex mutex_;
   // By the key of the program. Written while the program is compiled, before anybody gets it, and
-  // never changed: who has the program finds its interface.
-  absl::flat_hash_map<std::string, std::shared_ptr<const Interface>> interfaces_
-      ABSL_GUARDED_BY(mutex_);
+  // kept as long as it lives: who has the program finds its interface.
+  struct Known {
+    std::weak_ptr<Program> program;
+    std::shared_ptr<const Interface> interface;
+  };
+  absl::flat_hash_map<std::string, Known> known_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace tf_tpu_ext

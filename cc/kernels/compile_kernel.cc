@@ -106,16 +106,9 @@ class CompileMlirOp : public OpKernel {
     }
     if (program.ok()) key.program_id = (*program)->compiled().id;
     if (takes_.any()) WatchQueues(context, program.status(), key.launch_id);
-    for (int i = 0; i < num_computations_; ++i) {
-      Tensor* output = nullptr;
-      OP_REQUIRES_OK(context,
-                     context->allocate_output(1 + i, TensorShape({kProgramKeySize}), &output));
-      if (program.ok()) {
-        EncodeProgramKey(key, output);
-      } else {
-        EncodeCompilationFailure(program.status(), output);
-      }
-    }
+    const Tensor encoded =
+        program.ok() ? EncodeProgramKey(key, *program) : EncodeCompilationFailure(program.status());
+    for (int i = 0; i < num_computations_; ++i) context->set_output(1 + i, encoded);
   }
 
  private:

@@ -70,9 +70,7 @@ class HostKernelsTest : public testing::Test {
   }
 
   Tensor KeyOfProgram(int64_t program_id) const {
-    Tensor key(tensorflow::DT_STRING, {kProgramKeySize});
-    EncodeProgramKey({program_id, LaunchId(launch_id_)}, &key);
-    return key;
+    return EncodeProgramKey({program_id, LaunchId(launch_id_)}, /*program=*/nullptr);
   }
 
   ChannelKey OfLaunch(const std::string& name, int slot) const { return {launch_id_, name, slot}; }
@@ -186,8 +184,7 @@ TEST_F(HostKernelsTest, ACoreThatIsAnInputIsFoundInTheProgram) {
 }
 
 TEST_F(HostKernelsTest, WithoutAProgramThereIsNoTransfer) {
-  Tensor failed(tensorflow::DT_STRING, {kProgramKeySize});
-  EncodeCompilationFailure(absl::UnimplementedError("no such op"), &failed);
+  const Tensor failed = EncodeCompilationFailure(absl::UnimplementedError("no such op"));
   absl::Status status = runner_.Run(Receiver(kFloat), "CPU:0", {failed}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
   // The compile op's own error is the one to tell.

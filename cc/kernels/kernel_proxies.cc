@@ -14,6 +14,7 @@
 #include "cc/compiler/lower/lower_module.h"
 #include "cc/device/virtual_device.h"
 #include "cc/kernels/compile_on_demand.h"
+#include "cc/kernels/ordered_update.h"
 #include "cc/ops/host_update_ops.h"
 #include "tensorflow/compiler/tf2xla/xla_op_registry.h"
 #include "tensorflow/core/framework/allocator.h"
@@ -158,6 +159,11 @@ std::shared_ptr<const NodeProperties> Locking(const NodeProperties& properties) 
   return locking;
 }
 
+bool UpdatesVariableOfCore(const OpKernelConstruction& construction) {
+  return construction.device_type() == tensorflow::DeviceType(kTpuDeviceType) &&
+         UpdatesVariable(construction.def().op());
+}
+
 // Makes the kernel that the CPU has for the same node, or for the op that it overrides. An op that
 // it can't compute is compiled.
 class CpuKernelFactory : public tensorflow::kernel_factory::OpKernelFactory {
@@ -179,6 +185,9 @@ class CpuKernelFactory : public tensorflow::kernel_factory::OpKernelFactory {
       construction->SetStatus(kernel.status());
       return nullptr;
     }
+    if (UpdatesVariableOfCore(*construction) && (*kernel)->AsAsync() == nullptr) {
+      return MakeOrderedUpdate(construction, *std::move(kernel));
+    }
     if (HasHostMemory(*construction)) return new HostMemoryProxy(construction, *std::move(kernel));
     return kernel->release();
   }
@@ -192,7 +201,9 @@ class CpuKernelFactory : public tensorflow::kernel_factory::OpKernelFactory {
     if (!original.empty()) definition.set_op(original);
     std::shared_ptr<const NodeProperties> properties;
     TF_RETURN_IF_ERROR(NodeProperties::CreateFromNodeDef(definition, &registry, &properties));
-    if (!original.empty()) properties = Locking(*properties);
+    if (!original.empty() || UpdatesVariableOfCore(*construction)) {
+      properties = Locking(*properties);
+    }
     tensorflow::DeviceBase* device = construction->device();
     OpKernel* kernel = nullptr;
     TF_RETURN_IF_ERROR(tensorflow::CreateOpKernel(

@@ -17,6 +17,7 @@ absl::StatusOr<std::shared_ptr<Program>> MakeProgram(
   const auto note_time = absl::MakeCleanup([&] { record->building = absl::Now() - start; });
   TF_ASSIGN_OR_RETURN(std::shared_ptr<const CompiledProgram> compiled,
                       BuildProgram(lowered, metadata, id, record));
+  record->bytes = SizeInMemory(*compiled);
   return Program::Create(*Process::Get().program_services, std::move(compiled));
 }
 

@@ -23,6 +23,8 @@ struct CompilationRecord {
   bool restored = false;
   // Ops that TensorFlow's own kernels compute.
   int64_t tensorflow_kernels = 0;
+  // Roughly how much memory the program takes.
+  int64_t bytes = 0;
   int64_t hits = 0;
   // Empty if the compilation succeeded.
   std::string error;

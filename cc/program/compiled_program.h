@@ -70,6 +70,8 @@ struct CompiledProgram {
   std::shared_ptr<const BatchedReplicas> batched;
   // The variables that the executable overwrites, if it may, each with its new value.
   std::vector<std::pair<ArgumentNumber, OutputNumber>> overwritten_variables;
+  // Whether it exchanges values with the host while it runs.
+  bool has_host_transfers = false;
   // Whether it may wait for other cores or the host.
   bool waits = true;
 

@@ -1,27 +1,55 @@
 #include "cc/program/program_key.h"
 
 #include <string>
+#include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "tensorflow/core/framework/allocation_description.pb.h"
 
 namespace tf_tpu_ext {
+namespace {
 
 using tensorflow::Tensor;
+using tensorflow::TensorShape;
 using tensorflow::tstring;
 
-void EncodeProgramKey(const ProgramKey& key, Tensor* tensor) {
-  auto strings = tensor->flat<tstring>();
-  strings(0) = absl::StrCat(key.program_id);
-  strings(1) = absl::StrCat(key.launch_id);
-  strings(2) = "";
+// The strings of a key, and what it keeps alive.
+class KeyBuffer : public tensorflow::TensorBuffer {
+ public:
+  KeyBuffer(std::string first, std::string second, std::string third,
+            std::shared_ptr<const void> kept)
+      : TensorBuffer(strings_),
+        strings_{std::move(first), std::move(second), std::move(third)},
+        kept_(std::move(kept)) {}
+
+  size_t size() const override { return sizeof(strings_); }
+  TensorBuffer* root_buffer() override { return this; }
+  void FillAllocationDescription(tensorflow::AllocationDescription* description) const override {
+    description->set_requested_bytes(static_cast<int64_t>(size()));
+  }
+
+ private:
+  // As Eigen reads it.
+  alignas(EIGEN_MAX_ALIGN_BYTES) tstring strings_[kProgramKeySize];
+  const std::shared_ptr<const void> kept_;
+};
+
+Tensor MakeKey(std::string first, std::string second, std::string third,
+               std::shared_ptr<const void> kept) {
+  const tensorflow::core::RefCountPtr<KeyBuffer> buffer(
+      new KeyBuffer(std::move(first), std::move(second), std::move(third), std::move(kept)));
+  return Tensor(tensorflow::DT_STRING, TensorShape({kProgramKeySize}), buffer.get());
 }
 
-void EncodeCompilationFailure(const absl::Status& status, Tensor* tensor) {
-  auto strings = tensor->flat<tstring>();
-  strings(0) = "";
-  strings(1) = absl::StrCat(status.raw_code());
-  strings(2) = std::string(status.message());
+}  // namespace
+
+Tensor EncodeProgramKey(const ProgramKey& key, std::shared_ptr<const void> program) {
+  return MakeKey(absl::StrCat(key.program_id), absl::StrCat(key.launch_id), "", std::move(program));
+}
+
+Tensor EncodeCompilationFailure(const absl::Status& status) {
+  return MakeKey("", absl::StrCat(status.raw_code()), std::string(status.message()), nullptr);
 }
 
 absl::StatusOr<ProgramKey> DecodeProgramKey(const Tensor& tensor) {

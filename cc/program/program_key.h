@@ -4,6 +4,7 @@
 #define TF_TPU_EXT_CC_PROGRAM_PROGRAM_KEY_H_
 
 #include <cstdint>
+#include <memory>
 
 #include "absl/status/statusor.h"
 #include "cc/base/launch_numbers.h"
@@ -19,10 +20,11 @@ struct ProgramKey {
 
 inline constexpr int kProgramKeySize = 3;
 
-void EncodeProgramKey(const ProgramKey& key, tensorflow::Tensor* tensor);
+// The tensor shares `program`, which lives as long as somebody may still look for it by the key.
+tensorflow::Tensor EncodeProgramKey(const ProgramKey& key, std::shared_ptr<const void> program);
 
 // The key of a program that could not be compiled: decoding it gives `status`.
-void EncodeCompilationFailure(const absl::Status& status, tensorflow::Tensor* tensor);
+tensorflow::Tensor EncodeCompilationFailure(const absl::Status& status);
 
 absl::StatusOr<ProgramKey> DecodeProgramKey(const tensorflow::Tensor& tensor);
 

@@ -2,7 +2,9 @@
 
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -26,8 +28,7 @@ Tensor Strings(const std::vector<std::string>& strings) {
 
 TEST(ProgramKeyTest, ComesBack) {
   for (int64_t number : {int64_t{0}, int64_t{1}, std::numeric_limits<int64_t>::max()}) {
-    Tensor tensor(tensorflow::DT_STRING, TensorShape({kProgramKeySize}));
-    EncodeProgramKey({number, LaunchId(42)}, &tensor);
+    const Tensor tensor = EncodeProgramKey({number, LaunchId(42)}, nullptr);
     absl::StatusOr<ProgramKey> key = DecodeProgramKey(tensor);
     ASSERT_TRUE(key.ok()) << key.status();
     EXPECT_EQ(key->program_id, number);
@@ -36,8 +37,8 @@ TEST(ProgramKeyTest, ComesBack) {
 }
 
 TEST(ProgramKeyTest, CompilationFailureComesBackWithItsCode) {
-  Tensor tensor(tensorflow::DT_STRING, TensorShape({kProgramKeySize}));
-  EncodeCompilationFailure(absl::UnimplementedError("no kernel for op Where"), &tensor);
+  const Tensor tensor =
+      EncodeCompilationFailure(absl::UnimplementedError("no kernel for op Where"));
   const absl::Status status = DecodeProgramKey(tensor).status();
   EXPECT_TRUE(absl::IsUnimplemented(status)) << status;
   EXPECT_EQ(status.message(), "Compilation failure: no kernel for op Where");
@@ -45,21 +46,24 @@ TEST(ProgramKeyTest, CompilationFailureComesBackWithItsCode) {
 
 TEST(ProgramKeyTest, EveryErrorComesBackWithItsCode) {
   for (int code = 1; code <= static_cast<int>(absl::StatusCode::kUnauthenticated); ++code) {
-    Tensor tensor(tensorflow::DT_STRING, TensorShape({kProgramKeySize}));
-    EncodeCompilationFailure(absl::Status(static_cast<absl::StatusCode>(code), ""), &tensor);
+    const Tensor tensor =
+        EncodeCompilationFailure(absl::Status(static_cast<absl::StatusCode>(code), ""));
     const absl::Status status = DecodeProgramKey(tensor).status();
     EXPECT_EQ(status.raw_code(), code);
     EXPECT_EQ(status.message(), "Compilation failure: ");
   }
 }
 
-TEST(ProgramKeyTest, EncodingOverwritesAnOlderKey) {
-  Tensor tensor(tensorflow::DT_STRING, TensorShape({kProgramKeySize}));
-  EncodeCompilationFailure(absl::InternalError("before"), &tensor);
-  EncodeProgramKey({1, LaunchId(2)}, &tensor);
-  EXPECT_TRUE(DecodeProgramKey(tensor).ok());
-  EncodeCompilationFailure(absl::InternalError("after"), &tensor);
-  EXPECT_TRUE(absl::IsInternal(DecodeProgramKey(tensor).status()));
+TEST(ProgramKeyTest, KeepsTheProgramAsLongAsAnyTensorOfItLives) {
+  auto program = std::make_shared<int>(7);
+  const std::weak_ptr<int> watched = program;
+  auto first = std::make_unique<Tensor>(EncodeProgramKey({1, LaunchId(2)}, std::move(program)));
+  auto second = std::make_unique<Tensor>(*first);
+  first = nullptr;
+  EXPECT_FALSE(watched.expired());
+  EXPECT_TRUE(DecodeProgramKey(*second).ok());
+  second = nullptr;
+  EXPECT_TRUE(watched.expired());
 }
 
 TEST(ProgramKeyTest, OtherTensorsAreRefusedWithAdvice) {

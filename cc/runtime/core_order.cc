@@ -24,25 +24,41 @@ bool HaveCommon(const std::vector<Core>& a, const std::vector<Core>& b) {
 }  // namespace
 
 bool CoreOrder::IsNext(std::list<Entry>::const_iterator entry) const {
-  return std::none_of(entries_.begin(), entry, [&](const Entry& earlier) {
-    return HaveCommon(earlier.cores, entry->cores);
-  });
+  const bool is_host_op = entry->user == User::kHostOp;
+  if (is_host_op && std::any_of(entries_.begin(), entries_.end(), [&](const Entry& other) {
+        return other.started && other.user == User::kProgramThatCallsHost &&
+               HaveCommon(other.cores, entry->cores);
+      })) {
+    return true;
+  }
+  bool is_earlier = true;
+  for (auto other = entries_.begin(); other != entries_.end(); ++other) {
+    if (other == entry) {
+      is_earlier = false;
+    } else if ((is_earlier || other->started) && HaveCommon(other->cores, entry->cores) &&
+               !(is_host_op && other->user == User::kHostOp)) {
+      return false;
+    }
+  }
+  return true;
 }
 
-bool CoreOrder::Enter(RunId id, std::vector<Core> cores, std::function<void()> start) {
+CoreOrder::Entrance CoreOrder::Enter(std::vector<Core> cores, User user,
+                                     std::function<void()> start) {
   std::sort(cores.begin(), cores.end());
   absl::MutexLock lock(&mutex_);
-  const auto entry =
-      entries_.insert(entries_.end(), {id, std::move(cores), std::move(start), /*started=*/false});
+  last_place_ = Place(last_place_.value() + 1);
+  const auto entry = entries_.insert(
+      entries_.end(), {last_place_, std::move(cores), user, std::move(start), /*started=*/false});
   entry->started = IsNext(entry);
-  return entry->started;
+  return {entry->place, entry->started};
 }
 
-void CoreOrder::Leave(RunId id) {
+void CoreOrder::Leave(Place place) {
   std::deque<std::function<void()>> starts;
   {
     absl::MutexLock lock(&mutex_);
-    entries_.remove_if([id](const Entry& entry) { return entry.id == id; });
+    entries_.remove_if([place](const Entry& entry) { return entry.place == place; });
     for (auto entry = entries_.begin(); entry != entries_.end(); ++entry) {
       if (entry->started || !IsNext(entry)) continue;
       entry->started = true;

@@ -1,6 +1,7 @@
 #include "cc/runtime/launch.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -8,7 +9,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "cc/runtime/collective_table.h"
-#include "cc/runtime/core_order.h"
 #include "cc/runtime/launch_transfers.h"
 #include "xla/tsl/platform/status.h"
 
@@ -56,15 +56,19 @@ void Launch::Start() {
   if (updates_variables) {
     std::vector<Core> cores;
     for (const std::unique_ptr<CoreArrival>& arrival : arrivals_) cores.push_back(arrival->core);
+    const bool calls_host = std::any_of(
+        arrivals_.begin(), arrivals_.end(),
+        [](const auto& arrival) { return arrival->program->compiled().has_host_transfers; });
     absl::MutexLock lock(&mutex_);
     if (failed_) return;  // Fail finishes the launch
     phase_ = Phase::kOrdered;
-    ordered_ = true;
     // Under the lock, so that a failure either prevents the place in the order or gives it up.
-    if (!services_.core_order->Enter(run_id_, std::move(cores),
-                                     [self = shared_from_this()] { self->StartOnFreeCores(); })) {
-      return;
-    }
+    const CoreOrder::Entrance entrance = services_.core_order->Enter(
+        std::move(cores),
+        calls_host ? CoreOrder::User::kProgramThatCallsHost : CoreOrder::User::kProgram,
+        [self = shared_from_this()] { self->StartOnFreeCores(); });
+    place_ = entrance.place;
+    if (!entrance.starts) return;
   }
   StartOnFreeCores();
 }
@@ -149,8 +153,8 @@ std::string Launch::DescribeWait(Phase phase, absl::Duration waited) const {
   }
   if (phase == Phase::kOrdered) {
     return absl::StrCat("cores [", absl::StrJoin(here, ", "),
-                        "] run another program, which updates variables as this one does and has "
-                        "not ended. Look for what it waits for, or ",
+                        "] are held by another program or op that updates variables, and has not "
+                        "ended. Look for what it waits for, or ",
                         kRaiseWaitLimit);
   }
   const std::string waits = services_.collectives->Describe(run_id_, waited);
@@ -175,13 +179,13 @@ void Launch::Fail(const absl::Status& status) {
 // Called once, by the step, or by the failure that prevented it.
 void Launch::Finish(absl::Status status, ByNumber<Slot, Outputs> outputs) {
   WaitMonitor::WaitId wait;
-  bool ordered;
+  std::optional<CoreOrder::Place> place;
   {
     absl::MutexLock lock(&mutex_);
     phase_ = Phase::kFinished;
     step_ = nullptr;
     wait = wait_;
-    ordered = ordered_;
+    place = place_;
   }
   // What belongs to the launch ends before its ops do: what comes after them in the graph may
   // start the next launch, use the same queues, or look at the statistics.
@@ -198,7 +202,7 @@ void Launch::Finish(absl::Status status, ByNumber<Slot, Outputs> outputs) {
   }
   // Last: only now do the variables have their new values, which the ops write. The next program
   // starts on this thread.
-  if (ordered) services_.core_order->Leave(run_id_);
+  if (place.has_value()) services_.core_order->Leave(*place);
 }
 
 void Launch::DropQueuedForCores(const absl::Status& status) const {

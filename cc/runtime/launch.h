@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/base/thread_annotations.h"
@@ -20,6 +21,7 @@
 #include "cc/base/number.h"
 #include "cc/base/wait_monitor.h"
 #include "cc/program/value_numbers.h"
+#include "cc/runtime/core_order.h"
 #include "cc/runtime/execution.h"
 #include "cc/runtime/launch_services.h"
 #include "cc/runtime/program.h"
@@ -109,8 +111,8 @@ class Launch : public std::enable_shared_from_this<Launch> {
   // table; then only Start and Finish use them, one after the other.
   ByNumber<Slot, std::unique_ptr<CoreArrival>> arrivals_;
   int arrived_ ABSL_GUARDED_BY(mutex_) = 0;
-  // Whether the launch has a place in the order of cores, to be given up at its end.
-  bool ordered_ ABSL_GUARDED_BY(mutex_) = false;
+  // The place in the order of cores, if it has one, to be given up at the end.
+  std::optional<CoreOrder::Place> place_ ABSL_GUARDED_BY(mutex_);
   // Set while the launch runs.
   std::shared_ptr<Step> step_ ABSL_GUARDED_BY(mutex_);
 };

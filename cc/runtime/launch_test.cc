@@ -334,9 +334,9 @@ TEST_F(LaunchTest, ALaunchThatWaitsForItsTurnCanFail) {
   ASSERT_TRUE(second->has_value());
   EXPECT_EQ((*second)->status,
             absl::DeadlineExceededError(
-                "TPU program train, launch 2, waited longer than the limit of 1m: cores [0] run "
-                "another program, which updates variables as this one does and has not ended. Look "
-                "for what it waits for, or raise the limit with "
+                "TPU program train, launch 2, waited longer than the limit of 1m: cores [0] are "
+                "held by another program or op that updates variables, and has not ended. Look for "
+                "what it waits for, or raise the limit with "
                 "tf_tpu_ext.configure(wait_limit_seconds=...)."));
   EXPECT_TRUE(third->has_value());
   const Ends fourth = Arrive(0, program, Updates(), LaunchId(4));

@@ -27,13 +27,16 @@ CoreThreads::Options HostThreadOptions() {
 ProcessObjects::ProcessObjects()
     : kernel_threads_(&compute_pool_),
       host_threads_(HostThreadOptions()),
-      wait_monitor_([this] { return machine_.options().wait_limit; }),
+      wait_monitor_(
+          [this] { return machine_.options().wait_limit; },
+          [this](std::function<void()> work) { host_threads_.Schedule(std::move(work)); }),
       embedding_(&compute_pool_),
       transfers_(&machine_, &channels_, &embedding_),
       xla_collectives_(MakeCollectives(&collectives_)),
       launches_(ServicesOfLaunches()),
       ynn_threads_(&compute_pool_),
       program_services_(ServicesOfPrograms()),
+      programs_([this] { return machine_.options().program_limits; }),
       process_([this] {
         Process process;
         process.machine = &machine_;
@@ -45,6 +48,7 @@ ProcessObjects::ProcessObjects()
         process.transfer_stats = &transfer_stats_;
         process.embedding = &embedding_;
         process.collectives = &collectives_;
+        process.core_order = &core_order_;
         process.transfers = &transfers_;
         process.launches = &launches_;
         process.padding = &padding_;

@@ -7,10 +7,40 @@
 #include "cc/runtime/padding_stats.h"
 #include "cc/runtime/program_run.h"
 #include "cc/transfer/host_functions.h"
+#include "xla/service/buffer_assignment.h"
+#include "xla/service/cpu/cpu_executable.h"
 #include "xla/tsl/platform/errors.h"
 #include "xla/tsl/platform/statusor.h"
 
 namespace tf_tpu_ext {
+namespace {
+
+// What an instruction of the module takes with all that XLA keeps for it, its machine code aside:
+// measured on models, where it is from 1.5 to 4 KB.
+constexpr int64_t kBytesPerInstruction = 3 << 10;
+
+int64_t SizeInMemory(const xla::Executable& executable) {
+  int64_t bytes = 0;
+  if (executable.has_module()) {
+    bytes += executable.module().instruction_count() * kBytesPerInstruction;
+  }
+  const auto& of_cpu = static_cast<const xla::cpu::CpuExecutable&>(executable);
+  for (const auto& file : of_cpu.obj_files()) bytes += file.contents().size();
+  for (const xla::BufferAllocation& allocation : of_cpu.buffer_assignment().Allocations()) {
+    if (allocation.is_constant()) bytes += allocation.size();
+  }
+  return bytes;
+}
+
+}  // namespace
+
+int64_t SizeInMemory(const CompiledProgram& compiled) {
+  int64_t bytes = 0;
+  if (compiled.executable != nullptr) bytes += SizeInMemory(*compiled.executable);
+  if (compiled.shared_update != nullptr) bytes += SizeInMemory(*compiled.shared_update->program);
+  if (compiled.batched != nullptr) bytes += SizeInMemory(*compiled.batched->program);
+  return bytes;
+}
 
 absl::StatusOr<std::shared_ptr<Program>> Program::Create(
     const ProgramServices& services, std::shared_ptr<const CompiledProgram> compiled) {

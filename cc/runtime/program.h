@@ -38,6 +38,9 @@ struct RunOptions {
   std::vector<ArgumentNumber> overwritable;
 };
 
+// Roughly how much memory the program takes, in bytes, with the programs that it consists of.
+int64_t SizeInMemory(const CompiledProgram& compiled);
+
 // Thread-safe. Virtual is what tests replace.
 class Program {
  public:

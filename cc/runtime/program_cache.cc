@@ -15,52 +15,93 @@ absl::StatusOr<std::shared_ptr<Program>> ProgramCache::GetOrCompile(const std::s
     std::shared_ptr<Entry>& slot = by_key_[key];
     if (slot == nullptr) slot = std::make_shared<Entry>();
     entry = slot;
-    if (entry->program != nullptr) {
-      ++entry->record.hits;
-      return entry->program;
-    }
+    if (std::shared_ptr<Program> program = Use(entry.get())) return program;
   }
   absl::MutexLock compiling(&entry->compiling);
-  int64_t id;
+  auto record = std::make_shared<CompilationRecord>();
   {
     absl::MutexLock lock(&mutex_);
-    if (entry->program != nullptr) {
-      ++entry->record.hits;
-      return entry->program;
-    }
-    id = next_id_++;
+    if (std::shared_ptr<Program> program = Use(entry.get())) return program;
+    record->program_id = next_id_++;
   }
-  CompilationRecord record;
-  record.program_id = id;
-  absl::StatusOr<std::shared_ptr<Program>> program = compile(id, &record);
+  absl::StatusOr<std::shared_ptr<Program>> program = compile(record->program_id, record.get());
+  const ProgramLimits limits = limits_();
+  Dropped dropped;
   absl::MutexLock lock(&mutex_);
+  Remember(record);
+  // The entry has gone if the key was given up meanwhile.
+  const auto found = by_key_.try_emplace(key, entry).first;
+  const bool is_current = found->second == entry;
   if (!program.ok()) {
-    record.error = program.status().ToString();
-    failures_.push_back(std::move(record));
+    record->error = program.status().ToString();
+    // Others who wait for it try again, and remove it if they fail.
+    if (is_current && entry.use_count() == 2) by_key_.erase(found);
     return program;
   }
-  entry->program = *program;
-  entry->record = std::move(record);
-  order_.push_back(entry);
-  by_id_[id] = *program;
+  by_id_[record->program_id] = *program;
+  if (is_current) {
+    entry->record = std::move(record);
+    Keep(key, entry.get(), *program);
+    Trim(limits, &dropped);
+  }
   return program;
 }
 
-void ProgramCache::Drop(const std::string& key) {
-  // Ends the program outside of the lock.
-  std::shared_ptr<Program> dropped;
-  absl::MutexLock lock(&mutex_);
+std::shared_ptr<Program> ProgramCache::Use(Entry* entry) {
+  if (entry->program == nullptr) return nullptr;
+  ++entry->record->hits;
+  used_.splice(used_.end(), used_, entry->use);
+  return entry->program;
+}
+
+void ProgramCache::Keep(const std::string& key, Entry* entry,
+                        const std::shared_ptr<Program>& program) {
+  entry->program = program;
+  entry->use = used_.insert(used_.end(), key);
+  bytes_ += entry->record->bytes;
+}
+
+void ProgramCache::Remember(std::shared_ptr<CompilationRecord> record) {
+  records_.push_back(std::move(record));
+  if (records_.size() > kMaxRecords) records_.pop_front();
+}
+
+void ProgramCache::Remove(const std::string& key, Dropped* dropped) {
   const auto found = by_key_.find(key);
   if (found == by_key_.end()) return;
-  by_id_.erase(found->second->record.program_id);
-  dropped = std::move(found->second->program);
+  Entry& entry = *found->second;
+  if (entry.program != nullptr) {
+    bytes_ -= entry.record->bytes;
+    used_.erase(entry.use);
+    dropped->push_back(std::move(entry.program));
+  }
   by_key_.erase(found);
+}
+
+void ProgramCache::Trim(const ProgramLimits& limits, Dropped* dropped) {
+  // The last one is about to be used.
+  while (used_.size() > 1 &&
+         (static_cast<int64_t>(used_.size()) > limits.programs || bytes_ > limits.bytes)) {
+    const std::string key = used_.front();
+    Remove(key, dropped);
+  }
+  // Now and then, so that each costs little.
+  if (by_id_.size() < 2 * used_.size() + 16) return;
+  absl::erase_if(by_id_, [](const auto& program) { return program.second.expired(); });
+}
+
+void ProgramCache::Drop(const std::string& key) {
+  Dropped dropped;
+  absl::MutexLock lock(&mutex_);
+  Remove(key, &dropped);
 }
 
 absl::StatusOr<std::shared_ptr<Program>> ProgramCache::Find(int64_t id) const {
   absl::MutexLock lock(&mutex_);
-  auto found = by_id_.find(id);
-  if (found != by_id_.end()) return found->second;
+  const auto found = by_id_.find(id);
+  if (found != by_id_.end()) {
+    if (std::shared_ptr<Program> program = found->second.lock()) return program;
+  }
   return absl::NotFoundError(
       absl::StrCat("There is no compiled TPU program ", id,
                    ". A TPUExecute op must get its key from a _TPUCompileMlir op that ran in the "
@@ -70,8 +111,7 @@ absl::StatusOr<std::shared_ptr<Program>> ProgramCache::Find(int64_t id) const {
 std::vector<CompilationRecord> ProgramCache::Records() const {
   absl::MutexLock lock(&mutex_);
   std::vector<CompilationRecord> records;
-  for (const std::shared_ptr<Entry>& entry : order_) records.push_back(entry->record);
-  records.insert(records.end(), failures_.begin(), failures_.end());
+  for (const std::shared_ptr<CompilationRecord>& record : records_) records.push_back(*record);
   absl::c_sort(records, [](const CompilationRecord& a, const CompilationRecord& b) {
     return a.program_id < b.program_id;
   });

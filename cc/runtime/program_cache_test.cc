@@ -26,8 +26,10 @@ ProgramPointer FakeProgram() {
   return ProgramPointer(owner, reinterpret_cast<Program*>(owner.get()));
 }
 
+ProgramLimits DefaultLimits() { return ProgramLimits(); }
+
 TEST(ProgramCacheTest, CompilesAKeyOnce) {
-  ProgramCache cache;
+  ProgramCache cache(DefaultLimits);
   int compilations = 0;
   int64_t id = 0;
   const auto compile = [&](int64_t given, CompilationRecord* record) {
@@ -55,7 +57,7 @@ TEST(ProgramCacheTest, CompilesAKeyOnce) {
 }
 
 TEST(ProgramCacheTest, KeysHaveProgramsOfTheirOwn) {
-  ProgramCache cache;
+  ProgramCache cache(DefaultLimits);
   std::vector<int64_t> ids;
   std::vector<ProgramPointer> programs;
   for (const char* key : {"a", "b", ""}) {
@@ -76,7 +78,7 @@ TEST(ProgramCacheTest, KeysHaveProgramsOfTheirOwn) {
 }
 
 TEST(ProgramCacheTest, UnknownProgramIsNotFound) {
-  const ProgramCache cache;
+  const ProgramCache cache(DefaultLimits);
   const absl::Status status = cache.Find(17).status();
   EXPECT_TRUE(absl::IsNotFound(status)) << status;
   EXPECT_TRUE(absl::StrContains(status.message(), "program 17")) << status;
@@ -84,7 +86,7 @@ TEST(ProgramCacheTest, UnknownProgramIsNotFound) {
 }
 
 TEST(ProgramCacheTest, FailureIsReportedAndTriedAgain) {
-  ProgramCache cache;
+  ProgramCache cache(DefaultLimits);
   int tries = 0;
   int64_t failed_id = 0;
   const auto compile = [&](int64_t id, CompilationRecord* record) {
@@ -111,7 +113,7 @@ TEST(ProgramCacheTest, FailureIsReportedAndTriedAgain) {
 
 TEST(ProgramCacheTest, ConcurrentCallersWaitForOneCompilation) {
   constexpr int kCallers = 8;
-  ProgramCache cache;
+  ProgramCache cache(DefaultLimits);
   std::atomic<int> compilations{0};
   std::vector<ProgramPointer> programs(kCallers);
   std::vector<std::thread> threads;
@@ -132,7 +134,7 @@ TEST(ProgramCacheTest, ConcurrentCallersWaitForOneCompilation) {
 
 TEST(ProgramCacheTest, ConcurrentCallersTryAFailureOneAfterTheOther) {
   constexpr int kCallers = 4;
-  ProgramCache cache;
+  ProgramCache cache(DefaultLimits);
   std::atomic<int> tries{0}, at_once{0}, failures{0};
   std::vector<std::thread> threads;
   for (int caller = 0; caller < kCallers; ++caller) {
@@ -153,7 +155,7 @@ TEST(ProgramCacheTest, ConcurrentCallersTryAFailureOneAfterTheOther) {
 }
 
 TEST(ProgramCacheTest, ACompilationHoldsUpNoOtherKey) {
-  ProgramCache cache;
+  ProgramCache cache(DefaultLimits);
   absl::Notification compiling, release;
   std::thread slow([&] {
     const auto program = cache.GetOrCompile("slow", [&](int64_t, CompilationRecord*) {
@@ -176,7 +178,7 @@ TEST(ProgramCacheTest, ACompilationHoldsUpNoOtherKey) {
 }
 
 TEST(ProgramCacheTest, ADroppedProgramEndsWithItsLastUser) {
-  ProgramCache cache;
+  ProgramCache cache(DefaultLimits);
   std::vector<int64_t> ids;
   const auto compile = [&](int64_t id, CompilationRecord* record) {
     ids.push_back(id);
@@ -197,6 +199,94 @@ TEST(ProgramCacheTest, ADroppedProgramEndsWithItsLastUser) {
   EXPECT_TRUE(cache.GetOrCompile("a", compile).ok());
   EXPECT_EQ(ids.size(), 2);
   EXPECT_TRUE(cache.Find(ids[1]).ok());
+}
+
+// A cache with limits, whose programs take `bytes` each.
+class LimitedCacheTest : public ::testing::Test {
+ protected:
+  // Returns whether the program was compiled for this call.
+  bool Get(const std::string& key, int64_t bytes = 1) {
+    bool compiled = false;
+    const auto program = cache_.GetOrCompile(key, [&](int64_t id, CompilationRecord* record) {
+      compiled = true;
+      last_id_ = id;
+      record->bytes = bytes;
+      return absl::StatusOr<ProgramPointer>(FakeProgram());
+    });
+    EXPECT_TRUE(program.ok());
+    return compiled;
+  }
+
+  ProgramLimits limits_;
+  ProgramCache cache_{[this] { return limits_; }};
+  int64_t last_id_ = 0;
+};
+
+TEST_F(LimitedCacheTest, TheLeastRecentlyUsedGoes) {
+  limits_.programs = 2;
+  EXPECT_TRUE(Get("a"));
+  const int64_t a = last_id_;
+  EXPECT_TRUE(Get("b"));
+  const int64_t b = last_id_;
+  EXPECT_FALSE(Get("a"));
+  EXPECT_TRUE(Get("c"));
+  EXPECT_TRUE(cache_.Find(a).ok());
+  EXPECT_FALSE(cache_.Find(b).ok());
+  EXPECT_FALSE(Get("a"));
+  EXPECT_TRUE(Get("b"));
+  EXPECT_TRUE(Get("c"));
+  EXPECT_EQ(cache_.Records().size(), 5);
+}
+
+TEST_F(LimitedCacheTest, SizesCount) {
+  limits_.bytes = 100;
+  EXPECT_TRUE(Get("a", 40));
+  EXPECT_TRUE(Get("b", 60));
+  EXPECT_FALSE(Get("a"));
+  EXPECT_TRUE(Get("c", 60));  // in the place of b
+  EXPECT_FALSE(Get("a"));
+  EXPECT_FALSE(Get("c"));
+  cache_.Drop("a");
+  EXPECT_TRUE(Get("d", 40));
+  EXPECT_FALSE(Get("c"));
+}
+
+TEST_F(LimitedCacheTest, AProgramAboveTheLimitIsKeptUntilTheNextOne) {
+  limits_.bytes = 10;
+  EXPECT_TRUE(Get("large", 1000));
+  EXPECT_FALSE(Get("large"));
+  EXPECT_TRUE(Get("small"));
+  EXPECT_FALSE(Get("small"));
+  EXPECT_TRUE(Get("large", 1000));
+}
+
+TEST_F(LimitedCacheTest, WhoHasAProgramKeepsItAndMayFindIt) {
+  limits_.programs = 1;
+  EXPECT_TRUE(Get("running"));
+  const int64_t id = last_id_;
+  ProgramPointer running = *cache_.Find(id);
+  for (int i = 0; i < 100; ++i) EXPECT_TRUE(Get(std::to_string(i)));
+  EXPECT_EQ(*cache_.Find(id), running);
+  running.reset();
+  EXPECT_FALSE(cache_.Find(id).ok());
+}
+
+TEST_F(LimitedCacheTest, LaterLimitsCount) {
+  for (int i = 0; i < 100; ++i) EXPECT_TRUE(Get(std::to_string(i)));
+  limits_.programs = 10;
+  EXPECT_TRUE(Get("new"));
+  for (int i = 99; i > 90; --i) EXPECT_FALSE(Get(std::to_string(i))) << i;
+  EXPECT_TRUE(Get("90"));
+}
+
+TEST_F(LimitedCacheTest, RecordsEndToo) {
+  constexpr int kMore = 10;
+  limits_.programs = 10;
+  for (size_t i = 0; i < ProgramCache::kMaxRecords + kMore; ++i) Get(std::to_string(i));
+  const std::vector<CompilationRecord> records = cache_.Records();
+  EXPECT_EQ(records.size(), ProgramCache::kMaxRecords);
+  EXPECT_EQ(records.front().program_id, kMore + 1);
+  EXPECT_EQ(records.back().program_id, last_id_);
 }
 
 }  // namespace

@@ -56,15 +56,15 @@ bool CallsPython(const NodeDef& node) {
 
 // Whether the op may wait for something else than its own work.
 bool MayBlock(const NodeDef& node, const FunctionLibraryDefinition& library) {
-  // A Python function can wait for whatever it likes.
-  if (CallsPython(node)) return true;
+  // A Python function can wait for whatever it likes, and a file may be far away.
+  if (CallsPython(node) || node.op() == "ReadFile" || node.op() == "MatchingFiles") return true;
   const tensorflow::OpDef* op = nullptr;
   if (!library.LookUpOpDef(node.op(), &op).ok()) return true;
   if (!op->is_stateful() || absl::StartsWith(node.op(), "Random")) return false;
   static const auto* const quick = new absl::flat_hash_set<std::string>(
       {"Assert", "Print", "PrintV2", "Timestamp", "TruncatedNormal", "Multinomial",
        "ParameterizedTruncatedNormal", "If", "While", "Case", "PartitionedCall",
-       "StatefulPartitionedCall", "WriteFile"});
+       "StatefulPartitionedCall"});
   return !quick->contains(node.op());
 }
 

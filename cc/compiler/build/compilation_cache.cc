@@ -1,11 +1,15 @@
 #include "cc/compiler/build/compilation_cache.h"
 
 #include <dlfcn.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cstdint>
+#include <cstdlib>
 #include <fstream>
+#include <memory>
+#include <string>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -37,9 +41,47 @@ absl::Status WriteWhole(const std::string& path, absl::string_view contents) {
   static std::atomic<int64_t> next{0};
   const std::string part = absl::StrCat(path, ".", getpid(), ".", next.fetch_add(1), ".part");
   absl::Status status = tensorflow::WriteStringToFile(Env::Default(), part, contents);
+  // Whatever the umask says, for Read refuses files that others may write to. Not every file system
+  // has modes.
+  chmod(part.c_str(), 0644);
   if (status.ok()) status = Env::Default()->RenameFile(part, path);
   if (!status.ok()) Env::Default()->DeleteFile(part).IgnoreError();
   return status;
+}
+
+// Whether users other than the owner may write.
+bool OthersWrite(const struct stat& found) { return (found.st_mode & (S_IWGRP | S_IWOTH)) != 0; }
+
+bool IsOfThisUser(const struct stat& found) {
+  return found.st_uid == geteuid() || found.st_uid == 0;
+}
+
+// An error if another user could put code into the folder, which this process would run: by writing
+// to it, or by putting another folder in its place. Only local folders have modes.
+absl::Status CheckNobodyElseWrites(const std::string& folder) {
+  struct stat found;
+  if (stat(folder.c_str(), &found) != 0) return absl::OkStatus();
+  if (!IsOfThisUser(found) || OthersWrite(found)) {
+    return absl::PermissionDeniedError(absl::StrFormat(
+        "it belongs to user %d and has mode %04o; this process, of user %d, runs the code in it, "
+        "so that nobody else may write to it. Use a folder of your own, after `chmod go-w`.",
+        found.st_uid, found.st_mode & 07777, geteuid()));
+  }
+  const std::unique_ptr<char, decltype(&std::free)> path(realpath(folder.c_str(), nullptr),
+                                                         &std::free);
+  if (path == nullptr) return absl::OkStatus();
+  std::string parent = path.get();
+  while (parent != "/" && !parent.empty()) {
+    parent = std::string(tensorflow::io::Dirname(parent));
+    const bool is_there = stat(parent.c_str(), &found) == 0;
+    // Where the sticky bit is set, as in /tmp, only its owner may rename the folder.
+    if (is_there && OthersWrite(found) && (found.st_mode & S_ISVTX) == 0) {
+      return absl::PermissionDeniedError(absl::StrFormat(
+          "others may put another folder in its place: %s has mode %04o. Use a folder of your own.",
+          parent, found.st_mode & 07777));
+    }
+  }
+  return absl::OkStatus();
 }
 
 // The lines that tell one kind of processor from another; empty if the system does not say. XLA
@@ -75,7 +117,12 @@ absl::StatusOr<std::shared_ptr<CompilationCache>> CompilationCache::Open(
   const std::string probe = tensorflow::io::JoinPath(folder, absl::StrCat(getpid(), ".probe"));
   if (status.ok()) status = WriteWhole(probe, "");
   if (status.ok()) status = Env::Default()->DeleteFile(probe);
-  if (status.ok()) return cache;
+  if (status.ok()) {
+    status = CheckNobodyElseWrites(folder);
+    if (status.ok()) return cache;
+    return absl::InvalidArgumentError(absl::StrCat("The folder for compiled programs is not safe: ",
+                                                   status.message(), " Received: '", folder, "'."));
+  }
   return absl::InvalidArgumentError(
       absl::StrCat("The folder for compiled programs can't be written to: ", status.message(),
                    ". Received: '", folder, "'. Name a folder that this process may write to."));
@@ -87,6 +134,12 @@ std::string CompilationCache::PathOf(absl::string_view key) const {
 
 absl::StatusOr<std::string> CompilationCache::Read(absl::string_view key) const {
   const std::string path = PathOf(key);
+  // The folder may have been open to others before.
+  struct stat found;
+  if (stat(path.c_str(), &found) == 0 && (!IsOfThisUser(found) || OthersWrite(found))) {
+    return absl::PermissionDeniedError(absl::StrCat(
+        "Another user may have written the compiled program in ", path, ". It will be replaced."));
+  }
   std::string contents;
   TF_RETURN_IF_ERROR(tensorflow::ReadFileToString(Env::Default(), path, &contents));
   absl::string_view rest = contents;

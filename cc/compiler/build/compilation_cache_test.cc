@@ -1,14 +1,17 @@
 #include "cc/compiler/build/compilation_cache.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <string>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "tensorflow/c/c_api.h"
 #include "tensorflow/core/platform/env.h"
+#include "tensorflow/core/platform/path.h"
 
 namespace tf_tpu_ext {
 namespace {
@@ -54,6 +57,47 @@ TEST_F(CompilationCacheTest, KeepsCodeByItsKey) {
   EXPECT_EQ(*Open()->Read("key"), code);
   EXPECT_EQ(*cache->Read("other"), "");
   EXPECT_TRUE(absl::IsNotFound(cache->Read("keys").status()));
+}
+
+TEST_F(CompilationCacheTest, RefusesAFolderThatOthersMayWriteTo) {
+  Open();
+  for (const mode_t mode : {0775, 0757, 0777, 01777}) {
+    ASSERT_EQ(chmod(folder_.c_str(), mode), 0);
+    const absl::Status status = CompilationCache::Open(folder_).status();
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+    EXPECT_TRUE(absl::StrContains(status.message(), absl::StrFormat("mode %04o", mode))) << status;
+  }
+  ASSERT_EQ(chmod(folder_.c_str(), 0755), 0);
+  Open();
+}
+
+TEST_F(CompilationCacheTest, RefusesAFolderThatOthersMayReplace) {
+  Open();
+  const std::string parent(tensorflow::io::Dirname(folder_));
+  ASSERT_EQ(chmod(parent.c_str(), 0777), 0);
+  const absl::Status status = CompilationCache::Open(folder_).status();
+  EXPECT_TRUE(absl::StrContains(status.message(), absl::StrCat(parent, " has mode 0777")))
+      << status;
+  ASSERT_EQ(chmod(parent.c_str(), 01777), 0);
+  Open();
+}
+
+TEST_F(CompilationCacheTest, ReadsNoFileThatOthersMayWriteTo) {
+  const auto cache = Open();
+  ASSERT_TRUE(cache->Write("key", "code").ok());
+  ASSERT_EQ(chmod(OnlyFile().c_str(), 0666), 0);
+  EXPECT_TRUE(absl::IsPermissionDenied(cache->Read("key").status()));
+  ASSERT_TRUE(cache->Write("key", "new code").ok());
+  EXPECT_EQ(*cache->Read("key"), "new code");
+}
+
+TEST_F(CompilationCacheTest, ReadsWhatItWroteUnderAnyUmask) {
+  const mode_t before = umask(0);
+  const auto cache = Open();
+  const absl::Status written = cache->Write("key", "code");
+  umask(before);
+  ASSERT_TRUE(written.ok()) << written;
+  EXPECT_EQ(*cache->Read("key"), "code");
 }
 
 TEST_F(CompilationCacheTest, ReplacesAnEntry) {

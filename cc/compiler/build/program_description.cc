@@ -139,6 +139,7 @@ absl::StatusOr<CompiledProgram> DescribeProgram(const LoweredModule& lowered,
   }
   program.takes = lowered.takes;
   program.host_functions = lowered.host_functions;
+  program.has_host_transfers = lowered.has_host_transfers;
   program.waits = lowered.has_host_transfers;
   program.parameter_arguments = ByNumber<ParameterNumber, ArgumentNumber>(
       ToNumbers<ArgumentNumber>(lowered.result.input_mapping));

@@ -131,6 +131,7 @@ TEST(DescribeProgramTest, NamesTheOutputsOfFunctionAndVariables) {
   EXPECT_EQ(program->parameter_arguments.values(), (ToNumbers<ArgumentNumber>({2, 0})));
   EXPECT_EQ(program->num_slots(), 2);
   EXPECT_EQ(program->cores.values(), (ToNumbers<Core>({0, 1})));
+  EXPECT_TRUE(program->has_host_transfers);
   EXPECT_TRUE(program->waits);
   EXPECT_TRUE(program->takes.infeed);
   ASSERT_EQ(program->host_functions.size(), 1u);

@@ -1,0 +1,22 @@
+// CPU kernels that update the variables of a core, in the order of the programs that do.
+#ifndef TF_TPU_EXT_CC_KERNELS_ORDERED_UPDATE_H_
+#define TF_TPU_EXT_CC_KERNELS_ORDERED_UPDATE_H_
+
+#include <memory>
+#include <string>
+
+#include "tensorflow/core/framework/op_kernel.h"
+
+namespace tf_tpu_ext {
+
+// Whether the op writes to a variable.
+bool UpdatesVariable(const std::string& op);
+
+// A kernel on a core that runs `kernel` when no program that updates variables has the core.
+// Without it, a program that has read a variable would overwrite what the kernel wrote since.
+tensorflow::OpKernel* MakeOrderedUpdate(tensorflow::OpKernelConstruction* construction,
+                                        std::unique_ptr<tensorflow::OpKernel> kernel);
+
+}  // namespace tf_tpu_ext
+
+#endif  // TF_TPU_EXT_CC_KERNELS_ORDERED_UPDATE_H_
