@@ -60,22 +60,14 @@ absl::Status TakeError(const XLA_FFI_Api* api, XLA_FFI_Error* error) {
   return status;
 }
 
+void DeleteCall(void* call) { delete static_cast<CustomCall*>(call); }
+
 // The type by which XLA keeps our calls. All targets share it: each call knows its own.
 absl::StatusOr<XLA_FFI_TypeId> RegisterStateType() {
-  constexpr absl::string_view kName = "tf_tpu_ext_custom_call";
   const XLA_FFI_Api* api = xla::ffi::GetXlaFfiApi();
-  XLA_FFI_TypeInfo info;
-  std::memset(&info, 0, sizeof(info));
-  info.struct_size = XLA_FFI_TypeInfo_STRUCT_SIZE;
-  info.deleter = [](void* call) { delete static_cast<CustomCall*>(call); };
-  XLA_FFI_TypeId id = XLA_FFI_UNKNOWN_TYPE_ID;
-  XLA_FFI_Type_Register_Args args;
-  std::memset(&args, 0, sizeof(args));
-  args.struct_size = XLA_FFI_Type_Register_Args_STRUCT_SIZE;
-  args.name = {kName.data(), kName.size()};
-  args.type_id = &id;
-  args.type_info = &info;
-  TF_RETURN_IF_ERROR(TakeError(api, api->XLA_FFI_Type_Register(&args)));
+  XLA_FFI_TypeId id;
+  TF_RETURN_IF_ERROR(
+      TakeError(api, RegisterFfiStateType(api, "tf_tpu_ext_custom_call", DeleteCall, &id)));
   return id;
 }
 
@@ -93,20 +85,14 @@ bool AnswersMetadata(XLA_FFI_CallFrame* frame) {
   metadata->api_version.major_version = XLA_FFI_API_MAJOR;
   metadata->api_version.minor_version = XLA_FFI_API_MINOR;
   metadata->traits = 0;
-  metadata->state_type_id = StateType().ok() ? *StateType() : XLA_FFI_UNKNOWN_TYPE_ID;
+  SetFfiStateType(StateType().ok() ? *StateType() : XLA_FFI_UNKNOWN_TYPE_ID, metadata);
   return true;
 }
 
 // The call gets to XLA, which deletes it with the executable.
 absl::Status HandOver(const XLA_FFI_CallFrame& frame, std::unique_ptr<CustomCall> call) {
-  XLA_FFI_TypeId type = *StateType();
-  XLA_FFI_State_Set_Args args;
-  std::memset(&args, 0, sizeof(args));
-  args.struct_size = XLA_FFI_State_Set_Args_STRUCT_SIZE;
-  args.ctx = frame.ctx;
-  args.type_id = &type;
-  args.state = call.get();
-  TF_RETURN_IF_ERROR(TakeError(frame.api, frame.api->XLA_FFI_State_Set(&args)));
+  XLA_FFI_Error* error = SetFfiState(frame, *StateType(), call.get(), DeleteCall);
+  TF_RETURN_IF_ERROR(TakeError(frame.api, error));
   call.release();
   return absl::OkStatus();
 }

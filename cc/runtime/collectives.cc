@@ -10,10 +10,10 @@
 
 #include "Eigen/Core"
 #include "absl/strings/str_cat.h"
+#include "cc/abi/xla/collective_event.h"
 #include "tsl/profiler/lib/traceme.h"
 #include "xla/backends/cpu/collectives/cpu_collectives.h"
 #include "xla/core/collectives/communicator.h"
-#include "xla/future.h"
 #include "xla/primitive_util.h"
 #include "xla/service/collective_ops_utils.h"
 
@@ -143,8 +143,8 @@ class AsyncCommunicator : public xla::Communicator {
   AsyncCommunicator(CollectiveTable* table, Rank rank, int size)
       : table_(*table), rank_(rank), size_(size) {}
 
-  xla::Future<> AllReduce(DeviceAddressBase send, DeviceAddressBase recv, PrimitiveType dtype,
-                          size_t count, ReductionKind kind, const Executor& executor) override {
+  CollectiveEvent AllReduce(DeviceAddressBase send, DeviceAddressBase recv, PrimitiveType dtype,
+                            size_t count, ReductionKind kind, const Executor& executor) override {
     return Meet(
         "all-reduce", dtype, count, {send}, {recv}, std::nullopt, executor, [=](Participants all) {
           return WithNativeType(dtype, kind, [&](auto zero) {
@@ -159,8 +159,9 @@ class AsyncCommunicator : public xla::Communicator {
         });
   }
 
-  xla::Future<> ReduceScatter(DeviceAddressBase send, DeviceAddressBase recv, PrimitiveType dtype,
-                              size_t count, ReductionKind kind, const Executor& executor) override {
+  CollectiveEvent ReduceScatter(DeviceAddressBase send, DeviceAddressBase recv, PrimitiveType dtype,
+                                size_t count, ReductionKind kind,
+                                const Executor& executor) override {
     return Meet(
         "reduce-scatter", dtype, count, {send}, {recv}, std::nullopt, executor,
         [=](Participants all) {
@@ -177,8 +178,8 @@ class AsyncCommunicator : public xla::Communicator {
         });
   }
 
-  xla::Future<> AllGather(DeviceAddressBase send, DeviceAddressBase recv, PrimitiveType dtype,
-                          size_t count, const Executor& executor) override {
+  CollectiveEvent AllGather(DeviceAddressBase send, DeviceAddressBase recv, PrimitiveType dtype,
+                            size_t count, const Executor& executor) override {
     const size_t bytes = count * xla::primitive_util::ByteWidth(dtype);
     return Meet("all-gather", dtype, count, {send}, {recv}, std::nullopt, executor,
                 [=](Participants all) {
@@ -192,11 +193,11 @@ class AsyncCommunicator : public xla::Communicator {
                 });
   }
 
-  xla::Future<> CollectivePermute(DeviceAddressBase send, DeviceAddressBase recv,
-                                  PrimitiveType dtype, size_t count,
-                                  std::optional<RankId> source_rank,
-                                  absl::Span<const RankId> /*target_ranks*/,
-                                  const Executor& executor) override {
+  CollectiveEvent CollectivePermute(DeviceAddressBase send, DeviceAddressBase recv,
+                                    PrimitiveType dtype, size_t count,
+                                    std::optional<RankId> source_rank,
+                                    absl::Span<const RankId> /*target_ranks*/,
+                                    const Executor& executor) override {
     const size_t bytes = count * xla::primitive_util::ByteWidth(dtype);
     std::optional<Rank> source;
     if (source_rank.has_value()) source = ToRank(*source_rank);
@@ -213,9 +214,9 @@ class AsyncCommunicator : public xla::Communicator {
                 });
   }
 
-  xla::Future<> AllToAll(absl::InlinedVector<DeviceAddressBase, 4> send,
-                         absl::InlinedVector<DeviceAddressBase, 4> recv, PrimitiveType dtype,
-                         size_t count, const Executor& executor) override {
+  CollectiveEvent AllToAll(absl::InlinedVector<DeviceAddressBase, 4> send,
+                           absl::InlinedVector<DeviceAddressBase, 4> recv, PrimitiveType dtype,
+                           size_t count, const Executor& executor) override {
     const size_t bytes = count * xla::primitive_util::ByteWidth(dtype);
     return Meet(
         "all-to-all", dtype, count, send, recv, std::nullopt, executor, [=](Participants all) {
@@ -228,8 +229,8 @@ class AsyncCommunicator : public xla::Communicator {
         });
   }
 
-  xla::Future<> Broadcast(DeviceAddressBase send, DeviceAddressBase recv, PrimitiveType dtype,
-                          size_t count, RankId root, const Executor& executor) override {
+  CollectiveEvent Broadcast(DeviceAddressBase send, DeviceAddressBase recv, PrimitiveType dtype,
+                            size_t count, RankId root, const Executor& executor) override {
     const size_t bytes = count * xla::primitive_util::ByteWidth(dtype);
     return Meet("broadcast", dtype, count, {send}, {recv}, std::nullopt, executor,
                 [=](Participants all) {
@@ -240,11 +241,11 @@ class AsyncCommunicator : public xla::Communicator {
                 });
   }
 
-  xla::Future<> Send(DeviceAddressBase, PrimitiveType, size_t, RankId, const Executor&) override {
-    return xla::Future<>(Unsupported("send"));
+  CollectiveEvent Send(DeviceAddressBase, PrimitiveType, size_t, RankId, const Executor&) override {
+    return FailedEvent(Unsupported("send"));
   }
-  xla::Future<> Recv(DeviceAddressBase, PrimitiveType, size_t, RankId, const Executor&) override {
-    return xla::Future<>(Unsupported("receive"));
+  CollectiveEvent Recv(DeviceAddressBase, PrimitiveType, size_t, RankId, const Executor&) override {
+    return FailedEvent(Unsupported("receive"));
   }
 
   absl::StatusOr<size_t> NumRanks() const override { return size_; }
@@ -264,13 +265,13 @@ class AsyncCommunicator : public xla::Communicator {
     if (bytes > 0 && to != from) std::memcpy(to, from, bytes);
   }
 
-  xla::Future<> Meet(const char* name, PrimitiveType dtype, size_t count,
-                     absl::Span<const DeviceAddressBase> send,
-                     absl::Span<const DeviceAddressBase> recv, std::optional<Rank> source_rank,
-                     const Executor& executor, const CollectiveTable::Operation& operation) {
+  CollectiveEvent Meet(const char* name, PrimitiveType dtype, size_t count,
+                       absl::Span<const DeviceAddressBase> send,
+                       absl::Span<const DeviceAddressBase> recv, std::optional<Rank> source_rank,
+                       const Executor& executor, const CollectiveTable::Operation& operation) {
     absl::StatusOr<const xla::cpu::CpuCollectives::Executor*> cpu_executor =
         xla::cpu::CpuCollectives::TryCast(&executor);
-    if (!cpu_executor.ok()) return xla::Future<>(cpu_executor.status());
+    if (!cpu_executor.ok()) return FailedEvent(cpu_executor.status());
     const xla::RendezvousKey& rendezvous = (*cpu_executor)->rendezvous_key();
     CollectiveKey key;
     key.run_id = RunId(rendezvous.run_id.ToInt());
@@ -281,7 +282,8 @@ class AsyncCommunicator : public xla::Communicator {
       key.cores.Add(Core(static_cast<int>(device.value())));
     }
 
-    auto [promise, future] = xla::MakePromise<>();
+    CollectivePromise promise;
+    CollectiveEvent event = promise.TakeEvent();
     CollectiveParticipant participant;
     participant.rank = rank_;
     participant.elements = static_cast<int64_t>(count);
@@ -291,14 +293,15 @@ class AsyncCommunicator : public xla::Communicator {
     for (const DeviceAddressBase& buffer : recv) {
       participant.recv.push_back(const_cast<void*>(buffer.opaque()));
     }
-    participant.done = [shared = std::make_shared<xla::Promise<>>(std::move(promise))](
-                           absl::Status status) { shared->Set(std::move(status)); };
+    participant.done = [promise = std::move(promise)](absl::Status status) {
+      promise.Set(std::move(status));
+    };
     table_.Arrive(key, rendezvous.num_local_participants, name, std::move(participant),
                   [name, operation](Participants all) {
                     tsl::profiler::TraceMe trace([&] { return absl::StrCat("TPU ", name); });
                     return operation(all);
                   });
-    return std::move(future);
+    return event;
   }
 
   CollectiveTable& table_;

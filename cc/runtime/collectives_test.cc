@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "cc/abi/xla/collective_event.h"
 #include "gtest/gtest.h"
 #include "xla/backends/cpu/collectives/cpu_clique_key.h"
 #include "xla/backends/cpu/collectives/cpu_collectives.h"
 #include "xla/core/collectives/communicator.h"
-#include "xla/future.h"
 #include "xla/service/collective_ops_utils.h"
 
 namespace tf_tpu_ext {
@@ -35,7 +35,7 @@ DeviceAddressBase Address(std::vector<T>& values) {
 class CollectivesTest : public ::testing::Test {
  protected:
   using Start =
-      std::function<xla::Future<>(Communicator&, int rank, const Communicator::Executor&)>;
+      std::function<CollectiveEvent(Communicator&, int rank, const Communicator::Executor&)>;
 
   // What every rank gets from its call.
   std::vector<absl::Status> OnEach(int ranks, const Start& start) {
@@ -52,16 +52,16 @@ class CollectivesTest : public ::testing::Test {
     auto communicators = collectives_->CreateCommunicators(xla::cpu::CpuCliqueKey(devices),
                                                            std::nullopt, places, {});
     EXPECT_TRUE(communicators.ok()) << communicators.status();
-    std::vector<xla::Future<>> futures;
+    std::vector<CollectiveEvent> futures;
     for (int rank = 0; rank < ranks; ++rank) {
       futures.push_back(start(*(*communicators)[rank], rank, executor));
       // Nobody is let go before the last has come.
       if (rank < ranks - 1) {
-        EXPECT_FALSE(futures.back().IsReady()) << rank;
+        EXPECT_FALSE(IsReady(futures.back())) << rank;
       }
     }
     std::vector<absl::Status> statuses;
-    for (xla::Future<>& future : futures) statuses.push_back(future.Await());
+    for (CollectiveEvent& future : futures) statuses.push_back(Await(future));
     return statuses;
   }
 

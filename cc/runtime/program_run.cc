@@ -124,14 +124,14 @@ absl::Status Program::Run::Prepare() {
   params_.intra_op_threadpool = threads;
   if (!run_options_.on_one_thread) {
     params_.task_runner = &task_runner_;
-    if (executable_.has_ynn_fusions()) {
-      TF_ASSIGN_OR_RETURN(params_.ynn_params, services.ynn_threads->Params());
+    if (WantsYnnParams(executable_)) {
+      TF_ASSIGN_OR_RETURN(YnnParams * params, services.ynn_threads->Params());
+      SetYnnParams(params, &params_);
     }
   }
   params_.collective_params = &*collective_params_;
   params_.custom_call_params = &*custom_call_params_;
-  params_.run_id = core_.run_id.value();
-  params_.device_ordinal = core_.core.value();
+  SetRun(core_.run_id.value(), core_.core.value(), &params_);
   return absl::OkStatus();
 }
 
@@ -148,7 +148,7 @@ absl::Status Program::Run::BindBuffers() {
     if (allocation.is_constant()) {
       // The list has an element for every allocation, empty where it is no constant.
       if (index < static_cast<int64_t>(executable_.constants().size())) {
-        buffers[index] = executable_.constants()[index].AsDeviceAddress();
+        buffers[index] = AddressOf(executable_.constants()[index]);
       }
     } else if (allocation.is_entry_computation_parameter()) {
       TF_ASSIGN_OR_RETURN(buffers[index], BindParameter(allocation));

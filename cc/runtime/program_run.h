@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "cc/abi/xla/thunk_params.h"
 #include "cc/base/compute_pool.h"
 #include "cc/base/core_context.h"
 #include "cc/base/number.h"
@@ -43,10 +44,14 @@ class Program::Run {
 
  private:
   // Thunks that may run at the same time do so on the pool.
-  class PoolTaskRunner : public xla::cpu::Thunk::TaskRunner {
+  class PoolTaskRunner : public TaskRunner {
    public:
     explicit PoolTaskRunner(ComputePool* pool) : pool_(*pool) {}
     void operator()(xla::cpu::Thunk::Task task) override { pool_.Schedule(std::move(task)); }
+    std::optional<int64_t> current_worker_id() const override {
+      // XLA only asks whether there is one.
+      return pool_.IsCaller() ? std::optional<int64_t>(0) : std::nullopt;
+    }
 
    private:
     ComputePool& pool_;

@@ -12,6 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/notification.h"
+#include "cc/abi/xla/cpu_client.h"
 #include "cc/base/compute_pool.h"
 #include "cc/base/core_numbers.h"
 #include "cc/base/kernel_threads.h"
@@ -28,7 +29,6 @@
 #include "xla/hlo/builder/xla_computation.h"
 #include "xla/hlo/ir/hlo_module.h"
 #include "xla/hlo/parser/hlo_parser.h"
-#include "xla/pjrt/cpu/cpu_client.h"
 #include "xla/pjrt/plugin/xla_cpu/xla_cpu_pjrt_client.h"
 #include "xla/service/executable.h"
 
@@ -48,9 +48,9 @@ std::shared_ptr<xla::Executable> Compile(absl::string_view hlo) {
   EXPECT_TRUE(module.ok()) << module.status();
   xla::CompileOptions options;
   options.compile_portable_executable = true;
-  auto executable = (**client)->Compile(xla::XlaComputation((*module)->ToProto()), options);
+  auto executable = CompileByClient(***client, xla::XlaComputation((*module)->ToProto()), options);
   EXPECT_TRUE(executable.ok()) << executable.status();
-  return static_cast<const xla::PjRtCpuExecutable&>(**executable).cpu_executable();
+  return CpuExecutableOf(**executable);
 }
 
 CompiledProgram::Output OfType(tensorflow::DataType dtype) {

@@ -6,12 +6,11 @@
 
 namespace tf_tpu_ext {
 
-absl::StatusOr<xla::cpu::Thunk::YnnParams*> YnnThreads::Params() {
+absl::StatusOr<YnnParams*> YnnThreads::Params() {
   absl::call_once(made_, [this] {
     xla::ExecutableRunOptions options;
     options.set_intra_op_thread_pool(pool_.EigenDevice());
-    params_ = new absl::StatusOr<xla::cpu::Thunk::YnnParams>(
-        xla::cpu::Thunk::YnnParams::Create(&options));
+    params_ = new absl::StatusOr<YnnParams>(MakeYnnParams(options));
   });
   TF_RETURN_IF_ERROR(params_->status());
   return &**params_;

@@ -3,7 +3,7 @@
 
 #include "absl/base/call_once.h"
 #include "absl/status/statusor.h"
-#include "xla/backends/cpu/runtime/thunk.h"
+#include "cc/abi/xla/thunk_params.h"
 
 namespace tf_tpu_ext {
 
@@ -17,13 +17,13 @@ class YnnThreads {
   explicit YnnThreads(const ComputePool* pool) : pool_(*pool) {}
 
   // For runs that spread over the pool. Made when first asked for, since it starts the threads.
-  absl::StatusOr<xla::cpu::Thunk::YnnParams*> Params();
+  absl::StatusOr<YnnParams*> Params();
 
  private:
   const ComputePool& pool_;
   absl::once_flag made_;
   // Written once, under `made_`. Not owned: TensorFlow does not export what destroys it.
-  absl::StatusOr<xla::cpu::Thunk::YnnParams>* params_ = nullptr;
+  absl::StatusOr<YnnParams>* params_ = nullptr;
 };
 
 }  // namespace tf_tpu_ext

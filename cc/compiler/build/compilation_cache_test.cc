@@ -20,7 +20,8 @@ using tensorflow::Env;
 
 class CompilationCacheTest : public ::testing::Test {
  protected:
-  CompilationCacheTest() : folder_(absl::StrCat(::testing::TempDir(), "/a/compilation_cache")) {
+  CompilationCacheTest()
+      : folder_(tensorflow::io::JoinPath(::testing::TempDir(), "a/compilation_cache")) {
     int64_t files, folders;
     Env::Default()->DeleteRecursively(folder_, &files, &folders).IgnoreError();
   }

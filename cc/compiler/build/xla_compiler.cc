@@ -2,12 +2,12 @@
 
 #include "absl/log/log.h"
 #include "absl/strings/str_cat.h"
+#include "cc/abi/xla/cpu_client.h"
 #include "cc/base/machine.h"
 #include "cc/compiler/hlo/cut_chains.h"
 #include "cc/compiler/hlo/module.h"
 #include "tsl/platform/protobuf.h"
 #include "xla/hlo/builder/xla_computation.h"
-#include "xla/pjrt/cpu/cpu_client.h"
 #include "xla/pjrt/plugin/xla_cpu/xla_cpu_pjrt_client.h"
 #include "xla/tsl/lib/strings/proto_serialization.h"
 #include "xla/tsl/platform/errors.h"
@@ -30,10 +30,6 @@ absl::StatusOr<xla::PjRtClient*> CompileClient() {
   }());
   TF_RETURN_IF_ERROR(client->status());
   return (*client)->get();
-}
-
-std::shared_ptr<xla::Executable> CpuExecutableOf(const xla::PjRtExecutable& executable) {
-  return static_cast<const xla::PjRtCpuExecutable&>(executable).cpu_executable();
 }
 
 // What the machine code of a computation depends on: texts with their lengths before them, so that
@@ -87,10 +83,10 @@ absl::StatusOr<std::shared_ptr<xla::Executable>> XlaCompiler::Compile(
     }
   }
   compiled_ = true;
-  TF_ASSIGN_OR_RETURN(const std::unique_ptr<xla::PjRtExecutable> executable,
-                      client_->Compile(computation, options));
+  TF_ASSIGN_OR_RETURN(const CompiledByClient executable,
+                      CompileByClient(*client_, computation, options));
   if (!key.empty()) {
-    const absl::Status written = Keep(key, *executable);
+    const absl::Status written = Keep(key, executable->SerializeExecutable());
     if (!written.ok()) Warn("write", written);
   }
   return CpuExecutableOf(*executable);
@@ -101,13 +97,13 @@ absl::StatusOr<std::shared_ptr<xla::Executable>> XlaCompiler::Restore(
   TF_ASSIGN_OR_RETURN(const std::string code, cache_->Read(key));
   TF_ASSIGN_OR_RETURN(const std::unique_ptr<xla::PjRtLoadedExecutable> executable,
                       client_->LoadSerializedExecutable(code, options, xla::LoadOptions()));
-  return CpuExecutableOf(*executable->GetExecutable());
+  return CpuExecutableOfLoaded(*executable);
 }
 
 absl::Status XlaCompiler::Keep(const std::string& key,
-                               const xla::PjRtExecutable& executable) const {
-  TF_ASSIGN_OR_RETURN(const std::string code, executable.SerializeExecutable());
-  return cache_->Write(key, code);
+                               const absl::StatusOr<std::string>& code) const {
+  TF_RETURN_IF_ERROR(code.status());
+  return cache_->Write(key, *code);
 }
 
 void XlaCompiler::Warn(const char* what, const absl::Status& status) const {

@@ -39,8 +39,9 @@ bool MeetsAllReplicas(const HloInstruction& collective, int num_replicas) {
   if (collective.channel_id().has_value()) return false;
   const auto* reduction = xla::DynCast<xla::HloAllReduceInstructionBase>(&collective);
   if (reduction != nullptr && reduction->use_global_device_ids()) return false;
-  const auto groups = collective.device_list().flattened_replica_groups();
-  return groups.empty() || (groups.size() == 1 && groups[0] == Numbers(num_replicas));
+  const std::vector<xla::ReplicaGroup>& groups = collective.device_list().replica_groups();
+  return groups.empty() ||
+         (groups.size() == 1 && absl::c_equal(groups[0].replica_ids(), Numbers(num_replicas)));
 }
 
 xla::CollectiveDeviceList AllReplicas(int num_replicas) {

@@ -1,6 +1,7 @@
 #include "cc/compiler/hlo/purity.h"
 
 #include "absl/algorithm/container.h"
+#include "cc/abi/xla/hlo_opcode.h"
 #include "xla/hlo/ir/hlo_casting_utils.h"
 #include "xla/hlo/ir/hlo_computation.h"
 #include "xla/hlo/ir/hlo_instructions.h"
@@ -47,8 +48,6 @@ Purity PurityOf(const HloInstruction& instruction) {
     case HloOpcode::kReshape:
     case HloOpcode::kReverse:
     case HloOpcode::kRngBitGenerator:  // its state is an operand
-    case HloOpcode::kScaledDot:
-    case HloOpcode::kScan:
     case HloOpcode::kScatter:
     case HloOpcode::kSelectAndScatter:
     case HloOpcode::kSetDimensionSize:
@@ -68,8 +67,10 @@ Purity PurityOf(const HloInstruction& instruction) {
     case HloOpcode::kRngGetAndUpdateState:
       return Purity::kRandom;
     default:
-      return HloInstruction::IsOpElementwise(instruction.opcode()) ? Purity::kPure
-                                                                   : Purity::kImpure;
+      return HloInstruction::IsOpElementwise(instruction.opcode()) ||
+                     IsScanOrScaledDot(instruction.opcode())
+                 ? Purity::kPure
+                 : Purity::kImpure;
   }
 }
 

@@ -49,16 +49,24 @@ bool MayBeSummedByUpdate(const HloInstruction& sum, const Combination& combinati
 // The whole with other results: all that only the update needs is gone with its results.
 absl::StatusOr<std::unique_ptr<HloModule>> BuildReplica(const HloModule& whole,
                                                         const Instructions& results) {
-  auto [module, context] = whole.CloneWithContext(/*suffix=*/"");
-  std::vector<HloInstruction*> values;
-  for (const HloInstruction* result : results) values.push_back(context->GetInstruction(result));
+  // Without a suffix, a clone keeps the names.
+  std::unique_ptr<HloModule> module = whole.Clone(/*suffix=*/"");
   HloComputation* entry = module->entry_computation();
+  std::vector<HloInstruction*> values;
+  for (const HloInstruction* result : results) {
+    HloInstruction* value = entry->GetInstructionWithName(result->name());
+    if (value == nullptr) {
+      return absl::InternalError(
+          absl::StrCat("The clone of module ", whole.name(), " has no ", result->name(), "."));
+    }
+    values.push_back(value);
+  }
   entry->set_root_instruction(entry->AddInstruction(HloInstruction::CreateTuple(values)),
                               /*accept_different_shape=*/true);
   ResultChanged(module.get());
   // The collectives go, too, for nobody reads what they combine: no replica waits for another.
   TF_RETURN_IF_ERROR(xla::HloDCE().Run(module.get()).status());
-  return std::move(module);
+  return module;
 }
 
 class UpdateBuilder {

@@ -1,0 +1,63 @@
+// Programs of XLA's client for the CPU. From 2.21 on it compiles without loading; in 2.20 a
+// PjRtCpuExecutable is loaded.
+#ifndef TF_TPU_EXT_CC_ABI_XLA_CPU_CLIENT_H_
+#define TF_TPU_EXT_CC_ABI_XLA_CPU_CLIENT_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "cc/abi/xla/minor.h"
+#include "xla/hlo/builder/xla_computation.h"
+#include "xla/pjrt/cpu/cpu_client.h"
+#include "xla/pjrt/pjrt_client.h"
+#include "xla/pjrt/pjrt_executable.h"
+#include "xla/service/executable.h"
+#include "xla/tsl/platform/statusor.h"
+
+namespace tf_tpu_ext {
+
+#if TF_TPU_EXT_TENSORFLOW_MINOR >= 21
+
+using CompiledByClient = std::unique_ptr<xla::PjRtExecutable>;
+
+inline absl::StatusOr<CompiledByClient> CompileByClient(xla::PjRtClient& client,
+                                                        const xla::XlaComputation& computation,
+                                                        const xla::CompileOptions& options) {
+  return client.Compile(computation, options);
+}
+
+inline std::shared_ptr<xla::Executable> CpuExecutableOf(const xla::PjRtExecutable& compiled) {
+  return static_cast<const xla::PjRtCpuExecutable&>(compiled).cpu_executable();
+}
+
+inline std::shared_ptr<xla::Executable> CpuExecutableOfLoaded(
+    const xla::PjRtLoadedExecutable& loaded) {
+  return CpuExecutableOf(*loaded.GetExecutable());
+}
+
+#else
+
+using CompiledByClient = std::unique_ptr<xla::PjRtLoadedExecutable>;
+
+inline absl::StatusOr<CompiledByClient> CompileByClient(xla::PjRtClient& client,
+                                                        const xla::XlaComputation& computation,
+                                                        const xla::CompileOptions& options) {
+  return client.CompileAndLoad(computation, options);
+}
+
+inline std::shared_ptr<xla::Executable> CpuExecutableOf(const xla::PjRtLoadedExecutable& compiled) {
+  return static_cast<const xla::PjRtCpuExecutable&>(compiled).cpu_executable();
+}
+
+inline std::shared_ptr<xla::Executable> CpuExecutableOfLoaded(
+    const xla::PjRtLoadedExecutable& loaded) {
+  return CpuExecutableOf(loaded);
+}
+
+#endif
+
+}  // namespace tf_tpu_ext
+
+#endif  // TF_TPU_EXT_CC_ABI_XLA_CPU_CLIENT_H_

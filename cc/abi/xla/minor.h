@@ -1,0 +1,11 @@
+// Which minor of TensorFlow the wheel has, as its headers tell. Only files of cc/abi ask.
+#ifndef TF_TPU_EXT_CC_ABI_XLA_MINOR_H_
+#define TF_TPU_EXT_CC_ABI_XLA_MINOR_H_
+
+#if __has_include("xla/future.h")
+#define TF_TPU_EXT_TENSORFLOW_MINOR 21
+#else
+#define TF_TPU_EXT_TENSORFLOW_MINOR 20
+#endif
+
+#endif  // TF_TPU_EXT_CC_ABI_XLA_MINOR_H_

@@ -1,0 +1,68 @@
+// What differs in the parameters of thunks. From 2.21 on, matrix products take the thread pool of
+// YNNPACK; XLA of 2.20 has no thunks that want one.
+#ifndef TF_TPU_EXT_CC_ABI_XLA_THUNK_PARAMS_H_
+#define TF_TPU_EXT_CC_ABI_XLA_THUNK_PARAMS_H_
+
+#include <cstdint>
+#include <optional>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "cc/abi/xla/minor.h"
+#include "xla/backends/cpu/constant_allocation.h"
+#include "xla/backends/cpu/runtime/thunk.h"
+#include "xla/executable_run_options.h"
+#include "xla/service/cpu/cpu_executable.h"
+#include "xla/stream_executor/device_address.h"
+
+namespace tf_tpu_ext {
+
+#if TF_TPU_EXT_TENSORFLOW_MINOR >= 21
+
+using YnnParams = xla::cpu::Thunk::YnnParams;
+
+inline absl::StatusOr<YnnParams> MakeYnnParams(const xla::ExecutableRunOptions& options) {
+  return YnnParams::Create(&options);
+}
+inline bool WantsYnnParams(const xla::cpu::CpuExecutable& executable) {
+  return executable.has_ynn_fusions();
+}
+inline void SetYnnParams(YnnParams* params, xla::cpu::Thunk::ExecuteParams* execute) {
+  execute->ynn_params = params;
+}
+inline void SetRun(int64_t run_id, int64_t device, xla::cpu::Thunk::ExecuteParams* execute) {
+  execute->run_id = run_id;
+  execute->device_ordinal = device;
+}
+inline stream_executor::DeviceAddressBase AddressOf(const xla::cpu::ConstantAllocation& constant) {
+  return constant.AsDeviceAddress();
+}
+
+#else
+
+struct YnnParams {};
+
+inline absl::StatusOr<YnnParams> MakeYnnParams(const xla::ExecutableRunOptions&) {
+  return absl::UnimplementedError("XLA of this TensorFlow has no YNNPACK.");
+}
+inline bool WantsYnnParams(const xla::cpu::CpuExecutable&) { return false; }
+inline void SetYnnParams(YnnParams*, xla::cpu::Thunk::ExecuteParams*) {}
+// Its thunks find both in the parameters of custom calls and collectives.
+inline void SetRun(int64_t, int64_t, xla::cpu::Thunk::ExecuteParams*) {}
+inline stream_executor::DeviceAddressBase AddressOf(const xla::cpu::ConstantAllocation& constant) {
+  return constant.AsDeviceMemoryBase();
+}
+
+#endif
+
+// What runs tasks of thunks. XLA of 2.20 asks on which of its threads the caller is.
+class TaskRunner : public xla::cpu::Thunk::TaskRunner {
+ public:
+#if TF_TPU_EXT_TENSORFLOW_MINOR >= 21
+  virtual std::optional<int64_t> current_worker_id() const = 0;
+#endif
+};
+
+}  // namespace tf_tpu_ext
+
+#endif  // TF_TPU_EXT_CC_ABI_XLA_THUNK_PARAMS_H_
