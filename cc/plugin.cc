@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "cc/base/compute_pool.h"
+#include "cc/base/fault_points.h"
 #include "cc/base/json.h"
 #include "cc/base/machine.h"
 #include "cc/base/process.h"
@@ -123,6 +124,14 @@ JsonObject Describe(const ClusterRecord& record) {
       .Number("waiting_seconds", counters.waiting_nanoseconds.load() * 1e-9);
 }
 
+JsonObject Describe(const FaultCounts& counts) {
+  return JsonObject()
+      .String("point", FaultPointName(counts.point))
+      .Integer("reached", counts.reached)
+      .Integer("failed", counts.failed)
+      .Integer("stalled", counts.stalled);
+}
+
 template <class Records>
 OwnedText GiveRecords(const Records& records) {
   std::vector<JsonObject> objects;
@@ -194,6 +203,17 @@ OwnedText TfTpuExt_ReplaceAutotuneLoop() {
 OwnedText TfTpuExt_RestoreAutotuneLoop() {
   return tf_tpu_ext::GiveError(tf_tpu_ext::RestoreAutotuneLoop());
 }
+
+// Arms a fault, for tests, see cc/base/fault_points.h: it stalls if the time is not zero. Returns
+// null, or why it could not be done.
+OwnedText TfTpuExt_ArmFault(const char* point, int64_t after, double stall_seconds) {
+  return tf_tpu_ext::GiveError(tf_tpu_ext::ArmFault(point, after, absl::Seconds(stall_seconds)));
+}
+
+void TfTpuExt_DisarmFaults() { tf_tpu_ext::DisarmFaults(); }
+
+// What all fault points have done so far, as a JSON array.
+OwnedText TfTpuExt_CountFaults() { return tf_tpu_ext::GiveRecords(tf_tpu_ext::CountFaults()); }
 
 void TfTpuExt_Free(OwnedText text) { std::free(text); }
 

@@ -11,11 +11,13 @@
 #include "Eigen/Core"
 #include "absl/strings/str_cat.h"
 #include "cc/abi/xla/collective_event.h"
+#include "cc/base/fault_points.h"
 #include "tsl/profiler/lib/traceme.h"
 #include "xla/backends/cpu/collectives/cpu_collectives.h"
 #include "xla/core/collectives/communicator.h"
 #include "xla/primitive_util.h"
 #include "xla/service/collective_ops_utils.h"
+#include "xla/tsl/platform/errors.h"
 
 namespace tf_tpu_ext {
 namespace {
@@ -272,6 +274,9 @@ class AsyncCommunicator : public xla::Communicator {
     absl::StatusOr<const xla::cpu::CpuCollectives::Executor*> cpu_executor =
         xla::cpu::CpuCollectives::TryCast(&executor);
     if (!cpu_executor.ok()) return FailedEvent(cpu_executor.status());
+    if (absl::Status fault = FaultAt(FaultPoint::kCollective); !fault.ok()) {
+      return FailedEvent(std::move(fault));
+    }
     const xla::RendezvousKey& rendezvous = (*cpu_executor)->rendezvous_key();
     CollectiveKey key;
     key.run_id = RunId(rendezvous.run_id.ToInt());
@@ -332,6 +337,7 @@ class AsyncCollectives : public xla::cpu::CpuCollectives {
 
 absl::Status CombineBuffers(const Combination& combination, const std::vector<const void*>& values,
                             int64_t offset, int64_t count, void* result) {
+  TF_RETURN_IF_ERROR(FaultAt(FaultPoint::kCollective));
   const ReductionKind kind = ToReductionKind(combination.kind);
   return WithNativeType(combination.type, kind, [&](auto zero) {
     using T = decltype(zero);

@@ -19,7 +19,7 @@ std::string Execution::DescribeReplicas(Slot slot) const {
   return absl::StrCat("Replica ", cores_[slot].context.replica);
 }
 
-UpdateReplica Execution::TakeForUpdate(StepRun run, Outputs outputs) {
+absl::StatusOr<UpdateReplica> Execution::TakeForUpdate(StepRun run, Outputs outputs) {
   const Slot first = FirstSlotOf(run);
   UpdateReplica replica;
   replica.context = cores_[first].context;

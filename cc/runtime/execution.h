@@ -70,8 +70,9 @@ class Execution {
   // What errors call the replicas of a slot's run.
   virtual std::string DescribeReplicas(Slot slot) const;
 
-  // The replicas of a run as the shared update takes them. Called once, when all runs have ended.
-  UpdateReplica TakeForUpdate(StepRun run, Outputs outputs);
+  // The replicas of a run as the shared update takes them. Called once, when all runs have ended,
+  // and before OutputsOfSlots, which must not fail then: the update has changed variables.
+  virtual absl::StatusOr<UpdateReplica> TakeForUpdate(StepRun run, Outputs outputs);
 
  protected:
   // The slot at a place of those that the run serves.

@@ -1,8 +1,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "cc/program/shared_update.h"
 #include "cc/runtime/batched_replicas.h"
 #include "cc/runtime/execution.h"
+#include "xla/tsl/platform/statusor.h"
 
 namespace tf_tpu_ext {
 namespace {
@@ -12,7 +14,8 @@ class GroupExecution : public Execution {
   GroupExecution(StepCores* cores, std::shared_ptr<Program> program)
       : Execution(cores, program->compiled().batched->group_size),
         whole_(std::move(program)),
-        batched_(*whole_->compiled().batched) {
+        batched_(*whole_->compiled().batched),
+        unbatched_(num_runs()) {
     for (Slot slot : cores_.numbers()) {
       // Transfers in the program name replicas of the group by their cores.
       cores_[slot].context.group_cores = &whole_->compiled().cores[slot];
@@ -36,9 +39,26 @@ class GroupExecution : public Execution {
                      std::move(done));
   }
 
-  absl::StatusOr<std::vector<Outputs>> OutputsOfSlots(StepRun /*group*/,
+  // Takes the memory for the outputs of each slot.
+  absl::StatusOr<UpdateReplica> TakeForUpdate(StepRun group, Outputs outputs) override {
+    const SharedUpdate& update = *program()->compiled().shared_update;
+    Outputs of_step(batched_.batched_outputs.size());
+    for (OutputNumber output : update.replica_outputs.numbers()) {
+      of_step[update.replica_outputs[output]] = std::move(outputs[output]);
+    }
+    TF_ASSIGN_OR_RETURN(unbatched_[group], UnbatchOutputs(batched_, of_step));
+    return Execution::TakeForUpdate(group, std::move(outputs));
+  }
+
+  absl::StatusOr<std::vector<Outputs>> OutputsOfSlots(StepRun group,
                                                       Outputs outputs) const override {
-    return UnbatchOutputs(batched_, outputs);
+    if (unbatched_[group].empty()) return UnbatchOutputs(batched_, outputs);
+    std::vector<Outputs> slots = unbatched_[group];
+    // All replicas have what the update computed.
+    for (OutputNumber output : program()->compiled().shared_update->update_outputs) {
+      for (Outputs& slot : slots) slot[output] = outputs[output];
+    }
+    return slots;
   }
 
   std::string DescribeReplicas(Slot slot) const override {
@@ -49,6 +69,8 @@ class GroupExecution : public Execution {
  private:
   const std::shared_ptr<Program> whole_;
   const BatchedReplicas& batched_;
+  // Written by TakeForUpdate: the outputs of each slot but for those of the update.
+  ByNumber<StepRun, std::vector<Outputs>> unbatched_;
 };
 
 }  // namespace

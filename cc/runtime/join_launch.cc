@@ -5,7 +5,9 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "cc/base/after_cancellation.h"
+#include "cc/base/fault_points.h"
 #include "tensorflow/core/framework/cancellation.h"
+#include "xla/tsl/platform/errors.h"
 
 namespace tf_tpu_ext {
 namespace {
@@ -50,6 +52,7 @@ absl::Status JoinLaunch(tensorflow::OpKernelContext* context, LaunchTable* table
                         StepArguments arguments,
                         std::function<absl::Status(std::vector<Tensor>)> write,
                         tensorflow::AsyncOpKernel::DoneCallback done) {
+  TF_RETURN_IF_ERROR(FaultAt(FaultPoint::kLaunch));
   tensorflow::CancellationManager* cancellation = context->cancellation_manager();
   auto handle = std::make_shared<CancelHandle>();
   tensorflow::CancellationToken token = 0;

@@ -160,7 +160,7 @@ absl::Status Program::Run::BindBuffers() {
     }
   }
   buffers_.emplace(std::move(buffers));
-  return absl::OkStatus();
+  return AllocateCopies();
 }
 
 absl::StatusOr<DeviceAddressBase> Program::Run::BindParameter(
@@ -220,6 +220,21 @@ absl::StatusOr<DeviceAddressBase> Program::Run::BindScratch(const xla::BufferAll
   return DeviceAddressBase(scratch_[place].data(), allocation.size());
 }
 
+// Memory for results that Finish copies, see TakeResult. Before the program runs: it may overwrite
+// variables, and must not fail any more once it has.
+absl::Status Program::Run::AllocateCopies() {
+  const ResultLayout& layout = program_->layout_;
+  for (ResultNumber number : layout.results.numbers()) {
+    const ResultLayout::Result& result = layout.results[number];
+    if (layout.result_of_allocation[result.allocation] == number || result.argument.has_value()) {
+      continue;
+    }
+    results_[number] = Tensor(tensorflow::cpu_allocator(), result.dtype, result.shape);
+    TF_RETURN_IF_ERROR(CheckMemory(results_[number], Name(), "a result on each core"));
+  }
+  return absl::OkStatus();
+}
+
 // Results for the shared update live in memory that earlier runs used for them.
 void Program::Run::TakeCombinedOutputs() {
   const int count = program_->compiled().num_combined_outputs;
@@ -262,7 +277,7 @@ Tensor Program::Run::TakeResult(ResultNumber number) const {
   // It shares its allocation with something else.
   const auto* data =
       static_cast<const char*>(buffers_->GetDeviceAddressUnchecked(result.allocation).opaque());
-  Tensor copy(tensorflow::cpu_allocator(), result.dtype, result.shape);
+  const Tensor& copy = results_[number];
   if (copy.TotalBytes() > 0) std::memcpy(copy.data(), data + result.offset, copy.TotalBytes());
   return copy;
 }
@@ -282,6 +297,7 @@ absl::StatusOr<Tensor> Program::Run::CutToSize(Tensor padded, OutputNumber outpu
   }
   if (shape == padded.shape()) return padded;
   Tensor cut(tensorflow::cpu_allocator(), padded.dtype(), shape);
+  TF_RETURN_IF_ERROR(CheckMemory(cut, Name(), "a result of dynamic size on each core"));
   CopyLeadingBlock(padded.data(), padded.shape(), &cut);
   return cut;
 }

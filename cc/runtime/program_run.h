@@ -70,6 +70,7 @@ class Program::Run {
       const xla::BufferAllocation& allocation, ResultNumber number);
   absl::StatusOr<stream_executor::DeviceAddressBase> BindScratch(
       const xla::BufferAllocation& allocation, size_t place);
+  absl::Status AllocateCopies();
   void TakeCombinedOutputs();
 
   void Finish(absl::Status status);

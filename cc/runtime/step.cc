@@ -195,7 +195,9 @@ void Step::Release() {
 void Step::StartUpdate() {
   ByNumber<StepRun, UpdateReplica> replicas;
   for (StepRun run : outputs_.numbers()) {
-    replicas.Add(execution_->TakeForUpdate(run, std::move(outputs_[run])));
+    auto replica = execution_->TakeForUpdate(run, std::move(outputs_[run]));
+    if (!replica.ok()) return Finish(Explained(execution_->FirstSlotOf(run), replica.status()));
+    replicas.Add(*std::move(replica));
   }
   StartSharedUpdate(
       services_, execution_->program(), std::move(replicas),

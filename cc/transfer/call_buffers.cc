@@ -7,6 +7,8 @@
 #include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
 #include "cc/base/custom_call.h"
+#include "cc/base/fault_points.h"
+#include "cc/base/memory.h"
 #include "cc/base/tensor_copy.h"
 #include "xla/tsl/platform/errors.h"
 
@@ -88,6 +90,7 @@ absl::StatusOr<std::vector<Tensor>> ReadOperands(const XLA_FFI_Args& operands,
       continue;
     }
     Tensor tensor(ToTensorFlowType(buffers[i]->dtype), shapes[i]);
+    TF_RETURN_IF_ERROR(CheckMemory(tensor, "A call of the host", "an argument"));
     CopyLeadingBlock(buffers[i]->data, padded, &tensor);
     tensors.push_back(std::move(tensor));
   }
@@ -110,6 +113,7 @@ absl::Status NoTpuProgram(const std::string& op) {
 
 absl::Status WriteResults(absl::Span<const CallResult> results, absl::Span<const Tensor> tensors,
                           const std::string& op) {
+  TF_RETURN_IF_ERROR(FaultAt(FaultPoint::kTransfer));
   if (results.size() != tensors.size()) {
     return absl::InvalidArgumentError(absl::StrCat("Op ", op, " gets ", tensors.size(),
                                                    " tensors from the host; the compiled program "

@@ -6,6 +6,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "cc/base/fault_points.h"
 #include "cc/base/machine.h"
 #include "cc/base/process.h"
 #include "cc/base/scalar_input.h"
@@ -22,6 +23,7 @@ ChannelOp::ChannelOp(OpKernelConstruction* construction)
       channels_(Process::Get().channels, Process::Get().wait_monitor) {}
 
 void ChannelOp::Receive(OpKernelContext* context, const ChannelKey& key, const DoneCallback& done) {
+  OP_REQUIRES_OK_ASYNC(context, FaultAt(FaultPoint::kTransfer), done);
   channels_.Receive(
       key, {name(), kNoLaunch, context->cancellation_manager()},
       [this, context, done](absl::StatusOr<TensorMessage> message) {
@@ -35,6 +37,7 @@ void ChannelOp::Receive(OpKernelContext* context, const ChannelKey& key, const D
 
 void ChannelOp::Send(OpKernelContext* context, const ChannelKey& key, int capacity,
                      std::vector<Tensor> message, const DoneCallback& done) {
+  OP_REQUIRES_OK_ASYNC(context, FaultAt(FaultPoint::kTransfer), done);
   const int64_t owner = key.launch_id == kNoLaunch ? OwnerOfStep(context->step_id()) : kNoLaunch;
   channels_.Send(key, std::move(message), capacity,
                  {name(), owner, context->cancellation_manager()},

@@ -5,6 +5,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "cc/base/fault_points.h"
 #include "cc/transfer/python_state.h"
 #include "tensorflow/core/common_runtime/device_factory.h"
 #include "tensorflow/core/common_runtime/device_mgr.h"
@@ -182,6 +183,7 @@ absl::StatusOr<FunctionLibraryRuntime::Handle> HostFunctions::Instantiate(
 absl::Status HostFunctions::Run(int number, int slot, CancellationManager* cancellation,
                                 absl::Span<const Tensor> inputs,
                                 std::vector<Tensor>* outputs) const {
+  TF_RETURN_IF_ERROR(FaultAt(FaultPoint::kHostCall));
   static auto* const runner = new Runner(RunOnCaller);
   FunctionLibraryRuntime::Options options(kStepId);
   options.cancellation_manager = cancellation;
@@ -205,6 +207,7 @@ absl::Status HostFunctions::Run(int number, int slot, CancellationManager* cance
 
 void HostFunctions::Start(int number, int slot, std::shared_ptr<CancellationManager> cancellation,
                           std::vector<Tensor> inputs, Done done) const {
+  if (absl::Status fault = FaultAt(FaultPoint::kHostCall); !fault.ok()) return done(fault);
   struct Call {
     std::shared_ptr<CancellationManager> cancellation;
     std::vector<Tensor> inputs;

@@ -13,6 +13,7 @@
 #include "cc/base/core_context.h"
 #include "cc/base/core_numbers.h"
 #include "cc/base/custom_call.h"
+#include "cc/base/fault_points.h"
 #include "cc/base/process.h"
 #include "cc/program/transfer_call.h"
 #include "cc/transfer/call_buffers.h"
@@ -21,6 +22,7 @@
 #include "cc/transfer/transfer_stats.h"
 #include "tensorflow/core/framework/tensor.h"
 #include "xla/ffi/api/c_api.h"
+#include "xla/tsl/platform/errors.h"
 #include "xla/tsl/platform/statusor.h"
 
 namespace tf_tpu_ext {
@@ -73,6 +75,7 @@ class TransferCustomCall : public CustomCall {
   absl::Status Execute(XLA_FFI_CallFrame* frame) const override {
     const CoreContext* core = CoreOf(*frame);
     if (core == nullptr) return NoTpuProgram(call_.op);
+    TF_RETURN_IF_ERROR(FaultAt(FaultPoint::kTransfer));
     std::vector<Tensor> operands;
     if (!call_.send.empty()) {
       TF_ASSIGN_OR_RETURN(operands,

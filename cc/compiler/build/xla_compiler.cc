@@ -3,6 +3,7 @@
 #include "absl/log/log.h"
 #include "absl/strings/str_cat.h"
 #include "cc/abi/xla/cpu_client.h"
+#include "cc/base/fault_points.h"
 #include "cc/base/machine.h"
 #include "cc/compiler/hlo/cut_chains.h"
 #include "cc/compiler/hlo/module.h"
@@ -83,6 +84,7 @@ absl::StatusOr<std::shared_ptr<xla::Executable>> XlaCompiler::Compile(
     }
   }
   compiled_ = true;
+  TF_RETURN_IF_ERROR(FaultAt(FaultPoint::kCompilation));
   TF_ASSIGN_OR_RETURN(const CompiledByClient executable,
                       CompileByClient(*client_, computation, options));
   if (!key.empty()) {
