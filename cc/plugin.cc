@@ -20,6 +20,7 @@
 #include "cc/data/autotune_loop.h"
 #include "cc/data/cloud_storage.h"
 #include "cc/device/device_factory.h"
+#include "cc/kernels/check_preemption.h"
 #include "cc/kernels/jit_kernel.h"
 #include "cc/kernels/kernel_proxies.h"
 #include "cc/ops/host_update_ops.h"
@@ -45,6 +46,7 @@ namespace {
   RegisterDeviceFactories(objects->process().machine,
                           [objects] { return objects->core_threads(); });
   RegisterHostUpdates();
+  RegisterCheckPreemption();
   RegisterKernelProxies();
   RegisterBridgePasses();
   RegisterPreparingPass();
@@ -161,6 +163,9 @@ OwnedText TfTpuExt_Configure(int cores, int local_devices, double wait_limit_sec
   if (status.ok()) status = tf_tpu_ext::Configure(std::move(options), compilation_cache);
   return tf_tpu_ext::GiveError(status);
 }
+
+// Whether training should end with a checkpoint: what the op CheckPreemption tells.
+void TfTpuExt_SetPreempted(int preempted) { tf_tpu_ext::SetPreempted(preempted != 0); }
 
 // How many threads run compiled programs.
 int TfTpuExt_ComputeThreads() { return tf_tpu_ext::Process::Get().compute_pool->NumThreads(); }

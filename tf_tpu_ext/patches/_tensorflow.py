@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from tf_tpu_ext.patches import _clusters, _embedding, _libraries, _ops, _options, _resolver
+from tf_tpu_ext.patches import (
+    _clusters,
+    _embedding,
+    _libraries,
+    _ops,
+    _options,
+    _preemption,
+    _resolver,
+)
 from tf_tpu_ext.patches._patch import Patch, deferred
 
 PATCHES = (
@@ -28,6 +36,18 @@ PATCHES = (
         reason="programs that build graphs call it too, and stock TensorFlow raises an error "
         "there, although there is nothing to connect to.",
         install=_resolver.install_connect_to_cluster,
+    ),
+    Patch(
+        name="preemption",
+        group="tensorflow",
+        target="tf.distribute.experimental.PreemptionCheckpointHandler",
+        change="Under a TPUStrategy, SIGTERM asks the handler for a checkpoint: its next check "
+        "finds a preemption, it saves, and the program ends with exit code 42. A handler that the "
+        "program had set for SIGTERM is called too. Only a PreemptionCheckpointHandler made on the "
+        "main thread listens.",
+        reason="on a TPU, the host's software sends the notice of a preemption; nothing else here "
+        "could.",
+        install=_preemption.install_preemption,
     ),
     Patch(
         name="all_to_all",
