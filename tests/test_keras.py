@@ -326,7 +326,7 @@ def test_other_numbers_of_cores(run_python, cores):
 
 @pytest.mark.skipif(
     importlib.util.find_spec("tf_keras") is None,
-    reason="tf_keras is not installed: pip install tf_keras==2.21.*",
+    reason="tf_keras is not installed: pip install --no-deps tf_keras of TensorFlow's minor",
 )
 def test_legacy_keras(run_python):
     code = """

@@ -1,4 +1,4 @@
-"""Compiled programs are kept up to the limits of `configure`, and come back when they are needed."""
+"""Compiled programs are kept up to the limits of `configure`, and come back when needed."""
 
 from __future__ import annotations
 

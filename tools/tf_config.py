@@ -17,6 +17,9 @@ import json
 import pathlib
 import sys
 
+# The minors of TensorFlow that the native part compiles against and the package is tested on.
+MINORS = ("2.20", "2.21")
+
 # Both builds run the compiler in a folder where this path leads to TensorFlow. With relative paths,
 # both builds and pip's temporary environments can share a compiler cache.
 TF_LINK = "external/local_config_tf"
@@ -80,11 +83,17 @@ class TensorFlow:
     version: str
 
 
+def minor_of(version: str) -> str:
+    """Returns the minor of a version: "2.21" of "2.21.0"."""
+    return ".".join(version.split(".")[:2])
+
+
 def find_tensorflow() -> TensorFlow:
     """Finds the TensorFlow of the running interpreter without importing it.
 
     Raises:
-        RuntimeError: There is none, or distributions of several versions share its folder.
+        RuntimeError: There is none, it is not supported, or distributions of several versions
+            share its folder.
     """
     spec = importlib.util.find_spec("tensorflow")
     if spec is None or spec.origin is None:
@@ -105,7 +114,14 @@ def find_tensorflow() -> TensorFlow:
             f"Expected one TensorFlow in {spec.origin}, found {owners or 'no distribution'}. "
             "Uninstall all of them and install the one you want again."
         )
-    return TensorFlow(pathlib.Path(spec.origin).parent, next(iter(owners.values())))
+    version = next(iter(owners.values()))
+    if minor_of(version) not in MINORS:
+        raise RuntimeError(
+            f"The native part compiles against TensorFlow {' and '.join(MINORS)}; found {version} "
+            f"in {spec.origin}. Run `{sys.executable} -m pip install 'tensorflow-cpu=="
+            f"{MINORS[-1]}.*'`."
+        )
+    return TensorFlow(pathlib.Path(spec.origin).parent, version)
 
 
 def main() -> None:
