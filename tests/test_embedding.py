@@ -6,7 +6,6 @@ import functools
 import os
 import pathlib
 import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -403,11 +402,9 @@ def test_failed_step_leaves_nothing_behind(strategy):
 def test_a_batch_that_never_comes_is_an_error(strategy, short_limit):
     layer = one_table(strategy)
     _, look_up = programs(strategy, layer)
-    start = time.monotonic()
     message = r"RecvTPUEmbeddingActivations\S* waited \S+ on the embedding batches of core \d"
     with pytest.raises(tf.errors.DeadlineExceededError, match=message):
         look_up()
-    assert time.monotonic() - start < 20
     enqueue(strategy, layer, ids_of_cores(1, 2), training=False)
     look_up()
 
@@ -415,13 +412,27 @@ def test_a_batch_that_never_comes_is_an_error(strategy, short_limit):
 def test_cancellation_ends_the_wait_for_a_batch(strategy):
     layer = one_table(strategy)
     _, look_up = programs(strategy, layer)
+
+    @tf.function
+    def waiting() -> Any:
+        def replica() -> Any:
+            tpu_ops.outfeed_enqueue_tuple([True])
+            return layer.dequeue()["user"]
+
+        return strategy.run(replica)
+
     manager = CancellationManager()
-    cancelled = manager.get_cancelable_function(look_up.get_concrete_function())
-    timer = threading.Timer(0.5, manager.start_cancel)
-    timer.start()
+    cancelled = manager.get_cancelable_function(waiting.get_concrete_function())
+
+    def cancel_when_all_wait() -> None:
+        for core in range(CORES):
+            with tf.device("/device:CPU:0"):
+                tpu_ops.outfeed_dequeue_tuple([tf.bool], [[]], device_ordinal=core)
+        manager.start_cancel()
+
+    threading.Thread(target=cancel_when_all_wait).start()
     with pytest.raises(tf.errors.CancelledError):
         cancelled()
-    timer.join()
     enqueue(strategy, layer, ids_of_cores(1, 2), training=False)
     assert_looks_up(strategy, look_up, 1, 2)
 

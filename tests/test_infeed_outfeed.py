@@ -171,20 +171,21 @@ def test_shape_that_is_not_known(initialized):
 
 
 OUTFEED_WAIT = """
-import time
+import threading
 import tf_tpu_ext
 import tensorflow as tf
 from tensorflow.python.eager import cancellation
 from tensorflow.python.tpu.ops import tpu_ops
-import threading
 v1 = tf.compat.v1
 v1.enable_eager_execution()
 tf_tpu_ext.tpu.initialize_system()
+arrived = threading.Event()
 
 @tf.function
 def take():
-    with tf.device("/device:CPU:0"):
-        return tpu_ops.outfeed_dequeue_tuple([tf.float32], [[]], device_ordinal=1)
+    with tf.control_dependencies([tf.py_function(arrived.set, [], [])]):
+        with tf.device("/device:CPU:0"):
+            return tpu_ops.outfeed_dequeue_tuple([tf.float32], [[]], device_ordinal=1)
 
 @tf.function
 def give(steps):
@@ -198,19 +199,17 @@ def give(steps):
     return v1.tpu.replicate(replica, [[steps]] * 2)
 
 def ends(call, error):
-    begin = time.monotonic()
     try:
         call()
     except error as caught:
-        assert time.monotonic() - begin < 6, time.monotonic() - begin
         return str(caught)
     raise SystemExit("the wait ended without its element")
 
-def cancelled(function, *arguments):
+def ends_when_cancelled(arrive, function, *arguments):
     manager = cancellation.CancellationManager()
     call = manager.get_cancelable_function(function.get_concrete_function(*arguments))
-    threading.Timer(0.5, manager.start_cancel).start()
-    return lambda: call(*arguments)
+    threading.Thread(target=lambda: (arrive(), manager.start_cancel())).start()
+    ends(lambda: call(*arguments), tf.errors.CancelledError)
 """
 
 
@@ -218,7 +217,7 @@ def test_outfeed_that_is_never_filled(run_python):
     run_python(
         OUTFEED_WAIT
         + """
-ends(cancelled(take), tf.errors.CancelledError)
+ends_when_cancelled(arrived.wait, take)
 tf_tpu_ext.configure(wait_limit_seconds=1)
 message = ends(take, tf.errors.DeadlineExceededError)
 assert "the outfeed of core 1" in message and "wait_limit_seconds" in message, message
@@ -235,7 +234,7 @@ def test_outfeed_that_is_never_emptied(run_python):
         OUTFEED_WAIT
         + """
 many = tf.constant(1000)
-ends(cancelled(give, many), tf.errors.CancelledError)
+ends_when_cancelled(take, give, many)
 tf_tpu_ext.configure(wait_limit_seconds=1)
 message = ends(lambda: give(many), tf.errors.DeadlineExceededError)
 assert "the outfeed of core" in message and "wait_limit_seconds" in message, message
@@ -251,10 +250,13 @@ def test_infeed_that_is_never_emptied(run_python):
     run_python(
         OUTFEED_WAIT
         + """
+CAPACITY = 32
+
 @tf.function
 def feed(times):
     with tf.device("/device:CPU:0"):
         def body(number):
+            tf.cond(number == CAPACITY, lambda: tf.py_function(arrived.set, [], []), tf.no_op)
             with tf.control_dependencies(
                 [tpu_ops.infeed_enqueue_tuple([1.0], [[]], device_ordinal=1)]
             ):
@@ -262,12 +264,12 @@ def feed(times):
         tf.while_loop(lambda number: number < times, body, [tf.constant(0)])
 
 many = tf.constant(100)
-ends(cancelled(feed, many), tf.errors.CancelledError)
+ends_when_cancelled(arrived.wait, feed, many)
 tf_tpu_ext.configure(wait_limit_seconds=1)
 message = ends(lambda: feed(many), tf.errors.DeadlineExceededError)
 assert "the infeed of core 1" in message and "wait_limit_seconds" in message, message
 tf_tpu_ext.tpu.initialize_system()
-feed(tf.constant(30))
+feed(tf.constant(CAPACITY))
 """,
         env={"TF_TPU_EXT_CORES": "2"},
         timeout=90,

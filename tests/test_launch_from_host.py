@@ -174,10 +174,16 @@ def test_loop_of_the_host_ends_when_cancelled(strategy: Strategy, from_host: boo
 
     manager = cancellation.CancellationManager()
     concrete = manager.get_cancelable_function(steps.get_concrete_function())
-    threading.Timer(0.5, manager.start_cancel).start()
+
+    def cancel_later() -> None:
+        while float(count.read_value()) < 100.0:
+            pass
+        manager.start_cancel()
+
+    threading.Thread(target=cancel_later).start()
     with pytest.raises(tf.errors.CancelledError):
         concrete()
-    assert float(count.read_value()) > 1.0
+    assert float(count.read_value()) >= 100.0
 
 
 def test_error_ends_a_loop_of_the_host(strategy: Strategy, from_host: bool) -> None:
@@ -247,14 +253,24 @@ def test_cancelled_step_ends(strategy: Strategy, from_host: bool) -> None:
     @tf.function
     def step() -> Any:
         # Nobody feeds the cores.
-        results = strategy.run(
-            lambda: tf.raw_ops.InfeedDequeueTuple(dtypes=[tf.float32], shapes=[[]])[0]
-        )
-        return strategy.reduce("SUM", results, axis=None)
+        def replica() -> Any:
+            tf.raw_ops.OutfeedEnqueueTuple(inputs=[tf.constant(True)])
+            return tf.raw_ops.InfeedDequeueTuple(dtypes=[tf.float32], shapes=[[]])[0]
+
+        return strategy.reduce("SUM", strategy.run(replica), axis=None)
 
     manager = cancellation.CancellationManager()
     concrete = manager.get_cancelable_function(step.get_concrete_function())
-    threading.Timer(0.3, manager.start_cancel).start()
+
+    def cancel_when_all_wait() -> None:
+        for core in range(strategy.num_replicas_in_sync):
+            with tf.device("/device:CPU:0"):
+                tf.raw_ops.OutfeedDequeueTuple(
+                    dtypes=[tf.bool], shapes=[[]], device_ordinal=core
+                )
+        manager.start_cancel()
+
+    threading.Thread(target=cancel_when_all_wait).start()
     with pytest.raises(tf.errors.CancelledError):
         concrete()
 

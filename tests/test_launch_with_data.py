@@ -166,11 +166,12 @@ def test_error_of_the_data_ends_the_loop(strategy: Strategy, from_host: bool) ->
 
 def test_loop_that_waits_for_data_ends_when_cancelled(strategy: Strategy, from_host: bool) -> None:
     trained = Trained(strategy)
-    never = threading.Event()
+    asked, never = threading.Event(), threading.Event()
 
     def rows() -> Iterator[Any]:
         yield from batches(steps=1)
-        never.wait(60.0)
+        asked.set()
+        never.wait()
 
     dataset = tf.data.Dataset.from_generator(
         rows, output_signature=tf.TensorSpec([BATCH, 3], tf.float32)
@@ -184,7 +185,7 @@ def test_loop_that_waits_for_data_ends_when_cancelled(strategy: Strategy, from_h
 
     manager = cancellation.CancellationManager()
     concrete = manager.get_cancelable_function(steps.get_concrete_function(iterator))
-    threading.Timer(1.0, manager.start_cancel).start()
+    threading.Thread(target=lambda: (asked.wait(), manager.start_cancel())).start()
     try:
         with pytest.raises(tf.errors.CancelledError):
             concrete(iterator)

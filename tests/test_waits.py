@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 IMPORTS = """
-import threading, time
+import threading
 import numpy as np
 import tf_tpu_ext
 import tensorflow as tf
@@ -15,21 +15,37 @@ cores = tf_tpu_ext.machine().cores
 graph = tf.Graph()
 """
 
-# What a step takes its number from: `take` is part of the program, `feed` gives each core one.
+# What a step takes its number from: `take` is part of the program, `feed` gives each core one, and
+# `arrive` ends when each core has come to `take` once more.
 SOURCES = {
     "host_call": """
 with graph.as_default():
     queue = tf.queue.FIFOQueue(100, [tf.float32], shared_name="rows")
+    arrivals = tf.queue.FIFOQueue(100, [tf.bool], shapes=[[]], shared_name="arrivals")
 
 def take():
-    return v1.tpu.outside_compilation(lambda: tf.ensure_shape(queue.dequeue(), []))
+    def host():
+        with tf.control_dependencies([arrivals.enqueue(True)]):
+            return tf.ensure_shape(queue.dequeue(), [])
+    return v1.tpu.outside_compilation(host)
+
+def arrive():
+    return arrivals.dequeue_many(cores)
 
 def feed():
     return queue.enqueue_many([[2.0] * cores])
 """,
     "infeed": """
 def take():
-    return tpu_ops.infeed_dequeue_tuple([tf.float32], [[]])[0]
+    with tf.control_dependencies([tpu_ops.outfeed_enqueue_tuple([True])]):
+        return tpu_ops.infeed_dequeue_tuple([tf.float32], [[]])[0]
+
+def arrive():
+    with tf.device("/device:CPU:0"):
+        return [
+            tpu_ops.outfeed_dequeue_tuple([tf.bool], [[]], device_ordinal=core)
+            for core in range(cores)
+        ]
 
 def feed():
     with tf.device("/device:CPU:0"):
@@ -55,10 +71,11 @@ with graph.as_default():
     start = v1.tpu.initialize_system()
     outputs = v1.tpu.replicate(starved, [[1.0]] * cores)
     enqueue = feed()
+    arrival = arrive()
     session = v1.Session()
     session.run(start)
     # Compiles the program.
-    session.run([outputs, enqueue])
+    session.run([outputs, enqueue, arrival])
 """
 
 
@@ -79,13 +96,16 @@ def test_closing_the_session_ends_a_wait(run_waiting_step, source):
         source,
         """
 with graph.as_default():
-    threading.Timer(0.7, session.close).start()
-    begin = time.monotonic()
+    def close():
+        session.run(arrival)
+        session.close()
+
+    threading.Thread(target=close).start()
     try:
         session.run(outputs)
         raise SystemExit("the step ended without its number")
     except tf.errors.CancelledError:
-        assert time.monotonic() - begin < 5
+        pass
     with v1.Session() as another:
         another.run(start)
         check_that_cores_work(another, outputs, enqueue)
@@ -100,12 +120,11 @@ def test_operation_timeout_ends_a_wait(run_waiting_step, source):
         """
 with graph.as_default():
     for _ in range(2):
-        begin = time.monotonic()
         try:
             session.run(outputs, options=v1.RunOptions(timeout_in_ms=700))
             raise SystemExit("the step ended without its number")
         except tf.errors.DeadlineExceededError:
-            assert time.monotonic() - begin < 5
+            pass
         check_that_cores_work(session, outputs, enqueue)
 """,
     )
@@ -122,13 +141,11 @@ with graph.as_default():
     one = queue.enqueue([2.0])
     session.run(one)
     tf_tpu_ext.configure(wait_limit_seconds=1)
-    begin = time.monotonic()
     try:
-        session.run(outputs, options=v1.RunOptions(timeout_in_ms=20000))
+        session.run(outputs)
         raise SystemExit("the step ended without its number")
     except tf.errors.DeadlineExceededError as error:
         message = str(error)
-    assert time.monotonic() - begin < 10, message
     assert "wait_limit_seconds" in message, message
     check_that_cores_work(session, outputs, enqueue)
 """,
@@ -142,13 +159,12 @@ def test_wait_limit_ends_a_wait_for_infeed(run_waiting_step):
 with graph.as_default():
     before = tf_tpu_ext.machine().wait_limit_seconds
     tf_tpu_ext.configure(wait_limit_seconds=1)
-    begin = time.monotonic()
     try:
         session.run(outputs)
         raise SystemExit("the step ended without its number")
     except tf.errors.DeadlineExceededError as error:
         message = str(error)
-    assert 0.9 < time.monotonic() - begin < 6, time.monotonic() - begin
+    assert "waited 1s" in message, message
     assert "infeed" in message.lower(), message
     assert "core" in message, message
     assert "wait_limit_seconds" in message, message
@@ -174,13 +190,17 @@ def feed_cores():
 
 manager = cancellation.CancellationManager()
 cancelled = manager.get_cancelable_function(step.get_concrete_function())
-threading.Timer(0.7, manager.start_cancel).start()
-begin = time.monotonic()
+
+def cancel():
+    arrive()
+    manager.start_cancel()
+
+threading.Thread(target=cancel).start()
 try:
     cancelled()
     raise SystemExit("the step ended without its number")
 except tf.errors.CancelledError:
-    assert time.monotonic() - begin < 5
+    pass
 feed_cores()
 assert np.ravel(step()).tolist() == [3.0 * cores] * cores
 with graph.as_default():

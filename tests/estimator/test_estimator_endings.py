@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-import time
+import types
 from typing import Any
 
 import numpy as np
@@ -13,24 +13,27 @@ import tensorflow as tf
 if importlib.util.find_spec("tensorflow_estimator") is None:
     pytest.skip("tensorflow-estimator is not installed", allow_module_level=True)
 
+from tensorflow_estimator.python.estimator.tpu import error_handling
+
 import tf_tpu_ext.estimator as te
 
 v1 = tf.compat.v1
-# Far below the five seconds after which tensorflow-estimator itself closes a session.
-SOON = 4.0
 
 
 @pytest.fixture
-def fails(make_estimator, input_fn):
-    """Expects an error of a training, soon; afterwards, the next training has to work."""
+def fails(make_estimator, input_fn, monkeypatch):
+    """Expects an error of a training; afterwards, the next training has to work."""
+
+    def sleep(seconds: float) -> None:
+        raise AssertionError("It is tensorflow-estimator itself that waits, and closes the session")
+
+    monkeypatch.setattr(error_handling, "time", types.SimpleNamespace(sleep=sleep))
 
     def check(kind: type[BaseException], message: str, train: Any) -> None:
         estimator = make_estimator(folder="next")
         estimator.train(input_fn, steps=1)
-        start = time.monotonic()
         with pytest.raises(kind, match=message):
             train()
-        assert time.monotonic() - start < SOON
         estimator.train(input_fn, steps=6)
         assert estimator.get_variable_value("global_step") == 7
 
@@ -126,10 +129,10 @@ def test_predictions_that_are_not_all_taken(make_estimator, input_fn):
 
 
 def test_ctrl_c_ends_a_training(run_python):
-    """In a loop on the cores that would take minutes."""
+    """In a loop on the cores that would take hours."""
     done = run_python(
         """
-        import os, signal, sys, tempfile, threading, time
+        import os, signal, sys, tempfile, threading
         import numpy as np, tensorflow as tf
         import tf_tpu_ext.estimator as te
 
@@ -142,13 +145,13 @@ def test_ctrl_c_ends_a_training(run_python):
             return dataset.batch(params["batch_size"], drop_remainder=True)
 
         def host_call(step, loss):
-            if_started = lambda x: (started.set(), time.sleep(0.2), x)[-1]
+            if_started = lambda x: (started.set(), x)[-1]
             return tf.numpy_function(if_started, [step], tf.int64)
 
         started = threading.Event()
         config = te.RunConfig(
             model_dir=tempfile.mkdtemp(),
-            tpu_config=te.TPUConfig(iterations_per_loop=1000, num_shards=2),
+            tpu_config=te.TPUConfig(iterations_per_loop=10**7, num_shards=2),
         )
         def make(**params):
             return te.TPUEstimator(
@@ -162,12 +165,10 @@ def test_ctrl_c_ends_a_training(run_python):
         # Jobs that a shell runs in the background ignore it.
         signal.signal(signal.SIGINT, signal.default_int_handler)
         threading.Thread(target=interrupt).start()
-        start = time.monotonic()
         try:
-            make(host_call=host_call).train(input_fn, steps=5000)
+            make(host_call=host_call).train(input_fn, steps=10**8)
         except KeyboardInterrupt:
             print("interrupted")
-        assert time.monotonic() - start < 20
         threads = [t.name for t in threading.enumerate() if "EventLogger" not in t.name]
         assert threads == ["MainThread"], threads
         make().train(input_fn, max_steps=3)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import gc
 import threading
-import time
 import weakref
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any
 
 import numpy as np
@@ -114,9 +114,10 @@ class TestCalls:
 
     def test_effects_are_visible_before_the_step_returns(self, strategy, cores):
         done = []
+        release = threading.Event()
 
         def slow(replica):
-            time.sleep(0.1)
+            release.wait()
             done.append(int(replica))
 
         def computation(x):
@@ -124,9 +125,15 @@ class TestCalls:
             return x
 
         step = stepper(strategy, computation)
-        for number in range(1, 4):
-            step(tf.constant(1.0))
-            assert sorted(done) == sorted(list(range(cores)) * number)
+        with ThreadPoolExecutor(1) as pool:
+            for number in range(1, 4):
+                release.clear()
+                stepped = pool.submit(step, tf.constant(1.0))
+                # That nothing happens shows only in time: however long this is, no step may end.
+                assert not wait([stepped], timeout=0.1).done
+                release.set()
+                stepped.result()
+                assert sorted(done) == sorted(list(range(cores)) * number)
 
     def test_replicas_may_wait_for_each_other_on_the_host(self, strategy, cores):
         """A call of the host may take long: the other replicas go on."""
@@ -135,7 +142,7 @@ class TestCalls:
         def meet(replica, x):
             # Python functions share TensorFlow's threads, of which this machine may have two.
             if replica < 2:
-                barrier.wait(timeout=20)
+                barrier.wait(timeout=60)
             return x
 
         step = stepper(strategy, lambda x: call(meet, x * 2))
@@ -170,10 +177,8 @@ class TestFailures:
         for bad in (0, cores - 1):
             # TensorFlow's own while op may report its cancellation first, in a few of a hundred.
             for _ in range(5 if place == "in_a_loop" else 1):
-                start = time.monotonic()
                 with pytest.raises(tf.errors.OpError) as error:
                     step(tf.constant(1.0), tf.constant(bad))
-                assert time.monotonic() - start < 10
                 if not isinstance(error.value, tf.errors.CancelledError):
                     break
             message = str(error.value)
@@ -203,11 +208,9 @@ class TestFailures:
             (output,) = v1.tpu.rewrite(lambda x: outside(lambda: queue.dequeue()) * x, [2.0])
             session.run(enqueue)
             assert session.run(output) == 10.0
-            start = time.monotonic()
             options = v1.RunOptions(timeout_in_ms=300)
             with pytest.raises(tf.errors.DeadlineExceededError):
                 session.run(output, options=options)
-            assert time.monotonic() - start < 10
             session.run(enqueue)
             assert session.run(output) == 10.0
 
@@ -230,12 +233,10 @@ class TestFailures:
             return outside(host, x * 2)
 
         step = stepper(strategy, computation)
-        start = time.monotonic()
         # Both branches are functions: TensorFlow reports the one that ends first, the failed one
         # or the one that is cancelled for it.
         with pytest.raises(tf.errors.OpError, match=r"one failed|Dequeue operation was cancelled"):
             step(tf.constant(1.0), tf.constant(0))
-        assert time.monotonic() - start < 10
         # What a cancelled wait has taken is not lost.
         assert queue.size().numpy() == 0
         for _ in range(cores):
@@ -248,21 +249,16 @@ class TestFailures:
 
         def stuck(replica, x):
             if replica == cores - 1:
-                release.wait(60)
+                release.wait()
             return x
 
         step = stepper(strategy, lambda x: call(stuck, x * 2) + 1)
         wait_limit(1.0)
-        start = time.monotonic()
-        timer = threading.Timer(4.0, release.set)
-        timer.start()
         with pytest.raises(tf.errors.OpError, match="waited") as error:
             step(tf.constant(1.0))
-        assert time.monotonic() - start < 30
         waits_for = "test_promises.py" if mode == "folded" else "host_compute_channel"
         assert waits_for in str(error.value)
         release.set()
-        timer.cancel()
         wait_limit(60.0)
         assert local(strategy, step(tf.constant(1.0))) == [3.0] * cores
 
