@@ -1,27 +1,42 @@
-"""Runs many steps with host calls, failures and cancellations, and checks their results.
+"""Runs many steps, and checks their results and that memory has an end.
 
     tools/soak --steps 100000 --cores 8
+    tools/soak --program changes --steps 50000 --plot memory.png
 
-Every step calls the host from each replica, in a loop and outside of it. One of a thousand fails on
-one replica, one of a thousand is cancelled while the host waits. Checked are: the results, the
-number of host calls, that no step takes longer than a minute, and that resident memory has stopped
-growing after the first tenth. Ends with exit code 1 if a check fails.
+The program "calls" calls the host from each replica, in a loop and outside of it. One of a thousand
+steps fails on one replica, one of a thousand is cancelled while the host waits. "changes" has
+arguments of a new shape every ten steps, and makes and drops functions, sessions and strategies.
+Checked are: the results, the number of host calls, that no step takes longer than a minute, and
+that resident memory has stopped growing after the first tenth. Ends with exit code 1 if a check
+fails.
 """
 
 from __future__ import annotations
 
 import argparse
+import collections
 import faulthandler
+import gc
 import os
+import pathlib
 import random
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 LONGEST_STEP_SECONDS = 60
 # What the allocator may keep beyond the first tenth of the steps.
 GROWTH_BYTES = 64 << 20
 LOOP_CALLS = 2
+# After how many steps what changes is made anew.
+NEW_SHAPE = 10
+NEW_COMPILED_FUNCTION = 25
+NEW_SESSION = 50
+NEW_FUNCTION = 100
+NEW_STRATEGY = 500
+MAX_PROGRAMS = 64
+MEASURED_STEPS = 500
 
 
 def resident_bytes() -> int:
@@ -46,8 +61,8 @@ class Host:
         return x + 1
 
 
-class Steps:
-    """The program: steps that succeed, fail and are cancelled."""
+class CallSteps:
+    """Steps that call the host, and succeed, fail or are cancelled."""
 
     def __init__(self, cores: int) -> None:
         import tensorflow as tf
@@ -124,19 +139,135 @@ class Steps:
             raise AssertionError("a step that waits for ever ended")
         assert max(self._host.calls) <= 1, self._host.calls
 
+    def take(self, number: int) -> str:
+        """Takes the step of a number; returns what became of it."""
+        value = float(number % 100)
+        kind = random.randrange(1000)
+        if kind == 0:
+            self.fail(value, random.randrange(self._cores))
+            return "failed"
+        if kind == 1:
+            self.cancel(value)
+            return "cancelled"
+        self.succeed(value, waits=kind < 20)
+        return "right"
+
+
+class ChangingSteps:
+    """Steps whose shapes, functions, sessions and strategies change."""
+
+    def __init__(self, cores: int) -> None:
+        import tensorflow as tf
+
+        import tf_tpu_ext
+
+        tf_tpu_ext.configure(max_programs=MAX_PROGRAMS)
+        self._tf = tf
+        self._cores = cores
+        self._strategy: Any = None
+        self._weight: Any = None
+        self._function: Any = None
+
+    def take(self, number: int) -> str:
+        """Takes the step of a number; returns what was made anew for it."""
+        made = "the same"
+        if number % NEW_STRATEGY == 0:
+            made = "new strategy"
+            self._make_strategy()
+        if number % NEW_FUNCTION == 0:
+            made = "new function"
+            self._make_function()
+            # What is traced refers to itself.
+            gc.collect()
+        elif number % NEW_SHAPE == 0:
+            made = "new shape"
+        self._run(1 + number // NEW_SHAPE)
+        if number % NEW_SESSION == 0:
+            self._run_session(number)
+        if number % NEW_COMPILED_FUNCTION == 0:
+            self._run_compiled_function(number)
+        return made
+
+    def _make_strategy(self) -> None:
+        tf = self._tf
+        resolver = tf.distribute.cluster_resolver.TPUClusterResolver()
+        tf.tpu.experimental.initialize_tpu_system(resolver)
+        self._strategy = tf.distribute.TPUStrategy(resolver)
+        with self._strategy.scope():
+            self._weight = tf.Variable(2.0)
+
+    def _make_function(self) -> None:
+        tf, strategy, weight = self._tf, self._strategy, self._weight
+
+        def replica(x: Any) -> Any:
+            # Not all_reduce, of which TensorFlow keeps every trace for its gradient.
+            total = tf.compat.v1.tpu.cross_replica_sum(tf.reduce_sum(x * weight))
+            weight.assign_add(0.0 * total)
+            return total
+
+        @tf.function(reduce_retracing=False)
+        def step(x: Any) -> Any:
+            return strategy.reduce("MEAN", strategy.run(replica, [x]), axis=None)
+
+        self._function = step
+
+    def _run(self, size: int) -> None:
+        got = float(self._function(self._tf.ones([size])))
+        expected = 2.0 * size * self._cores
+        assert got == expected, f"{got}, expected {expected}"
+
+    def _run_session(self, number: int) -> None:
+        v1 = self._tf.compat.v1
+        with self._tf.Graph().as_default(), v1.Session() as session:
+            outputs = v1.tpu.replicate(
+                lambda x: v1.tpu.cross_replica_sum(x + 1.0), [[float(number)]] * self._cores
+            )
+            for [got] in session.run(outputs):
+                assert got == self._cores * (number + 1.0), got
+
+    def _run_compiled_function(self, number: int) -> None:
+        tf = self._tf
+
+        @tf.function(jit_compile=True)
+        def double(x: Any) -> Any:
+            return 2.0 * x
+
+        with tf.device("/device:TPU:0"):
+            assert float(double(float(number))) == 2.0 * number
+
+
+PROGRAMS: dict[str, Callable[[int], Any]] = {"calls": CallSteps, "changes": ChangingSteps}
+
+
+def plot(path: pathlib.Path, steps: list[int], memory: list[int]) -> None:
+    """Draws the resident memory after each number of steps."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 4))
+    axes = figure.subplots()
+    axes.plot(steps, [size / (1 << 20) for size in memory])
+    axes.set_xlabel("steps")
+    axes.set_ylabel("resident memory, MB")
+    axes.set_ylim(bottom=0)
+    figure.tight_layout()
+    figure.savefig(path)
+
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--program", choices=sorted(PROGRAMS), default="calls")
     parser.add_argument("--steps", type=int, default=100_000)
     parser.add_argument("--cores", type=int, default=8)
     parser.add_argument("--minutes", type=float, help="end after this many minutes at the latest")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--plot", type=pathlib.Path, help="where to draw memory over steps, *.png")
     arguments = parser.parse_args()
     os.environ["TF_TPU_EXT_CORES"] = str(arguments.cores)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     random.seed(arguments.seed)
-    steps = Steps(arguments.cores)
-    counts = {"right": 0, "failed": 0, "cancelled": 0}
+    steps = PROGRAMS[arguments.program](arguments.cores)
+    counts: collections.Counter[str] = collections.Counter()
+    measured: list[int] = []
     memory: list[int] = []
     start = time.monotonic()
     for number in range(arguments.steps):
@@ -144,29 +275,21 @@ def main() -> int:
             break
         # Python can't end a step that hangs, so the process prints where it is, and exits.
         faulthandler.dump_traceback_later(LONGEST_STEP_SECONDS, exit=True)
-        value = float(number % 100)
-        kind = random.randrange(1000)
-        if kind == 0:
-            steps.fail(value, random.randrange(arguments.cores))
-            counts["failed"] += 1
-        elif kind == 1:
-            steps.cancel(value)
-            counts["cancelled"] += 1
-        else:
-            steps.succeed(value, waits=kind < 20)
-            counts["right"] += 1
-        if number % 500 == 499:
+        counts[steps.take(number)] += 1
+        if number % MEASURED_STEPS == MEASURED_STEPS - 1:
+            measured.append(number + 1)
             memory.append(resident_bytes())
             seconds = time.monotonic() - start
-            print(
-                f"{number + 1} steps, {seconds:.0f} s, {memory[-1] >> 20} MB, {counts}", flush=True
-            )
+            told = f"{memory[-1] >> 20} MB, {dict(counts)}"
+            print(f"{number + 1} steps, {seconds:.0f} s, {told}", flush=True)
     faulthandler.cancel_dump_traceback_later()
+    if arguments.plot is not None:
+        plot(arguments.plot, measured, memory)
     settled = memory[len(memory) // 10 :]
     if len(settled) > 1 and settled[-1] - settled[0] > GROWTH_BYTES:
         print(f"resident memory grew from {settled[0] >> 20} to {settled[-1] >> 20} MB")
         return 1
-    print(f"passed: {counts} in {time.monotonic() - start:.0f} s")
+    print(f"passed: {dict(counts)} in {time.monotonic() - start:.0f} s")
     return 0
 
 
