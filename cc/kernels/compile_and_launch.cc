@@ -11,6 +11,7 @@
 #include "cc/base/process.h"
 #include "cc/base/program_options.h"
 #include "cc/compiler/lower/lower_module.h"
+#include "cc/compiler/lower/rewrite_functions.h"
 #include "cc/compiler/overrides/tensorflow_kernels.h"
 #include "cc/device/virtual_device.h"
 #include "cc/kernels/make_program.h"
@@ -168,6 +169,7 @@ absl::StatusOr<std::shared_ptr<Program>> CompileAndLaunchOp::Compile(OpKernelCon
   options.device_type = tensorflow::DeviceType(kCompilationDevice);
   tensorflow::FunctionLibraryDefinition library(
       *context->function_library()->GetFunctionLibraryDefinition());
+  TF_RETURN_IF_ERROR(ChooseTpuPlatforms(&library));
   if (call.options.tensorflow_kernels) TF_RETURN_IF_ERROR(UseTensorFlowKernels(&library));
   options.flib_def = &library;
   options.graph_def_version = context->function_library()->graph_def_version();

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "cc/compiler/lower/rewrite_functions.h"
 #include "cc/kernels/compile_and_launch.h"
 #include "tensorflow/compiler/tf2xla/xla_compiler.h"
 #include "tensorflow/compiler/tf2xla/xla_op_registry.h"
@@ -33,8 +34,9 @@ class CompileOnDemandOp : public CompileAndLaunchOp {
                      const tensorflow::XlaCompiler::CompileOptions& options,
                      absl::Span<const tensorflow::XlaArgument> arguments,
                      tensorflow::XlaCompilationResult* result) override {
-    return compiler->CompileSingleOp(
-        options, tensorflow::XlaCompiler::SingleOpCompileArgument(*context), arguments, result);
+    tensorflow::XlaCompiler::SingleOpCompileArgument op(*context);
+    ChooseTpuPlatform(&op.node_def);
+    return compiler->CompileSingleOp(options, op, arguments, result);
   }
 };
 

@@ -153,6 +153,7 @@ absl::Status RewriteFunctions(const std::string& module, const Metadata& metadat
   TF_RETURN_IF_ERROR(OrderHostTransfers(kEntryFunction, library, &lowered->has_host_transfers));
   TF_RETURN_IF_ERROR(CountClusters(ClusterMarks(module), library));
   TF_RETURN_IF_ERROR(TakeHostFunctions(library, &lowered->host_functions));
+  TF_RETURN_IF_ERROR(ChooseTpuPlatforms(library));
   // Both replace average pools: where sizes are dynamic, the first must have them, for the stock
   // kernel, to which the second hands on, reads padding.
   TF_RETURN_IF_ERROR(ReplaceOpsOfDynamicSize(metadata, library));

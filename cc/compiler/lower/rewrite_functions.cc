@@ -1,5 +1,6 @@
 #include "cc/compiler/lower/rewrite_functions.h"
 
+#include <algorithm>
 #include <functional>
 
 #include "absl/container/flat_hash_map.h"
@@ -83,6 +84,30 @@ absl::Status TakeHostFunctions(FunctionLibraryDefinition* library,
       attributes["library"].set_s("");
       attributes[kHostFunctionNumber].set_i(number->second);
       changed = true;
+    }
+    return changed;
+  });
+}
+
+bool ChooseTpuPlatform(NodeDef* node) {
+  if (node->op() != "XlaCallModule") return false;
+  const auto found = node->mutable_attr()->find("platforms");
+  if (found == node->mutable_attr()->end()) return false;
+  auto& platforms = *found->second.mutable_list()->mutable_s();
+  const auto tpu = std::find(platforms.begin(), platforms.end(), "TPU");
+  if (tpu == platforms.end()) return false;
+  const auto cpu = std::find(platforms.begin(), platforms.end(), "CPU");
+  // The module branches on the place of the platform in this list.
+  if (cpu != platforms.end()) *cpu = "TPU";
+  *tpu = "CPU";
+  return true;
+}
+
+absl::Status ChooseTpuPlatforms(FunctionLibraryDefinition* library) {
+  return ChangeFunctions(library, [](FunctionDef* function) {
+    bool changed = false;
+    for (NodeDef& node : *function->mutable_node_def()) {
+      changed = ChooseTpuPlatform(&node) || changed;
     }
     return changed;
   });

@@ -30,6 +30,14 @@ absl::Status CountClusters(const std::map<std::string, std::string>& marks,
 absl::Status TakeHostFunctions(tensorflow::FunctionLibraryDefinition* library,
                                std::vector<HostFunctionSource>* functions);
 
+// Lets an XlaCallModule, a module of StableHLO that JAX has exported for one or more platforms, run
+// as on a TPU where it was exported for that: XLA's compiler takes us for a CPU. False if the node
+// is another op, or its module is not for TPUs.
+bool ChooseTpuPlatform(tensorflow::NodeDef* node);
+
+// The same for all functions.
+absl::Status ChooseTpuPlatforms(tensorflow::FunctionLibraryDefinition* library);
+
 }  // namespace tf_tpu_ext
 
 #endif  // TF_TPU_EXT_CC_COMPILER_LOWER_REWRITE_FUNCTIONS_H_

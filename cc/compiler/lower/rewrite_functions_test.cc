@@ -143,5 +143,30 @@ TEST_F(RewriteFunctionsTest, FunctionsThatCallTheSameHostFunctionShareItsNumber)
   EXPECT_EQ(NodeOf("g", 0).attr().at(kHostFunctionNumber).i(), 0);
 }
 
+NodeDef CallOfModule(const std::vector<std::string>& platforms) {
+  NodeDef node = Node("XlaCallModule");
+  auto* list = (*node.mutable_attr())["platforms"].mutable_list();
+  for (const std::string& platform : platforms) list->add_s(platform);
+  return node;
+}
+
+std::vector<std::string> PlatformsOf(const NodeDef& node) {
+  const auto& list = node.attr().at("platforms").list().s();
+  return {list.begin(), list.end()};
+}
+
+using Platforms = std::vector<std::string>;
+
+TEST_F(RewriteFunctionsTest, ModulesForTpusRunAsOnATpu) {
+  Define("f", {CallOfModule({"CPU", "CUDA", "TPU"}), CallOfModule({"TPU"}), CallOfModule({"CPU"}),
+               CallOfModule({}), Node("Neg")});
+  ASSERT_TRUE(ChooseTpuPlatforms(&library_).ok());
+  // What the compiler takes for the CPU's place is the TPU's.
+  EXPECT_EQ(PlatformsOf(NodeOf("f", 0)), (Platforms{"TPU", "CUDA", "CPU"}));
+  EXPECT_EQ(PlatformsOf(NodeOf("f", 1)), (Platforms{"CPU"}));
+  EXPECT_EQ(PlatformsOf(NodeOf("f", 2)), (Platforms{"CPU"}));
+  EXPECT_TRUE(PlatformsOf(NodeOf("f", 3)).empty());
+}
+
 }  // namespace
 }  // namespace tf_tpu_ext
