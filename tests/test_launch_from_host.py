@@ -265,9 +265,7 @@ def test_cancelled_step_ends(strategy: Strategy, from_host: bool) -> None:
     def cancel_when_all_wait() -> None:
         for core in range(strategy.num_replicas_in_sync):
             with tf.device("/device:CPU:0"):
-                tf.raw_ops.OutfeedDequeueTuple(
-                    dtypes=[tf.bool], shapes=[[]], device_ordinal=core
-                )
+                tf.raw_ops.OutfeedDequeueTuple(dtypes=[tf.bool], shapes=[[]], device_ordinal=core)
         manager.start_cancel()
 
     threading.Thread(target=cancel_when_all_wait).start()
