@@ -2,12 +2,13 @@
 
 `replicate` and its relatives build a graph. An eager call traces that graph into a concrete
 function, which is kept and reused for the same computation and the same structure, types and shapes
-of inputs. Two function objects are the same computation if they have the same code and captured the
-same objects, so a lambda in a loop is traced once.
+of inputs. Two function objects are the same computation if they have the same code, captured the same
+objects and read the same globals, so a lambda in a loop is traced once.
 """
 
 from __future__ import annotations
 
+import dis
 import functools
 import threading
 import types
@@ -222,6 +223,11 @@ def _fingerprint(value: Any, on_death: Callable[[Any], None], seen: dict[int, in
         return (
             value.__code__,
             _Same(value.__globals__, on_death),
+            tuple(
+                (name, _global_key(value.__globals__[name], on_death))
+                for name in _read_globals(value.__code__)
+                if name in value.__globals__
+            ),
             tuple(recurse(x) for x in value.__defaults__ or ()),
             tuple((k, recurse(x)) for k, x in (value.__kwdefaults__ or {}).items()),
             tuple(recurse(_contents(cell)) for cell in value.__closure__ or ()),
@@ -237,6 +243,27 @@ def _fingerprint(value: Any, on_death: Callable[[Any], None], seen: dict[int, in
             tuple((k, recurse(x)) for k, x in value.keywords.items()),
         )
     return _Same(value, on_death)
+
+
+@functools.lru_cache(maxsize=1024)
+def _read_globals(code: types.CodeType) -> tuple[str, ...]:
+    """Returns the globals that a function reads, without those that it writes: counters, say."""
+    read: set[str] = set()
+    written: set[str] = set()
+    codes = [code]
+    while codes:
+        code = codes.pop()
+        codes += [x for x in code.co_consts if isinstance(x, types.CodeType)]
+        for instruction in dis.get_instructions(code):
+            if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+                read.add(instruction.argval)
+            elif instruction.opname in ("STORE_GLOBAL", "DELETE_GLOBAL"):
+                written.add(instruction.argval)
+    return tuple(sorted(read - written))
+
+
+def _global_key(value: Any, on_death: Callable[[Any], None]) -> Hashable:
+    return (type(value), repr(value)) if isinstance(value, _PLAIN_TYPES) else _Same(value, on_death)
 
 
 def _contents(cell: types.CellType) -> Any:
