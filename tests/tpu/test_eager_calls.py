@@ -75,6 +75,23 @@ class TestTraces:
             assert output.numpy() == 2 * value
         assert len(traces) == 1
 
+    def test_globals_that_it_reads_are_part_of_the_computation(self):
+        source = "def computation(x): return helper(x) * factor"
+        namespace = {"helper": lambda x: x, "factor": 2.0}
+        for change, expected in [({}, 6.0), ({"factor": 5.0}, 15.0), ({"helper": tf.square}, 45.0)]:
+            namespace.update(change)
+            exec(compile(source, "<cell>", "exec"), namespace)
+            [output] = tpu.rewrite(namespace["computation"], [np.float32(3)])
+            assert output.numpy() == expected
+
+    def test_globals_that_it_writes_are_not(self):
+        source = "def computation(x):\n  global traces\n  traces += 1\n  return x"
+        namespace = {"traces": 0}
+        exec(compile(source, "<cell>", "exec"), namespace)
+        for _ in range(3):
+            tpu.rewrite(namespace["computation"], [1.0])
+        assert namespace["traces"] == 1
+
     def test_captured_numbers_are_part_of_the_computation(self):
         for value in (1, 2, 1.0, True):
             [output] = tpu.rewrite(lambda x, value=value: x * value, [np.float32(3)])

@@ -2,8 +2,8 @@
 
 `replicate` and its relatives build a graph. An eager call traces that graph into a concrete
 function, which is kept and reused for the same computation and the same structure, types and shapes
-of inputs. Two function objects are the same computation if they have the same code, captured the same
-objects and read the same globals, so a lambda in a loop is traced once.
+of inputs. Two function objects are the same computation if they have the same code, captured the
+same objects and read the same globals, so a lambda in a loop is traced once.
 """
 
 from __future__ import annotations
