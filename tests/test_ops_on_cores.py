@@ -165,3 +165,35 @@ class TestTypesThatTheCpuRefuses:
                 l2=one,
                 global_step=tf.constant(1, tf.int64),
             )
+
+
+class TestBadInput:
+    @pytest.mark.parametrize("device", [CORE, "/device:TPU:1"])
+    def test_an_update_of_another_type_than_the_variable(self, device: str) -> None:
+        with tf.device(device):
+            variable = tf.Variable([1.0, 2.0])
+            with pytest.raises(tf.errors.InvalidArgumentError, match=r"of type half; variable"):
+                tf.raw_ops.ResourceApplyGradientDescent(
+                    var=variable.handle,
+                    alpha=tf.constant(1.0, tf.float16),
+                    delta=tf.ones([2], tf.float16),
+                )
+            variable.assign_add([1.0, 1.0])
+        np.testing.assert_array_equal(variable, [2.0, 3.0])
+
+    @pytest.mark.parametrize(
+        ("start", "size", "name"),
+        [(0, [1], "start_indices"), ([0], 2, "size_indices"), ([0, 0], [1, 1], "start_indices")],
+    )
+    def test_a_slice_with_other_indices_than_dimensions(
+        self, start: Any, size: Any, name: str
+    ) -> None:
+        with tf.device(CORE):
+            with pytest.raises(tf.errors.InvalidArgumentError, match=name):
+                gen_xla_ops.xla_dynamic_slice(tf.zeros([4]), start, size)
+            found = gen_xla_ops.xla_dynamic_slice(tf.range(4), [1], [2])
+        np.testing.assert_array_equal(found, [1, 2])
+
+    def test_shapes_that_do_not_fit(self) -> None:
+        with tf.device(CORE), pytest.raises(tf.errors.InvalidArgumentError):
+            gen_xla_ops.xla_pad([1.0, 2.0], 9.0, [1, 1], [2], [1])

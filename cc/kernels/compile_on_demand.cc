@@ -1,9 +1,12 @@
 #include "cc/kernels/compile_on_demand.h"
 
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "cc/compiler/lower/rewrite_functions.h"
 #include "cc/kernels/compile_and_launch.h"
 #include "tensorflow/compiler/tf2xla/xla_compiler.h"
@@ -11,7 +14,9 @@
 #include "tensorflow/core/framework/kernel_def.pb.h"
 #include "tensorflow/core/framework/node_def_util.h"
 #include "tensorflow/core/framework/op.h"
+#include "tensorflow/core/framework/shape_inference.h"
 #include "tensorflow/core/platform/errors.h"
+#include "tensorflow/core/public/version.h"
 
 namespace tf_tpu_ext {
 namespace {
@@ -21,6 +26,46 @@ using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 
 constexpr char kStockCompileOnDemand[] = "XlaCompileOnDemandOp";
+
+// The op's shape function does not look at them, and its lowering reads past their ends.
+absl::Status CheckDynamicSlice(const OpKernelContext& context) {
+  const int rank = context.input(0).dims();
+  for (int input : {1, 2}) {
+    const tensorflow::TensorShape& shape = context.input(input).shape();
+    if (shape == tensorflow::TensorShape({rank})) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "XlaDynamicSlice takes ", input == 1 ? "start_indices" : "size_indices",
+        " with one element for each of the ", rank,
+        " dimensions of its input. Received a tensor of shape ", shape.DebugString(), "."));
+  }
+  return absl::OkStatus();
+}
+
+// What building a graph checks, and eager execution leaves out: XLA's kernels rely on it.
+absl::Status CheckShapes(OpKernelContext* context) {
+  const tensorflow::NodeDef& node = context->op_kernel().def();
+  const tensorflow::OpRegistrationData* op = nullptr;
+  TF_RETURN_IF_ERROR(tensorflow::OpRegistry::Global()->LookUp(node.op(), &op));
+  if (op->shape_inference_fn == nullptr) return absl::OkStatus();
+  std::vector<tensorflow::PartialTensorShape> shapes;
+  std::vector<const tensorflow::Tensor*> values;
+  for (int input = 0; input < context->num_inputs(); ++input) {
+    const bool is_resource = context->input_dtype(input) == tensorflow::DT_RESOURCE;
+    shapes.emplace_back(
+        is_resource ? tensorflow::PartialTensorShape({})
+                    : tensorflow::PartialTensorShape(context->input(input).shape().dim_sizes()));
+    values.push_back(is_resource ? nullptr : &context->input(input));
+  }
+  tensorflow::shape_inference::InferenceContext inference(
+      TF_GRAPH_DEF_VERSION, node, op->op_def, shapes, values, /*input_tensors_as_shapes=*/{},
+      /*input_handle_shapes_and_types=*/
+      std::vector<std::unique_ptr<
+          std::vector<std::pair<tensorflow::PartialTensorShape, tensorflow::DataType>>>>(
+          shapes.size()));
+  TF_RETURN_IF_ERROR(inference.construction_status());
+  TF_RETURN_IF_ERROR(inference.Run(op->shape_inference_fn));
+  return node.op() == "XlaDynamicSlice" ? CheckDynamicSlice(*context) : absl::OkStatus();
+}
 
 // Runs one op.
 class CompileOnDemandOp : public CompileAndLaunchOp {
@@ -34,6 +79,7 @@ class CompileOnDemandOp : public CompileAndLaunchOp {
                      const tensorflow::XlaCompiler::CompileOptions& options,
                      absl::Span<const tensorflow::XlaArgument> arguments,
                      tensorflow::XlaCompilationResult* result) override {
+    TF_RETURN_IF_ERROR(CheckShapes(context));
     tensorflow::XlaCompiler::SingleOpCompileArgument op(*context);
     ChooseTpuPlatform(&op.node_def);
     return compiler->CompileSingleOp(options, op, arguments, result);

@@ -15,6 +15,7 @@
 #include "cc/device/virtual_device.h"
 #include "cc/kernels/compile_on_demand.h"
 #include "cc/kernels/ordered_update.h"
+#include "cc/kernels/variable_types.h"
 #include "cc/ops/host_update_ops.h"
 #include "tensorflow/compiler/tf2xla/xla_op_registry.h"
 #include "tensorflow/core/framework/allocator.h"
@@ -122,6 +123,23 @@ class HostMemoryProxy : public OpKernel {
   const std::unique_ptr<OpKernel> kernel_;
 };
 
+// Runs the CPU's kernel of an update, if the variables have the type of the op.
+class HostUpdateOp : public OpKernel {
+ public:
+  HostUpdateOp(OpKernelConstruction* construction, std::unique_ptr<OpKernel> kernel)
+      : OpKernel(construction), kernel_(std::move(kernel)), type_(UpdatedType(*construction)) {}
+
+  void Compute(OpKernelContext* context) override {
+    OP_REQUIRES_OK(context, CheckVariableTypes(context, type_));
+    kernel_->Compute(context);
+  }
+  bool IsExpensive() override { return kernel_->IsExpensive(); }
+
+ private:
+  const std::unique_ptr<OpKernel> kernel_;
+  const tensorflow::DataType type_;
+};
+
 bool HasHostMemory(const OpKernelConstruction& construction) {
   const auto is_host = [](tensorflow::MemoryType type) { return type == tensorflow::HOST_MEMORY; };
   const auto& inputs = construction.input_memory_types();
@@ -187,6 +205,9 @@ class CpuKernelFactory : public tensorflow::kernel_factory::OpKernelFactory {
     }
     if (UpdatesVariableOfCore(*construction) && (*kernel)->AsAsync() == nullptr) {
       return MakeOrderedUpdate(construction, *std::move(kernel));
+    }
+    if (!OriginalOfHostUpdate(construction->def().op()).empty()) {
+      return new HostUpdateOp(construction, *std::move(kernel));
     }
     if (HasHostMemory(*construction)) return new HostMemoryProxy(construction, *std::move(kernel));
     return kernel->release();

@@ -11,6 +11,7 @@
 #include "cc/base/core_threads.h"
 #include "cc/base/process.h"
 #include "cc/base/wait_monitor.h"
+#include "cc/kernels/variable_types.h"
 #include "cc/runtime/core_order.h"
 #include "tensorflow/compiler/tf2xla/resource_operation_table.h"
 #include "tensorflow/core/framework/cancellation.h"
@@ -26,8 +27,11 @@ using tensorflow::OpKernelContext;
 // One call of a kernel. It ends once: by running, or because its wait was cancelled or too long.
 class Update : public std::enable_shared_from_this<Update> {
  public:
-  Update(OpKernel* kernel, OpKernelContext* context, AsyncOpKernel::DoneCallback done)
+  // `kernel` updates variables of the type.
+  Update(OpKernel* kernel, tensorflow::DataType type, OpKernelContext* context,
+         AsyncOpKernel::DoneCallback done)
       : kernel_(kernel),
+        type_(type),
         context_(context),
         cancellation_(context->cancellation_manager()),
         core_(context->device()->parsed_name().id),
@@ -65,7 +69,12 @@ class Update : public std::enable_shared_from_this<Update> {
 
   void Run() {
     if (!End()) return;
-    kernel_->Compute(context_);
+    const absl::Status status = CheckVariableTypes(context_, type_);
+    if (status.ok()) {
+      kernel_->Compute(context_);
+    } else {
+      context_->SetStatus(status);
+    }
     Finish();
   }
 
@@ -115,6 +124,7 @@ class Update : public std::enable_shared_from_this<Update> {
   }
 
   OpKernel* const kernel_;
+  const tensorflow::DataType type_;
   OpKernelContext* const context_;
   tensorflow::CancellationManager* const cancellation_;
   const Core core_;
@@ -133,15 +143,18 @@ class Update : public std::enable_shared_from_this<Update> {
 class OrderedUpdateOp : public AsyncOpKernel {
  public:
   OrderedUpdateOp(OpKernelConstruction* construction, std::unique_ptr<OpKernel> kernel)
-      : AsyncOpKernel(construction), kernel_(std::move(kernel)) {}
+      : AsyncOpKernel(construction),
+        kernel_(std::move(kernel)),
+        type_(UpdatedType(*construction)) {}
 
   void ComputeAsync(OpKernelContext* context, DoneCallback done) override {
-    std::make_shared<Update>(kernel_.get(), context, std::move(done))->Start();
+    std::make_shared<Update>(kernel_.get(), type_, context, std::move(done))->Start();
   }
   bool IsExpensive() override { return kernel_->IsExpensive(); }
 
  private:
   const std::unique_ptr<OpKernel> kernel_;
+  const tensorflow::DataType type_;
 };
 
 }  // namespace

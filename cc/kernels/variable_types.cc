@@ -1,0 +1,46 @@
+#include "cc/kernels/variable_types.h"
+
+#include "absl/strings/str_cat.h"
+#include "tensorflow/core/framework/node_def_util.h"
+#include "tensorflow/core/framework/resource_mgr.h"
+#include "tensorflow/core/framework/resource_var.h"
+#include "tensorflow/core/framework/types.h"
+#include "tensorflow/core/platform/errors.h"
+#include "tensorflow/core/platform/mutex.h"
+
+namespace tf_tpu_ext {
+
+using tensorflow::DataType;
+using tensorflow::Var;
+
+DataType UpdatedType(const tensorflow::OpKernelConstruction& construction) {
+  DataType type = tensorflow::DT_INVALID;
+  if (construction.def().op() == "AssignVariableOp") return type;
+  for (const char* attribute : {"T", "dtype"}) {
+    if (tensorflow::TryGetNodeAttr(construction.def(), attribute, &type)) break;
+  }
+  return type;
+}
+
+absl::Status CheckVariableTypes(tensorflow::OpKernelContext* context, DataType type) {
+  if (type == tensorflow::DT_INVALID) return absl::OkStatus();
+  for (int input = 0; input < context->num_inputs(); ++input) {
+    if (context->input_dtype(input) != tensorflow::DT_RESOURCE) continue;
+    tensorflow::ResourceHandle handle;
+    TF_RETURN_IF_ERROR(tensorflow::HandleFromInput(context, input, &handle));
+    tensorflow::core::RefCountPtr<Var> variable;
+    // The kernel tells what is wrong with the handle.
+    if (!LookupResource(context, handle, &variable).ok()) continue;
+    tensorflow::tf_shared_lock lock(*variable->mu());
+    if (variable->is_initialized && variable->tensor()->dtype() != type) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "Op ", context->op_kernel().name(), " (", context->op_kernel().type_string(),
+          ") updates variables of type ", tensorflow::DataTypeString(type), "; variable '",
+          handle.name(), "' is of ", tensorflow::DataTypeString(variable->tensor()->dtype()),
+          ". Give the op the variable's type."));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace tf_tpu_ext
