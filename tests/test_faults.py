@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import pathlib
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,12 +12,12 @@ from typing import Any
 
 import pytest
 import tensorflow as tf
-from conftest import ROOT
 
 from tf_tpu_ext import _faults
 
+ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tools"))
-from faulting import programs
+from faulting import programs  # noqa: E402
 
 # What a step reaches at least once, in some run of the program.
 REACHED = {
