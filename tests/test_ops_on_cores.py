@@ -194,6 +194,16 @@ class TestBadInput:
             found = gen_xla_ops.xla_dynamic_slice(tf.range(4), [1], [2])
         np.testing.assert_array_equal(found, [1, 2])
 
+    def test_a_shape_whose_elements_can_not_be_counted(self) -> None:
+        """XLA throws a C++ exception."""
+        with (
+            tf.device(CORE),
+            pytest.raises(
+                tf.errors.InvalidArgumentError, match=r"'XlaSpmdShardToFullShape': .*over"
+            ),
+        ):
+            gen_xla_ops.xla_spmd_shard_to_full_shape(tf.zeros([2]), "", [1 << 31, 1 << 31])
+
     def test_shapes_that_do_not_fit(self) -> None:
         with tf.device(CORE), pytest.raises(tf.errors.InvalidArgumentError):
             gen_xla_ops.xla_pad([1.0, 2.0], 9.0, [1, 1], [2], [1])

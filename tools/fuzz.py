@@ -26,6 +26,9 @@ def add_trials_parser(
     parser = commands.add_parser(kind)
     parser.add_argument("--trials", type=int, default=2000, help="number of trials")
     parser.add_argument("--seed", type=int, help="repeat a run; else every run differs")
+    parser.add_argument(
+        "--only", default="", metavar="REGEX", help=f"only {kind} whose name matches"
+    )
     parser.add_argument("--trial", type=int, help="run only the trial of this number")
 
 
@@ -37,7 +40,12 @@ def run_trials(arguments: argparse.Namespace) -> int:
     print(f"seed {seed}, {end - first} trials", flush=True)
     start = time.monotonic()
     failures, outcomes = trials.run(
-        arguments.command, first, end, seed, lambda line: print(line, flush=True)
+        arguments.command,
+        arguments.only,
+        first,
+        end,
+        seed,
+        lambda line: print(line, flush=True),
     )
     for outcome, count in outcomes.most_common():
         print(f"{count:8} {outcome}")

@@ -1,11 +1,27 @@
 #include "cc/runtime/program_cache.h"
 
+#include <exception>
 #include <utility>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 
 namespace tf_tpu_ext {
+namespace {
+
+// XLA throws where shapes of a malformed computation fail a check. No frame above this one catches:
+// the process would end.
+absl::StatusOr<std::shared_ptr<Program>> CompileOrCatch(const ProgramCache::Compile& compile,
+                                                        CompilationRecord* record) {
+  try {
+    return compile(record->program_id, record);
+  } catch (const std::exception& error) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("XLA can't take computation '", record->name, "': ", error.what()));
+  }
+}
+
+}  // namespace
 
 absl::StatusOr<std::shared_ptr<Program>> ProgramCache::GetOrCompile(const std::string& key,
                                                                     const Compile& compile) {
@@ -24,7 +40,7 @@ absl::StatusOr<std::shared_ptr<Program>> ProgramCache::GetOrCompile(const std::s
     if (std::shared_ptr<Program> program = Use(entry.get())) return program;
     record->program_id = next_id_++;
   }
-  absl::StatusOr<std::shared_ptr<Program>> program = compile(record->program_id, record.get());
+  absl::StatusOr<std::shared_ptr<Program>> program = CompileOrCatch(compile, record.get());
   const ProgramLimits limits = limits_();
   Dropped dropped;
   absl::MutexLock lock(&mutex_);

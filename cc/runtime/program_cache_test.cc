@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -109,6 +110,24 @@ TEST(ProgramCacheTest, FailureIsReportedAndTriedAgain) {
   EXPECT_TRUE(absl::StrContains(records[0].error, "no kernel"));
   EXPECT_EQ(records[1].error, "");
   EXPECT_EQ(records[1].hits, 1);
+}
+
+TEST(ProgramCacheTest, AnExceptionIsAFailure) {
+  ProgramCache cache(DefaultLimits);
+  const absl::Status status =
+      cache
+          .GetOrCompile(
+              "a",
+              [](int64_t id, CompilationRecord* record) -> absl::StatusOr<ProgramPointer> {
+                record->name = "step";
+                throw std::runtime_error("no such dimension");
+              })
+          .status();
+  EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+  EXPECT_TRUE(absl::StrContains(status.message(), "'step': no such dimension")) << status;
+  EXPECT_EQ(cache.Records()[0].error, status.ToString());
+  EXPECT_TRUE(
+      cache.GetOrCompile("a", [](int64_t, CompilationRecord*) { return FakeProgram(); }).ok());
 }
 
 TEST(ProgramCacheTest, ConcurrentCallersWaitForOneCompilation) {

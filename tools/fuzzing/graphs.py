@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -346,13 +347,13 @@ def _rename_op(rng: random.Random, node: node_def_pb2.NodeDef, nodes: Any) -> st
 class GraphTrials:
     """See fuzzing.trials.Trials."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, only: str, seed: int) -> None:
         tf_tpu_ext.configure(wait_limit_seconds=trials.WAIT_LIMIT_SECONDS)
         v1.disable_eager_execution()
         self._seed = seed
         with tf.Graph().as_default(), v1.Session() as session:
             session.run(v1.tpu.initialize_system())
-        self._bases = make_bases()
+        self._bases = [base for base in make_bases() if re.search(only, base.name)]
 
     def _make(self, number: int) -> tuple[Base, graph_pb2.GraphDef, str]:
         rng = random.Random(f"{self._seed}/{number}")

@@ -58,8 +58,9 @@ class _Call:
 
     def __init__(self, rng: random.Random, op: op_def_pb2.OpDef) -> None:
         self.op = op
-        self.device = rng.choice(CORES if _is_stock_on_cpu(op.name) else DEVICES)
         self.mode = rng.choice(MODES)
+        stock_on_cpu = self.mode == "compiled" or _is_stock_on_cpu(op.name)
+        self.device = rng.choice(CORES if stock_on_cpu else DEVICES)
         counts = values.count_attributes(op)
         self.attributes = {attr.name: values.attribute(rng, attr, counts) for attr in op.attr}
         if {"dtypes", "shapes"} <= set(self.attributes):
@@ -120,10 +121,10 @@ def _map(function: Callable[[Any], Any], inputs: list[Any]) -> list[Any]:
 class OpTrials:
     """See fuzzing.trials.Trials."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, only: str, seed: int) -> None:
         tf_tpu_ext.configure(wait_limit_seconds=trials.WAIT_LIMIT_SECONDS)
         self._seed = seed
-        self._ops = list(all_ops().values())
+        self._ops = [op for name, op in all_ops().items() if re.search(only, name)]
         self._resources = self._make_resources()
         resolver = tf.distribute.cluster_resolver.TPUClusterResolver()
         tf.tpu.experimental.initialize_tpu_system(resolver)
@@ -170,9 +171,12 @@ class OpTrials:
                     self._execute(call)
                 else:
                     compiled = True if call.mode == "compiled" else None
-                    tf.function(
+                    function = tf.function(
                         lambda: self._execute(call), jit_compile=compiled, autograph=False
-                    )()
+                    )
+                    # The compiler of the CPU is TensorFlow's own, and ends the process for strings.
+                    with tf.device(call.device if compiled else None):
+                        function()
         except (AttributeError, NameError):
             raise  # the trial is wrong, not what it tries
         except Exception as error:

@@ -55,7 +55,7 @@ class Failure:
 class _Worker:
     """A process that runs the trials from `first` to before `end`."""
 
-    def __init__(self, kind: str, seed: int, first: int, end: int) -> None:
+    def __init__(self, kind: str, only: str, seed: int, first: int, end: int) -> None:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `close`)
         self._received = b""
         environment = {**os.environ, "TF_TPU_EXT_CORES": "2", "TF_CPP_MIN_LOG_LEVEL": "2"}
@@ -64,7 +64,7 @@ class _Worker:
             part for part in (folder, os.environ.get("PYTHONPATH", "")) if part
         )
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "fuzzing.worker", kind, str(seed), str(first), str(end)],
+            [sys.executable, "-m", "fuzzing.worker", kind, only, str(seed), str(first), str(end)],
             stdout=subprocess.PIPE,
             stderr=self._errors,
             env=environment,
@@ -98,16 +98,19 @@ class _Worker:
         self._errors.seek(0)
         printed = self._errors.read().decode(errors="replace")
         self._errors.close()
+        # faulthandler ends with a list of all extension modules.
+        printed = printed.partition("\nExtension modules: ")[0]
         return code, printed[-END_OF_STDERR:]
 
 
 def run(
-    kind: str, first: int, end: int, seed: int, report: Callable[[str], None]
+    kind: str, only: str, first: int, end: int, seed: int, report: Callable[[str], None]
 ) -> tuple[list[Failure], collections.Counter[str]]:
     """Runs the trials of a kind, "ops" or "graphs".
 
     Args:
         kind: What is tried.
+        only: A regular expression that the names of the tried ops or graphs match; "" for all.
         first: The number of the first trial.
         end: The number after the last one.
         seed: With the number, what a trial is made of.
@@ -119,7 +122,7 @@ def run(
     failures: list[Failure] = []
     outcomes: collections.Counter[str] = collections.Counter()
     while first < end:
-        worker = _Worker(kind, seed, first, min(end, first + TRIALS_OF_A_PROCESS))
+        worker = _Worker(kind, only, seed, first, min(end, first + TRIALS_OF_A_PROCESS))
         number, description, reason = first, "start of the process", ""
         limit = START_LIMIT_SECONDS
         try:

@@ -1,4 +1,4 @@
-"""The process that runs trials: `python -m fuzzing.worker KIND SEED FIRST END`.
+"""The process that runs trials: `python -m fuzzing.worker KIND ONLY SEED FIRST END`.
 
 Prints a message, as JSON in a line, before and after each of them.
 """
@@ -15,7 +15,7 @@ from fuzzing import trials
 
 
 def main() -> None:
-    kind, seed, first, end = sys.argv[1], *map(int, sys.argv[2:])
+    kind, only, seed, first, end = *sys.argv[1:3], *map(int, sys.argv[3:])
     faulthandler.enable()
     # What a trial prints must not look like a message.
     messages = os.fdopen(os.dup(1), "w", buffering=1)
@@ -28,11 +28,11 @@ def main() -> None:
     if kind == "ops":
         from fuzzing import ops
 
-        tried = ops.OpTrials(seed)
+        tried = ops.OpTrials(only, seed)
     else:
         from fuzzing import graphs
 
-        tried = graphs.GraphTrials(seed)
+        tried = graphs.GraphTrials(only, seed)
     for number in range(first, end):
         send(begin=number, description=tried.describe(number))
         send(end=number, outcome=tried.run(number))
