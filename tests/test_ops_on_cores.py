@@ -194,6 +194,16 @@ class TestBadInput:
             found = gen_xla_ops.xla_dynamic_slice(tf.range(4), [1], [2])
         np.testing.assert_array_equal(found, [1, 2])
 
+    def test_a_slice_with_other_indices_than_dimensions_in_a_program(self) -> None:
+        with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+            output = tf.compat.v1.tpu.rewrite(
+                lambda x: gen_xla_ops.xla_dynamic_slice(x, tf.constant(0), tf.constant([1])),
+                [tf.zeros([4])],
+            )
+            session.run(tf.compat.v1.tpu.initialize_system())
+            with pytest.raises(tf.errors.InvalidArgumentError, match="start_indices"):
+                session.run(output)
+
     def test_a_shape_whose_elements_can_not_be_counted(self) -> None:
         """XLA throws a C++ exception."""
         with (

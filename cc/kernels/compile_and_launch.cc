@@ -12,6 +12,7 @@
 #include "cc/base/program_options.h"
 #include "cc/compiler/lower/lower_module.h"
 #include "cc/compiler/lower/rewrite_functions.h"
+#include "cc/compiler/overrides/checked_ops.h"
 #include "cc/compiler/overrides/tensorflow_kernels.h"
 #include "cc/device/virtual_device.h"
 #include "cc/kernels/make_program.h"
@@ -170,6 +171,7 @@ absl::StatusOr<std::shared_ptr<Program>> CompileAndLaunchOp::Compile(OpKernelCon
   tensorflow::FunctionLibraryDefinition library(
       *context->function_library()->GetFunctionLibraryDefinition());
   TF_RETURN_IF_ERROR(ChooseTpuPlatforms(&library));
+  TF_RETURN_IF_ERROR(UseCheckedOps(&library));
   if (call.options.tensorflow_kernels) TF_RETURN_IF_ERROR(UseTensorFlowKernels(&library));
   options.flib_def = &library;
   options.graph_def_version = context->function_library()->graph_def_version();

@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "cc/compiler/lower/rewrite_functions.h"
+#include "cc/compiler/overrides/checked_ops.h"
 #include "cc/kernels/compile_and_launch.h"
 #include "tensorflow/compiler/tf2xla/xla_compiler.h"
 #include "tensorflow/compiler/tf2xla/xla_op_registry.h"
@@ -26,20 +27,6 @@ using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 
 constexpr char kStockCompileOnDemand[] = "XlaCompileOnDemandOp";
-
-// The op's shape function does not look at them, and its lowering reads past their ends.
-absl::Status CheckDynamicSlice(const OpKernelContext& context) {
-  const int rank = context.input(0).dims();
-  for (int input : {1, 2}) {
-    const tensorflow::TensorShape& shape = context.input(input).shape();
-    if (shape == tensorflow::TensorShape({rank})) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        "XlaDynamicSlice takes ", input == 1 ? "start_indices" : "size_indices",
-        " with one element for each of the ", rank,
-        " dimensions of its input. Received a tensor of shape ", shape.DebugString(), "."));
-  }
-  return absl::OkStatus();
-}
 
 // What building a graph checks, and eager execution leaves out: XLA's kernels rely on it.
 absl::Status CheckShapes(OpKernelContext* context) {
@@ -63,8 +50,7 @@ absl::Status CheckShapes(OpKernelContext* context) {
           std::vector<std::pair<tensorflow::PartialTensorShape, tensorflow::DataType>>>>(
           shapes.size()));
   TF_RETURN_IF_ERROR(inference.construction_status());
-  TF_RETURN_IF_ERROR(inference.Run(op->shape_inference_fn));
-  return node.op() == "XlaDynamicSlice" ? CheckDynamicSlice(*context) : absl::OkStatus();
+  return inference.Run(op->shape_inference_fn);
 }
 
 // Runs one op.
@@ -82,6 +68,7 @@ class CompileOnDemandOp : public CompileAndLaunchOp {
     TF_RETURN_IF_ERROR(CheckShapes(context));
     tensorflow::XlaCompiler::SingleOpCompileArgument op(*context);
     ChooseTpuPlatform(&op.node_def);
+    UseCheckedOp(&op.node_def);
     return compiler->CompileSingleOp(options, op, arguments, result);
   }
 };

@@ -15,6 +15,7 @@
 #include "cc/compiler/lower/program_replicas.h"
 #include "cc/compiler/lower/rewrite_functions.h"
 #include "cc/compiler/lower/updated_arguments.h"
+#include "cc/compiler/overrides/checked_ops.h"
 #include "cc/compiler/overrides/dynamic_ops.h"
 #include "cc/compiler/overrides/tensorflow_kernels.h"
 #include "llvm/ADT/StringRef.h"
@@ -154,6 +155,7 @@ absl::Status RewriteFunctions(const std::string& module, const Metadata& metadat
   TF_RETURN_IF_ERROR(CountClusters(ClusterMarks(module), library));
   TF_RETURN_IF_ERROR(TakeHostFunctions(library, &lowered->host_functions));
   TF_RETURN_IF_ERROR(ChooseTpuPlatforms(library));
+  TF_RETURN_IF_ERROR(UseCheckedOps(library));
   // Both replace average pools: where sizes are dynamic, the first must have them, for the stock
   // kernel, to which the second hands on, reads padding.
   TF_RETURN_IF_ERROR(ReplaceOpsOfDynamicSize(metadata, library));

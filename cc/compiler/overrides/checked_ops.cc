@@ -1,0 +1,60 @@
+#include "cc/compiler/overrides/checked_ops.h"
+
+#include <string>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "cc/compiler/overrides/override_kernel.h"
+#include "cc/compiler/overrides/override_ops.h"
+#include "tensorflow/compiler/tf2xla/xla_op_kernel.h"
+#include "tensorflow/compiler/tf2xla/xla_op_registry.h"
+#include "tensorflow/core/framework/op_requires.h"
+#include "tensorflow/core/framework/tensor_shape.h"
+
+namespace tf_tpu_ext {
+namespace {
+
+const absl::flat_hash_set<std::string>& CheckedOps() {
+  static const auto* const ops = new absl::flat_hash_set<std::string>({"XlaDynamicSlice"});
+  return *ops;
+}
+
+class CheckedDynamicSlice : public OverrideKernel {
+ public:
+  explicit CheckedDynamicSlice(tensorflow::OpKernelConstruction* construction)
+      : OverrideKernel(construction, kCheckedPrefix) {}
+
+  void Compile(tensorflow::XlaOpKernelContext* context) override {
+    const int rank = context->InputShape(0).dims();
+    for (int input : {1, 2}) {
+      const tensorflow::TensorShape shape = context->InputShape(input);
+      OP_REQUIRES(
+          context, shape == tensorflow::TensorShape({rank}),
+          absl::InvalidArgumentError(absl::StrCat(
+              "XlaDynamicSlice takes ", input == 1 ? "start_indices" : "size_indices",
+              " with one element for each of the ", rank,
+              " dimensions of its input. Received a tensor of shape ", shape.DebugString(), ".")));
+    }
+    CompileStock(context);
+  }
+};
+
+REGISTER_XLA_OP(Name("TpuExt>CheckedXlaDynamicSlice").CompileTimeConstantInput("size_indices"),
+                CheckedDynamicSlice);
+
+[[maybe_unused]] const bool registered = [] {
+  RegisterOverrideOps(kCheckedPrefix, CheckedOps(), "that checks its inputs first.");
+  return true;
+}();
+
+}  // namespace
+
+void UseCheckedOp(tensorflow::NodeDef* node) {
+  if (CheckedOps().contains(node->op())) node->set_op(absl::StrCat(kCheckedPrefix, node->op()));
+}
+
+absl::Status UseCheckedOps(tensorflow::FunctionLibraryDefinition* library) {
+  return ReplaceByOverrides(kCheckedPrefix, CheckedOps(), library);
+}
+
+}  // namespace tf_tpu_ext
