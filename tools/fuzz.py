@@ -4,8 +4,8 @@
     tools/fuzz ops --trials 100000                  # one op, called with anything
     tools/fuzz graphs --trials 10000                # real TPU graphs, damaged
 
-The last two end with exit code 1 if a trial ends its process, does not end, or leaves cores that do
-not compute; an error is what they expect. `--seed S --trial N` repeats one trial.
+The last two end with exit code 1 if a trial ends its process, waits without end, or leaves cores
+that do not compute; an error is what they expect. `--seed S --trial N` repeats one trial.
 """
 
 from __future__ import annotations

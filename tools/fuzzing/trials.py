@@ -27,6 +27,9 @@ HEALTH_CHECK_TRIALS = 50
 # TensorFlow keeps what it has traced and registered.
 TRIALS_OF_A_PROCESS = 2000
 
+# A process that takes this share of a processor computes; one that waits takes next to nothing.
+COMPUTING_SHARE = 0.5
+
 END_OF_STDERR = 3000
 
 
@@ -86,6 +89,18 @@ class _Worker:
         message: dict[str, Any] = json.loads(line)
         return message
 
+    def computes(self) -> bool:
+        """Whether the process computes, and does not wait."""
+        seconds = 2.0
+        before = self._processor_seconds()
+        time.sleep(seconds)
+        return self._processor_seconds() - before > COMPUTING_SHARE * seconds
+
+    def _processor_seconds(self) -> float:
+        fields = pathlib.Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2]
+        user, system = fields.split()[11:13]
+        return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
     def close(self) -> tuple[int, str]:
         """Ends the process; returns its exit code and the end of what it printed."""
         assert self._process.stdout is not None
@@ -124,7 +139,7 @@ def run(
     while first < end:
         worker = _Worker(kind, only, seed, first, min(end, first + TRIALS_OF_A_PROCESS))
         number, description, reason = first, "start of the process", ""
-        limit = START_LIMIT_SECONDS
+        limit, loops = START_LIMIT_SECONDS, False
         try:
             while (message := worker.next_message(limit)) is not None:
                 limit = TRIAL_LIMIT_SECONDS
@@ -139,8 +154,14 @@ def run(
                     reason = f"the cores are not usable any more: {message['unusable']}"
         except TimeoutError as error:
             reason = str(error)
+            # Nothing can cancel a damaged loop of a compiled program, here as on a TPU.
+            loops = worker.computes()
         code, printed = worker.close()
-        if reason or code != 0:
+        if loops:
+            outcomes["endless loop"] += 1
+            report(f"trial {number} computes without end: {description}")
+            first = max(first, number + 1)
+        elif reason or code != 0:
             failures.append(
                 Failure(number, description, f"{reason or f'exit code {code}'}\n{printed}")
             )

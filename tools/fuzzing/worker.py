@@ -15,7 +15,8 @@ from fuzzing import trials
 
 
 def main() -> None:
-    kind, only, seed, first, end = *sys.argv[1:3], *map(int, sys.argv[3:])
+    kind, only = sys.argv[1:3]
+    seed, first, end = map(int, sys.argv[3:])
     faulthandler.enable()
     # What a trial prints must not look like a message.
     messages = os.fdopen(os.dup(1), "w", buffering=1)
