@@ -21,10 +21,12 @@ import tf_config  # noqa: E402
 
 RULES = ("cc_library", "cc_binary", "cc_test")
 # The attributes of BUILD's rules that are kept for a target.
-LISTS = ("srcs", "hdrs", "copts", "linkopts", "deps")
+LISTS = ("srcs", "hdrs", "textual_hdrs", "copts", "linkopts", "deps")
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
 # Headers here replace TensorFlow's, and are included by TensorFlow's names.
 STAND_INS = "cc/abi"
+# The file of a room that includes all its sources.
+UNITY = "unity.cc"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,14 +37,25 @@ class Target:
     name: str
     srcs: tuple[str, ...] = ()
     hdrs: tuple[str, ...] = ()
+    textual_hdrs: tuple[str, ...] = ()
     copts: tuple[str, ...] = ()
     linkopts: tuple[str, ...] = ()
     deps: tuple[str, ...] = ()
 
     @property
     def sources(self) -> list[str]:
-        """The files to compile."""
+        """The files to compile: one, if a unity file includes all others."""
         return [path for path in self.srcs if path.endswith(".cc")]
+
+    @property
+    def files(self) -> list[str]:
+        """The same without unity files: what they include, one by one."""
+        return [*self.textual_hdrs] or self.sources
+
+    @property
+    def unity(self) -> str | None:
+        """The unity file, if the target has one."""
+        return next((path for path in self.srcs if path.endswith(f"/{UNITY}")), None)
 
     @property
     def own_deps(self) -> list[str]:
@@ -120,6 +133,19 @@ def own_includes(root: pathlib.Path, file: str) -> list[str]:
     return paths
 
 
+def unity_text(target: Target) -> str:
+    """Returns what a target's unity file has to say."""
+    comment = "// All sources of this room, to compile together: `tools/lint --fix` writes this.\n"
+    return comment + "".join(f'#include "{source}"\n' for source in target.textual_hdrs)
+
+
+def stale_unity_files(root: pathlib.Path, targets: Mapping[str, Target]) -> Iterator[Target]:
+    """Yields each target whose unity file does not include exactly the target's sources."""
+    for target in targets.values():
+        if target.unity and (root / target.unity).read_text() != unity_text(target):
+            yield target
+
+
 def misplaced_includes(root: pathlib.Path, targets: Mapping[str, Target]) -> Iterator[str]:
     """Yields a message for each include of a room that BUILD does not list for the file."""
     owners = _owners(targets)
@@ -128,7 +154,7 @@ def misplaced_includes(root: pathlib.Path, targets: Mapping[str, Target]) -> Ite
         is_test = target.kind == "cc_test"
         allowed = needed(targets, target.own_deps) if is_test else target.own_deps
         names = ", ".join(f":{room}" for room in sorted(allowed)) or "itself"
-        for file in (*target.srcs, *target.hdrs):
+        for file in (*target.files, *target.hdrs):
             for header in own_includes(root, file):
                 owner = owners.get(header)
                 if owner is None:
@@ -145,7 +171,7 @@ def unused_deps(root: pathlib.Path, targets: Mapping[str, Target]) -> Iterator[s
     """Yields a message for each room that BUILD lists for another that does not include it."""
     owners = _owners(targets)
     for target in targets.values():
-        files = (*target.srcs, *target.hdrs)
+        files = (*target.files, *target.hdrs)
         included = {owners.get(header) for file in files for header in own_includes(root, file)}
         if target.hdrs:
             for dep in sorted(set(target.own_deps) - included):

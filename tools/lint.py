@@ -1,11 +1,11 @@
 """Runs every linter: ruff, mypy, rooms, clang-format and clang-tidy.
 
 `pip install '.[dev]'` has them all but `rooms`, which checks that a file of cc/ includes only what
-BUILD lets its room include.
+BUILD lets its room include, and a room's unity.cc all its sources.
 
 Examples:
     tools/lint                          # everything; exit code 1 if anything is found
-    tools/lint --fix                    # first fixes what ruff and clang-format can fix
+    tools/lint --fix                    # first fixes what ruff, rooms and clang-format can fix
     tools/lint --only ruff clang-tidy   # some of them
 
 clang-tidy parses TensorFlow's headers for every file: 2 to 25 s each. It takes two files at once,
@@ -75,9 +75,14 @@ def run_clang_format(fix: bool) -> bool:
 
 
 def run_rooms(fix: bool) -> bool:
-    del fix
     targets = build_file.read_build(ROOT)
+    stale = list(build_file.stale_unity_files(ROOT, targets))
+    if fix:
+        for target in stale:
+            (ROOT / str(target.unity)).write_text(build_file.unity_text(target))
+        stale = []
     found = [
+        *(f"{target.unity} does not include the sources of its folder." for target in stale),
         *build_file.misplaced_includes(ROOT, targets),
         *build_file.unused_deps(ROOT, targets),
     ]
@@ -123,7 +128,7 @@ def run_clang_tidy(fix: bool) -> bool:
     options = {
         source: [*tf_config.BAZEL_SUFFIX, *target.copts]
         for target in build_file.read_build(ROOT).values()
-        for source in target.sources
+        for source in target.files
     }
     names = {}
     for file, copts in options.items():
@@ -142,7 +147,7 @@ def run_clang_tidy(fix: bool) -> bool:
     folder = ninja_build.link_tree(tensorflow)
     command = [clang_tidy, "--quiet", f"--config-file={ROOT / '.clang-tidy'}"]
     clean = True
-    with concurrent.futures.ThreadPoolExecutor(ninja_build.MAX_JOBS) as pool:
+    with concurrent.futures.ThreadPoolExecutor(ninja_build.default_jobs()) as pool:
         results = {pool.submit(tidy, command, file, options[file], folder): file for file in todo}
         for result in concurrent.futures.as_completed(results):
             file, found = results[result], result.result()

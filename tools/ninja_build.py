@@ -4,6 +4,7 @@ Examples:
     python tools/ninja_build.py                      # library, into tf_tpu_ext/
     python tools/ninja_build.py --run-tests          # library and C++ tests, then runs the tests
     python tools/ninja_build.py --run-tests 'queue'  # only the tests whose name contains "queue"
+    python tools/ninja_build.py --files              # files one by one: less after a change
     python tools/ninja_build.py --sanitize address --no-install --run-tests
 """
 
@@ -14,6 +15,7 @@ import concurrent.futures
 import importlib.util
 import os
 import pathlib
+import re
 import shlex
 import shutil
 import subprocess
@@ -28,8 +30,8 @@ import build_file  # noqa: E402
 import tf_config  # noqa: E402
 
 LIBRARY = "libtf_tpu_ext_ops.so"
-# A file that includes XLA takes up to 1.9 GB to compile.
-MAX_JOBS = 2
+# What a room that includes XLA takes to compile.
+BYTES_OF_A_JOB = 2_600_000_000
 TEST_TIMEOUT_SECONDS = 300
 SANITIZERS = ("address", "thread")
 
@@ -81,8 +83,8 @@ class Writer:
         ]
         return out
 
-    def compile(self, target: build_file.Target) -> list[str]:
-        """Adds the compilations of a target; returns its object files."""
+    def compile(self, target: build_file.Target, sources: Iterable[str]) -> list[str]:
+        """Adds the compilations of a target's sources; returns their object files."""
         objects = []
         options = [
             *tf_config.BAZEL_PREFIX,
@@ -90,7 +92,7 @@ class Writer:
             *tf_config.BAZEL_SUFFIX,
             *self._extra,
         ]
-        for source in target.sources:
+        for source in sources:
             objects.append(f"objects/{source[: -len('.cc')]}.o")
             self._lines += [
                 f"build {objects[-1]}: compile {source} | tensorflow.stamp",
@@ -140,12 +142,29 @@ def _ninja() -> str:
     return found
 
 
+def _available_bytes() -> int:
+    """How much memory this process may still take."""
+    meminfo = pathlib.Path("/proc/meminfo").read_text()
+    found = re.search(r"^MemAvailable:\s*(\d+) kB", meminfo, re.MULTILINE)
+    available = int(found.group(1)) * 1024 if found else os.sysconf("SC_PHYS_PAGES") * 4096
+    limit = pathlib.Path("/sys/fs/cgroup/memory.max")  # of a container
+    if limit.exists() and (text := limit.read_text().strip()).isdigit():
+        available = min(available, int(text))
+    return available
+
+
+def default_jobs() -> int:
+    """Returns how many compilers this machine can run at once."""
+    return max(1, min(len(os.sched_getaffinity(0)), _available_bytes() // BYTES_OF_A_JOB))
+
+
 def build(
     install: pathlib.Path | None,
     *,
     tests: str | None = None,
     sanitize: str | None = None,
-    jobs: int = MAX_JOBS,
+    files: bool = False,
+    jobs: int | None = None,
 ) -> pathlib.Path:
     """Builds the library, and on request the C++ tests.
 
@@ -153,7 +172,8 @@ def build(
         install: The folder that the library is put into, or None to leave it where it is built.
         tests: A part of the names of the C++ tests to build too; None for no tests.
         sanitize: "address", "thread" or None.
-        jobs: How many compilers run at once.
+        files: Compile every file for itself instead of a room at once.
+        jobs: How many compilers run at once; None for as many as the machine can take.
 
     Returns:
         The folder of the build, with the library in it and the tests under `tests/`.
@@ -165,10 +185,18 @@ def build(
     tensorflow = tf_config.find_tensorflow()
     folder = link_tree(tensorflow, sanitize)
     targets = build_file.read_build(ROOT)
-    if wrong := list(build_file.misplaced_includes(ROOT, targets)):
+    wrong = list(build_file.misplaced_includes(ROOT, targets))
+    wrong += [
+        f"{target.unity} does not include the sources of its folder. Run `tools/lint --fix`."
+        for target in build_file.stale_unity_files(ROOT, targets)
+    ]
+    if wrong:
         raise ValueError("\n".join(wrong))
     writer = Writer(tensorflow, sanitize)
-    objects = {name: writer.compile(target) for name, target in targets.items()}
+    objects = {
+        name: writer.compile(target, target.files if files else target.sources)
+        for name, target in targets.items()
+    }
     wanted = []
     for target in targets.values():
         if target.kind == "cc_library" or (
@@ -178,7 +206,7 @@ def build(
         needed = build_file.needed(targets, [target.name])
         wanted.append(writer.add(target, [path for name in needed for path in objects[name]]))
     (folder / "build.ninja").write_text(writer.text())
-    command = [_ninja(), "-C", str(folder), "-j", str(jobs), *wanted]
+    command = [_ninja(), "-C", str(folder), "-j", str(jobs or default_jobs()), *wanted]
     subprocess.run(command, check=True)
     database = subprocess.run(
         [_ninja(), "-C", str(folder), "-t", "compdb", "compile"],
@@ -222,7 +250,7 @@ def run_tests(
     folder: pathlib.Path,
     pattern: str,
     variables: Mapping[str, str] | None = None,
-    jobs: int = MAX_JOBS,
+    jobs: int | None = None,
 ) -> bool:
     """Runs the C++ tests under `folder` whose name contains `pattern`; whether all passed."""
     known = {t.name for t in build_file.read_build(ROOT).values() if t.kind == "cc_test"}
@@ -230,7 +258,7 @@ def run_tests(
     tests = [path for path in tests if pattern in path.name]
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "1", **(variables or {})}
     failed = []
-    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+    with concurrent.futures.ThreadPoolExecutor(jobs or default_jobs()) as pool:
         runs = {pool.submit(_run_test, path, environment): path for path in tests}
         for run in concurrent.futures.as_completed(runs):
             passed, seconds, output = run.result()
@@ -250,13 +278,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--tests", action="store_true", help="build the C++ tests too")
     parser.add_argument("--run-tests", nargs="?", const="", metavar="NAME", help="and run them")
     parser.add_argument("--sanitize", choices=SANITIZERS)
-    parser.add_argument("--jobs", type=int, default=MAX_JOBS)
+    parser.add_argument("--files", action="store_true", help="compile every file for itself")
+    parser.add_argument("--jobs", type=int, help="compilers at once; else what the machine takes")
     options = parser.parse_args(arguments)
     try:
         folder = build(
             None if options.no_install else options.install.resolve(),
             tests="" if options.tests else options.run_tests,
             sanitize=options.sanitize,
+            files=options.files,
             jobs=options.jobs,
         )
     except (RuntimeError, ValueError) as error:

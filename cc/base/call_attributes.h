@@ -17,6 +17,9 @@
 
 namespace tf_tpu_ext {
 
+// The attribute that most calls have: the TensorFlow op that they are for, as errors name it.
+inline constexpr char kOpAttribute[] = "op";
+
 class CallAttributes {
  public:
   CallAttributes() = default;

@@ -45,8 +45,8 @@ MlirOptimizationPassState StateFor(const Graph& graph, const FunctionLibraryDefi
 }
 
 // The nodes of a type that belong to TPU computations, each with the Python line that made it.
-std::string Locate(const std::string& type, const Graph& graph,
-                   const FunctionLibraryDefinition& library) {
+std::string LocateOp(const std::string& type, const Graph& graph,
+                     const FunctionLibraryDefinition& library) {
   std::vector<std::string> places;
   const auto add = [&places](const std::string& name,
                              const std::shared_ptr<tensorflow::AbstractStackTrace>& trace) {
@@ -90,7 +90,7 @@ class FunctionBridgePass : public tensorflow::MlirOptimizationPass {
                    mlir::ModuleOp module, const Graph& graph,
                    const FunctionLibraryDefinition& library) override {
     return ExplainBridgeError(RunBridge(function_name, module), [&](const std::string& type) {
-      return Locate(type, graph, library);
+      return LocateOp(type, graph, library);
     });
   }
 

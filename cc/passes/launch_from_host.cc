@@ -28,7 +28,7 @@ using tensorflow::Graph;
 using tensorflow::Node;
 
 // After TensorFlow's own passes of the phase, the last before the graph is cut by devices.
-constexpr int kPhase = 999;
+constexpr int kLaunchFromHostPhase = 999;
 
 // Whether the node takes an argument out of a variable or an iterator.
 bool ReadsResource(const Node& node) {
@@ -223,8 +223,8 @@ class LaunchFromHostPass : public tensorflow::GraphOptimizationPass {
   }
 };
 
-REGISTER_OPTIMIZATION(tensorflow::OptimizationPassRegistry::POST_REWRITE_FOR_EXEC, kPhase,
-                      LaunchFromHostPass);
+REGISTER_OPTIMIZATION(tensorflow::OptimizationPassRegistry::POST_REWRITE_FOR_EXEC,
+                      kLaunchFromHostPhase, LaunchFromHostPass);
 
 }  // namespace
 

@@ -24,7 +24,7 @@ using tensorflow::Edge;
 using tensorflow::Node;
 
 // After TensorFlow's own passes of the phase: those that run the bridge and inline functions.
-constexpr int kPhase = 998;
+constexpr int kLaunchGroupsPhase = 998;
 
 // The cores that execute what the op compiles.
 std::set<int> CoresOf(const Node& compile) {
@@ -72,7 +72,8 @@ class LaunchGroups : public tensorflow::GraphOptimizationPass {
   }
 };
 
-REGISTER_OPTIMIZATION(tensorflow::OptimizationPassRegistry::PRE_PLACEMENT, kPhase, LaunchGroups);
+REGISTER_OPTIMIZATION(tensorflow::OptimizationPassRegistry::PRE_PLACEMENT, kLaunchGroupsPhase,
+                      LaunchGroups);
 
 }  // namespace
 }  // namespace tf_tpu_ext

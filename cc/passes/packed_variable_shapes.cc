@@ -14,7 +14,7 @@ using tensorflow::Edge;
 using tensorflow::Node;
 
 // After TensorFlow's own passes of the phase, the bridge among them.
-constexpr int kPhase = 999;
+constexpr int kShapesPhase = 999;
 
 class PackedVariableShapes : public tensorflow::GraphOptimizationPass {
  public:
@@ -37,7 +37,7 @@ class PackedVariableShapes : public tensorflow::GraphOptimizationPass {
   }
 };
 
-REGISTER_OPTIMIZATION(tensorflow::OptimizationPassRegistry::PRE_PLACEMENT, kPhase,
+REGISTER_OPTIMIZATION(tensorflow::OptimizationPassRegistry::PRE_PLACEMENT, kShapesPhase,
                       PackedVariableShapes);
 
 }  // namespace

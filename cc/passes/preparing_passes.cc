@@ -29,7 +29,7 @@ using tensorflow::FunctionLibraryDefinition;
 using tensorflow::Graph;
 
 // The bridge runs in phase 0 of sessions' graphs.
-constexpr int kPhaseBeforeBridge = -1;
+constexpr int kBeforeBridgePhase = -1;
 
 absl::StatusOr<FoldedGraph> PrepareForBridge(bool of_session, Graph* graph,
                                              FunctionLibraryDefinition* library) {
@@ -91,7 +91,7 @@ class PrepareInSessionPass : public tensorflow::GraphOptimizationPass {
   }
 };
 
-REGISTER_OPTIMIZATION(tensorflow::OptimizationPassRegistry::PRE_PLACEMENT, kPhaseBeforeBridge,
+REGISTER_OPTIMIZATION(tensorflow::OptimizationPassRegistry::PRE_PLACEMENT, kBeforeBridgePhase,
                       PrepareInSessionPass);
 
 }  // namespace

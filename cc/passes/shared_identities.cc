@@ -21,7 +21,7 @@ using tensorflow::Graph;
 using tensorflow::Node;
 
 // Before TensorFlow's own passes of the phase, the bridge among them.
-constexpr int kPhase = -1;
+constexpr int kIdentitiesPhase = -1;
 constexpr char kComputation[] = "_tpu_replicate";
 
 bool LeadsIntoComputation(const Node& node) {
@@ -82,7 +82,7 @@ class SharedIdentities : public tensorflow::GraphOptimizationPass {
   }
 };
 
-REGISTER_OPTIMIZATION(tensorflow::OptimizationPassRegistry::PRE_PLACEMENT, kPhase,
+REGISTER_OPTIMIZATION(tensorflow::OptimizationPassRegistry::PRE_PLACEMENT, kIdentitiesPhase,
                       SharedIdentities);
 
 }  // namespace

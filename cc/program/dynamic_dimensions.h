@@ -21,6 +21,9 @@ struct DynamicDimension {
   }
 };
 
+// The attribute of a custom call that has them.
+inline constexpr char kDynamicAttribute[] = "dynamic";
+
 // As one attribute of a call: "operand:dimension,...".
 std::string EncodeDynamicDimensions(const std::vector<DynamicDimension>& dynamic);
 absl::StatusOr<std::vector<DynamicDimension>> DecodeDynamicDimensions(absl::string_view text);

@@ -5,20 +5,19 @@
 namespace tf_tpu_ext {
 namespace {
 
-constexpr char kOp[] = "op";
 constexpr char kNumGradients[] = "gradients";
 
 }  // namespace
 
 std::string Encode(const ReceiveActivationsCall& call) {
   CallAttributes attributes;
-  attributes.SetString(kOp, call.op);
+  attributes.SetString(kOpAttribute, call.op);
   return attributes.ToText();
 }
 
 std::string Encode(const SendGradientsCall& call) {
   CallAttributes attributes;
-  attributes.SetString(kOp, call.op);
+  attributes.SetString(kOpAttribute, call.op);
   attributes.SetInteger(kNumGradients, call.num_gradients);
   return attributes.ToText();
 }
@@ -26,13 +25,13 @@ std::string Encode(const SendGradientsCall& call) {
 absl::StatusOr<ReceiveActivationsCall> DecodeReceiveActivationsCall(
     const CallAttributes& attributes) {
   ReceiveActivationsCall call;
-  TF_ASSIGN_OR_RETURN(call.op, attributes.GetString(kOp));
+  TF_ASSIGN_OR_RETURN(call.op, attributes.GetString(kOpAttribute));
   return call;
 }
 
 absl::StatusOr<SendGradientsCall> DecodeSendGradientsCall(const CallAttributes& attributes) {
   SendGradientsCall call;
-  TF_ASSIGN_OR_RETURN(call.op, attributes.GetString(kOp));
+  TF_ASSIGN_OR_RETURN(call.op, attributes.GetString(kOpAttribute));
   TF_ASSIGN_OR_RETURN(call.num_gradients, attributes.GetCount(kNumGradients));
   return call;
 }

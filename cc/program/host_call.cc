@@ -5,25 +5,23 @@
 namespace tf_tpu_ext {
 namespace {
 
-constexpr char kOp[] = "op";
 constexpr char kFunction[] = "function";
-constexpr char kDynamic[] = "dynamic";
 
 }  // namespace
 
 std::string Encode(const HostCall& call) {
   CallAttributes attributes;
-  attributes.SetString(kOp, call.op);
+  attributes.SetString(kOpAttribute, call.op);
   attributes.SetInteger(kFunction, call.function);
-  attributes.SetString(kDynamic, EncodeDynamicDimensions(call.dynamic));
+  attributes.SetString(kDynamicAttribute, EncodeDynamicDimensions(call.dynamic));
   return attributes.ToText();
 }
 
 absl::StatusOr<HostCall> DecodeHostCall(const CallAttributes& attributes) {
   HostCall call;
-  TF_ASSIGN_OR_RETURN(call.op, attributes.GetString(kOp));
+  TF_ASSIGN_OR_RETURN(call.op, attributes.GetString(kOpAttribute));
   TF_ASSIGN_OR_RETURN(call.function, attributes.GetCount(kFunction));
-  TF_ASSIGN_OR_RETURN(const std::string dynamic, attributes.GetString(kDynamic));
+  TF_ASSIGN_OR_RETURN(const std::string dynamic, attributes.GetString(kDynamicAttribute));
   TF_ASSIGN_OR_RETURN(call.dynamic, DecodeDynamicDimensions(dynamic));
   return call;
 }

@@ -11,7 +11,6 @@ namespace {
 
 using tensorflow::NodeDef;
 
-constexpr char kOp[] = "op";
 constexpr char kName[] = "name";
 constexpr char kNode[] = "node";
 constexpr char kBefore[] = "before";
@@ -37,7 +36,7 @@ absl::StatusOr<NodeDef> DecodeNode(const std::string& text) {
 
 std::string Encode(const KernelCall& call) {
   CallAttributes attributes;
-  attributes.SetString(kOp, call.op);
+  attributes.SetString(kOpAttribute, call.op);
   attributes.SetString(kName, call.name);
   attributes.SetString(kNode, EncodeNode(call.node));
   if (call.before.has_value()) attributes.SetString(kBefore, EncodeNode(*call.before));
@@ -52,7 +51,7 @@ absl::StatusOr<KernelCall> DecodeKernelCall(absl::string_view backend_config) {
 
 absl::StatusOr<KernelCall> DecodeKernelCall(const CallAttributes& attributes) {
   KernelCall call;
-  TF_ASSIGN_OR_RETURN(call.op, attributes.GetString(kOp));
+  TF_ASSIGN_OR_RETURN(call.op, attributes.GetString(kOpAttribute));
   TF_ASSIGN_OR_RETURN(call.name, attributes.GetString(kName));
   TF_ASSIGN_OR_RETURN(const std::string node, attributes.GetString(kNode));
   TF_ASSIGN_OR_RETURN(call.node, DecodeNode(node));

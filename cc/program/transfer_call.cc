@@ -7,10 +7,8 @@
 namespace tf_tpu_ext {
 namespace {
 
-constexpr char kOp[] = "op";
 constexpr char kSend[] = "send";
 constexpr char kReceive[] = "receive";
-constexpr char kDynamic[] = "dynamic";
 constexpr char kCountedAs[] = "counted_as";
 constexpr char kCountsCall[] = "counts_call";
 constexpr char kMember[] = "member";
@@ -19,10 +17,10 @@ constexpr char kMember[] = "member";
 
 std::string Encode(const TransferCall& call) {
   CallAttributes attributes;
-  attributes.SetString(kOp, call.op);
+  attributes.SetString(kOpAttribute, call.op);
   attributes.SetString(kSend, call.send);
   attributes.SetString(kReceive, call.receive);
-  attributes.SetString(kDynamic, EncodeDynamicDimensions(call.dynamic));
+  attributes.SetString(kDynamicAttribute, EncodeDynamicDimensions(call.dynamic));
   attributes.SetString(kCountedAs, call.counted_as);
   attributes.SetInteger(kCountsCall, call.counts_call ? 1 : 0);
   if (call.member.has_value()) attributes.SetInteger(kMember, *call.member);
@@ -36,10 +34,10 @@ absl::StatusOr<TransferCall> DecodeTransferCall(absl::string_view backend_config
 
 absl::StatusOr<TransferCall> DecodeTransferCall(const CallAttributes& attributes) {
   TransferCall call;
-  TF_ASSIGN_OR_RETURN(call.op, attributes.GetString(kOp));
+  TF_ASSIGN_OR_RETURN(call.op, attributes.GetString(kOpAttribute));
   TF_ASSIGN_OR_RETURN(call.send, attributes.GetString(kSend));
   TF_ASSIGN_OR_RETURN(call.receive, attributes.GetString(kReceive));
-  TF_ASSIGN_OR_RETURN(const std::string dynamic, attributes.GetString(kDynamic));
+  TF_ASSIGN_OR_RETURN(const std::string dynamic, attributes.GetString(kDynamicAttribute));
   TF_ASSIGN_OR_RETURN(call.dynamic, DecodeDynamicDimensions(dynamic));
   TF_ASSIGN_OR_RETURN(call.counted_as, attributes.GetString(kCountedAs));
   TF_ASSIGN_OR_RETURN(const int64_t counts_call, attributes.GetInteger(kCountsCall));

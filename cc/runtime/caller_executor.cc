@@ -150,7 +150,7 @@ class CallerExecutorFactory : public tensorflow::ExecutorFactory {
   }
 };
 
-const bool kRegistered = [] {
+const bool kCallerExecutorRegistered = [] {
   static auto* factory = new CallerExecutorFactory;
   tensorflow::ExecutorFactory::Register(kCallerExecutor, factory);
   return true;

@@ -277,7 +277,8 @@ absl::StatusOr<std::unique_ptr<CustomCall>> MakeKernelCall(const CallAttributes&
   return std::make_unique<KernelCustomCall>(call, Process::Get().kernel_threads, kernel, before);
 }
 
-[[maybe_unused]] const bool kRegistered = RegisterCustomCall<MakeKernelCall>(kKernelTarget);
+[[maybe_unused]] const bool kKernelCallRegistered =
+    RegisterCustomCall<MakeKernelCall>(kKernelTarget);
 
 }  // namespace
 }  // namespace tf_tpu_ext

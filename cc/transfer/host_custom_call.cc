@@ -70,7 +70,7 @@ absl::StatusOr<std::unique_ptr<CustomCall>> MakeHostCall(const CallAttributes& a
   return std::make_unique<HostCustomCall>(std::move(call));
 }
 
-[[maybe_unused]] const bool kRegistered = RegisterCustomCall<MakeHostCall>(kHostCallTarget);
+[[maybe_unused]] const bool kHostCallRegistered = RegisterCustomCall<MakeHostCall>(kHostCallTarget);
 
 }  // namespace
 }  // namespace tf_tpu_ext

@@ -147,7 +147,7 @@ absl::StatusOr<std::unique_ptr<CustomCall>> MakeTransfer(const CallAttributes& a
       std::move(counters));
 }
 
-[[maybe_unused]] const bool kRegistered = RegisterCustomCall<MakeTransfer>(kTransferTarget);
+[[maybe_unused]] const bool kTransferRegistered = RegisterCustomCall<MakeTransfer>(kTransferTarget);
 
 }  // namespace
 }  // namespace tf_tpu_ext

@@ -42,7 +42,7 @@ class CheckedDynamicSlice : public OverrideKernel {
 REGISTER_XLA_OP(Name("TpuExt>CheckedXlaDynamicSlice").CompileTimeConstantInput("size_indices"),
                 CheckedDynamicSlice);
 
-[[maybe_unused]] const bool registered = [] {
+[[maybe_unused]] const bool kCheckedOpsRegistered = [] {
   RegisterOverrideOps(kCheckedPrefix, CheckedOps(), "that checks its inputs first.");
   return true;
 }();

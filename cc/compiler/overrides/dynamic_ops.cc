@@ -43,7 +43,7 @@ bool MayHaveDynamicSizes(const tensorflow::tpu::TPUCompileMetadataProto& metadat
   return false;
 }
 
-[[maybe_unused]] const bool registered = [] {
+[[maybe_unused]] const bool kDynamicOpsRegistered = [] {
   RegisterOverrideOps(kDynamicPrefix, ReplacedOps(),
                       "that reads no padding of dynamic dimensions.");
   return true;

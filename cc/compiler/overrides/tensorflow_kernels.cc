@@ -39,7 +39,7 @@ const absl::flat_hash_set<std::string>& Ops() {
   return *ops;
 }
 
-[[maybe_unused]] const bool kRegistered = [] {
+[[maybe_unused]] const bool kTensorFlowKernelsRegistered = [] {
   RegisterOverrideOps(kKernelPrefix, Ops(), "by a kernel of TensorFlow's where one takes it.");
   return true;
 }();

@@ -1,0 +1,9 @@
+// All sources of this room, to compile together: `tools/lint --fix` writes this.
+#include "cc/compiler/hlo/collective_order.cc"
+#include "cc/compiler/hlo/collective_patterns.cc"
+#include "cc/compiler/hlo/computation_cost.cc"
+#include "cc/compiler/hlo/cut_chains.cc"
+#include "cc/compiler/hlo/module.cc"
+#include "cc/compiler/hlo/padded_arguments.cc"
+#include "cc/compiler/hlo/purity.cc"
+#include "cc/compiler/hlo/static_results.cc"

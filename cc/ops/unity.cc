@@ -1,0 +1,8 @@
+// All sources of this room, to compile together: `tools/lint --fix` writes this.
+#include "cc/ops/all_to_all_shapes.cc"
+#include "cc/ops/host_handle_op.cc"
+#include "cc/ops/host_update_ops.cc"
+#include "cc/ops/reachable_nodes.cc"
+#include "cc/ops/replica_groups.cc"
+#include "cc/ops/transfer_ops.cc"
+#include "cc/ops/window_ops.cc"

@@ -1,0 +1,9 @@
+// All sources of this room, to compile together: `tools/lint --fix` writes this.
+#include "cc/program/chain_cut.cc"
+#include "cc/program/dynamic_dimensions.cc"
+#include "cc/program/embedding_call.cc"
+#include "cc/program/host_call.cc"
+#include "cc/program/kernel_call.cc"
+#include "cc/program/program_key.cc"
+#include "cc/program/traced_options.cc"
+#include "cc/program/transfer_call.cc"
