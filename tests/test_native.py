@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-import logging
-import pathlib
 import shutil
 import subprocess
-import types
 
 import pytest
 import tensorflow as tf
@@ -32,26 +29,10 @@ IMPORT_AND_REPORT = """
 def fresh(monkeypatch):
     """The module as in a process that has loaded nothing yet."""
     monkeypatch.setattr(_native, "_state", _native._State())
-    # TensorFlow lists the virtual cores of this very process.
+    # TensorFlow has the virtual cores and the kernels of this very process.
     monkeypatch.setattr(_native, "_find_tensorflow_tpu", lambda: None)
+    monkeypatch.setattr(_native, "_tensorflow_has_kernels", lambda: False)
     return _native
-
-
-@pytest.fixture
-def pci(monkeypatch, tmp_path):
-    """An empty machine; returns a function that plugs a PCI card into it."""
-    monkeypatch.setattr(_native, "_PCI_DEVICES", tmp_path / "pci")
-    monkeypatch.setattr(_native, "_DEVICE_FILES", tmp_path / "dev")
-    monkeypatch.delenv("TPU_ACCELERATOR_TYPE", raising=False)
-    (tmp_path / "dev").mkdir()
-
-    def plug(vendor: str, device: str) -> None:
-        card = tmp_path / "pci" / "0000:00:04.0"
-        card.mkdir(parents=True)
-        (card / "vendor").write_text(vendor + "\n")
-        (card / "device").write_text(device + "\n")
-
-    return plug
 
 
 def test_loaded_once_and_stays():
@@ -223,63 +204,3 @@ def test_broken_tensorflow_keeps_its_own_error(fresh, monkeypatch):
     monkeypatch.setattr(fresh.importlib, "import_module", fail)
     with pytest.raises(ModuleNotFoundError, match="absl"):
         fresh.load()
-
-
-def test_steps_aside_once_for_a_tpu(fresh, pci, caplog):
-    pci("0x1ae0", "0x0063")
-    with caplog.at_level(logging.WARNING, "tf_tpu_ext"):
-        assert not fresh.load()
-        assert not fresh.available()
-        with pytest.raises(RuntimeError, match="found a real TPU"):
-            fresh.library()
-        with pytest.raises(RuntimeError, match="found a real TPU"):
-            fresh.ops()
-    assert fresh.stepped_aside()
-    assert not fresh.is_loaded()
-    assert len(caplog.records) == 1
-    assert "PCI device 0000:00:04.0" in caplog.text
-
-
-def test_steps_aside_whatever_tensorflow_is_installed(fresh, pci, monkeypatch):
-    pci("0x1ae0", "0x005e")
-    monkeypatch.setattr(fresh, "_import_tensorflow", lambda: pytest.fail("imported TensorFlow"))
-    assert not fresh.load()
-
-
-@pytest.mark.parametrize(
-    ("vendor", "device"),
-    [("0x1ae0", "0x0042"), ("0x10de", "0x0063"), ("0x1ae0", "unreadable")],
-)
-def test_other_cards_are_no_tpu(fresh, pci, vendor, device):
-    pci(vendor, device)
-    assert fresh._find_real_tpu() is None
-
-
-@pytest.mark.parametrize("file", ["accel0", "vfio/0"])
-def test_device_files_count_only_with_the_runtime_variable(fresh, pci, monkeypatch, file):
-    path: pathlib.Path = fresh._DEVICE_FILES / file
-    path.parent.mkdir(exist_ok=True)
-    path.touch()
-    assert fresh._find_real_tpu() is None
-    monkeypatch.setenv("TPU_ACCELERATOR_TYPE", "v5litepod-8")
-    assert fresh._find_real_tpu() == f"{path} with TPU_ACCELERATOR_TYPE=v5litepod-8"
-
-
-def test_runtime_variable_alone_is_no_tpu(fresh, pci, monkeypatch):
-    monkeypatch.setenv("TPU_ACCELERATOR_TYPE", "v5litepod-8")
-    (fresh._DEVICE_FILES / "vfio").mkdir()
-    (fresh._DEVICE_FILES / "vfio" / "vfio").touch()
-    assert fresh._find_real_tpu() is None
-
-
-def test_tpu_that_tensorflow_lists_is_real(monkeypatch):
-    monkeypatch.setattr(_native, "_state", _native._State())
-    context = types.SimpleNamespace(
-        _initialized=False,
-        _physical_devices=[tf.config.PhysicalDevice("/physical_device:TPU:0", "TPU")],
-    )
-    monkeypatch.setattr(_native, "_eager_context", lambda: context)
-    monkeypatch.setattr(_native, "_is_resident", lambda: False)
-    monkeypatch.setattr(_native, "_sessions_made", lambda: 0)
-    assert not _native.load()
-    assert _native.stepped_aside()

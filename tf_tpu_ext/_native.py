@@ -1,8 +1,8 @@
 """Loads the native library, after checking that it can work.
 
 The library registers devices, kernels and graph passes in static initializers. Whatever would make
-it crash or have no effect is therefore checked before: a real TPU, a TensorFlow other than the one
-it was compiled for, and devices that TensorFlow has already created.
+it crash or have no effect is therefore checked before: a TensorFlow that drives a real TPU or is
+another than the one it was compiled for, and devices that TensorFlow has already created.
 """
 
 from __future__ import annotations
@@ -20,16 +20,11 @@ import threading
 from types import ModuleType
 from typing import Any
 
+from tf_tpu_ext import _real_tpu
+
 LIBRARY_PATH = pathlib.Path(__file__).resolve().with_name("libtf_tpu_ext_ops.so")
 
 _BUILT_FOR = pathlib.Path(__file__).resolve().with_name("_built_for.py")
-_PCI_DEVICES = pathlib.Path("/sys/bus/pci/devices")
-_DEVICE_FILES = pathlib.Path("/dev")
-_GOOGLE_PCI_VENDOR = 0x1AE0
-# Chip generations v2 and v3 (one id), v4, v5p, v5e, v6e, 7x, and one without a public name. The
-# vendor id alone is not enough, because Google's network and storage cards have it too.
-_TPU_PCI_DEVICES = frozenset({0x0027, 0x0056, 0x005E, 0x0062, 0x0063, 0x006F, 0x0076})
-
 _log = logging.getLogger("tf_tpu_ext")
 _lock = threading.Lock()
 
@@ -39,14 +34,14 @@ class _State:
 
     library: ctypes.CDLL | None = None
     ops: ModuleType | None = None
-    real_tpu: str | None = None
+    aside: _real_tpu.Choice | None = None
 
 
 _state = _State()
 
 
 def load() -> bool:
-    """Loads the native library, unless this machine has a real TPU.
+    """Loads the native library, unless TensorFlow drives a real TPU here.
 
     Further calls return the same value at no cost.
 
@@ -54,8 +49,10 @@ def load() -> bool:
         True if the library is loaded, False if the package stepped aside for a real TPU.
 
     Raises:
-        ImportError: TensorFlow or the library is missing, or their versions do not match.
+        ImportError: TensorFlow or the library is missing, their versions do not match, or
+            TensorFlow has TPU kernels of its own and no TPU.
         RuntimeError: TensorFlow has already created its devices.
+        ValueError: The environment variable `TF_TPU_EXT_TPU` has another value than it may have.
 
     Example:
         >>> from tf_tpu_ext import _native
@@ -67,22 +64,18 @@ def load() -> bool:
     with _lock:
         if _state.library is not None:
             return True
-        if _state.real_tpu is not None:
-            return False
-        found = _find_real_tpu()
-        if found is not None:
-            _step_aside(found)
+        if _state.aside is not None or _steps_aside(_choose()):
             return False
         # Comes first, because the build recorded which TensorFlow is needed.
         _check_built()
         tensorflow = _import_tensorflow()
         _check_abi(tensorflow.__version__)
         if not _is_resident():
+            choice = _choose(_tensorflow_has_kernels(), _find_tensorflow_tpu())
+            if _steps_aside(choice):
+                return False
             _check_no_devices(tensorflow)
-        found = _find_tensorflow_tpu()
-        if found is not None:
-            _step_aside(found)
-            return False
+            _log.info("tf_tpu_ext adds virtual cores: %s", choice.because)
         _state.ops = _open(tensorflow)
         _state.library = ctypes.CDLL(str(LIBRARY_PATH))
         refresh_physical_devices()
@@ -96,7 +89,7 @@ def is_loaded() -> bool:
 
 def stepped_aside() -> bool:
     """Returns whether the package stepped aside for a real TPU."""
-    return _state.real_tpu is not None
+    return _state.aside is not None
 
 
 def available() -> bool:
@@ -162,47 +155,30 @@ def built_for() -> str | None:
 
 
 def _aside_message() -> str:
+    assert _state.aside is not None
     return (
-        f"tf_tpu_ext has no virtual cores in this process: found a real TPU ({_state.real_tpu}), "
-        "so TensorFlow's own TPU support is left unchanged. Run the program without tf_tpu_ext, "
-        "or on a machine without a TPU."
+        f"tf_tpu_ext has no virtual cores in this process: {_state.aside.because}, so TensorFlow's "
+        f"own TPU support is left unchanged. {_state.aside.advice}"
     )
 
 
-def _step_aside(found: str) -> None:
-    _state.real_tpu = found
-    _log.warning("%s", _aside_message())
+def _choose(kernels: bool | None = None, device: str | None = None) -> _real_tpu.Choice:
+    return _real_tpu.choose(kernels, device, os.environ.get(_real_tpu.VARIABLE))
 
 
-def _read_hexadecimal(path: pathlib.Path) -> int | None:
-    try:
-        return int(path.read_text(), 16)
-    except (OSError, ValueError):
-        return None
+def _steps_aside(choice: _real_tpu.Choice) -> bool:
+    """Returns whether the choice is a real TPU, and remembers it.
 
-
-def _find_real_tpu() -> str | None:
-    """Returns a description of this machine's TPU hardware, or None.
-
-    An installed libtpu proves nothing, because it can be installed anywhere. The PCI ids of the
-    chips do. In a container that hides them, device files do, if the variables of the TPU runtime
-    are set too; other accelerators have files of the same names.
+    Raises:
+        ImportError: There can be neither virtual cores nor a real TPU.
     """
-    try:
-        cards = sorted(_PCI_DEVICES.iterdir())
-    except OSError:
-        cards = []
-    for card in cards:
-        if _read_hexadecimal(card / "vendor") != _GOOGLE_PCI_VENDOR:
-            continue
-        if _read_hexadecimal(card / "device") in _TPU_PCI_DEVICES:
-            return f"PCI device {card.name}"
-    kind = os.environ.get("TPU_ACCELERATOR_TYPE")
-    if kind:
-        for pattern in ("accel[0-9]*", "vfio/[0-9]*"):
-            for file in sorted(_DEVICE_FILES.glob(pattern)):
-                return f"{file} with TPU_ACCELERATOR_TYPE={kind}"
-    return None
+    if choice.tpu == "virtual":
+        return False
+    if choice.tpu == "none":
+        raise ImportError(f"tf_tpu_ext can't add virtual cores: {choice.because}. {choice.advice}")
+    _state.aside = choice
+    _log.warning("%s", _aside_message())
+    return True
 
 
 def _eager_context() -> Any | None:
@@ -214,9 +190,13 @@ def _find_tensorflow_tpu() -> str | None:
     """Returns the name of a TPU in TensorFlow's list of devices, if there is a list, or None."""
     context = _eager_context()
     listed = getattr(context, "_physical_devices", None) or []
-    if _is_resident():
-        return None
     return next((device.name for device in listed if device.device_type == "TPU"), None)
+
+
+def _tensorflow_has_kernels() -> bool:
+    """Returns whether TensorFlow has TPU kernels of its own, which ours would collide with."""
+    kernels = importlib.import_module("tensorflow.python.framework.kernels")
+    return bool(kernels.get_registered_kernels_for_op("TPUExecute").kernel)
 
 
 def _tensorflow_distribution() -> str:

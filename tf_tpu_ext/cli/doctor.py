@@ -108,6 +108,7 @@ def examine(environment: dict[str, str], timeout: float) -> Iterator[Check]:
         timeout: How many seconds such a process may take.
     """
     yield from versions()
+    yield tpu(environment)
     yield from _probe("machine", environment, timeout)
     yield from tensorflow_io(environment, timeout)
 
@@ -128,6 +129,23 @@ def versions() -> Iterator[Check]:
     for name in ("numpy", "keras", "tf_keras"):
         version = _version(name)
         yield Check(name, OK if version else NOTE, version or "not installed")
+
+
+def tpu(environment: dict[str, str]) -> Check:
+    """Returns whether there is a TPU, what can drive it, and what programs get."""
+    path = PACKAGE / "_real_tpu.py"
+    spec = importlib.util.spec_from_file_location("_tf_tpu_real_tpu", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    try:
+        choice = module.choose(asked=environment.get(module.VARIABLE))
+    except ValueError as error:
+        return Check("TPU", FAILED, str(error))
+    gets = {"virtual": "virtual cores", "real": "TensorFlow's own TPU support", "none": "no TPU"}
+    status = {"virtual": OK, "real": NOTE, "none": FAILED}[choice.tpu]
+    return Check("TPU", status, f"{choice.because}: programs get {gets[choice.tpu]}", choice.advice)
 
 
 def built_for() -> str | None:

@@ -47,8 +47,7 @@ def probe_machine() -> None:
         report(
             "library",
             "note",
-            "stepped aside: this machine has a real TPU",
-            "Run programs without tf_tpu_ext here.",
+            "not loaded: the package leaves the TPU to TensorFlow",
         )
         return
     report("library", "ok", f"loaded; built for TensorFlow {_native.built_for()}")
