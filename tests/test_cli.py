@@ -151,6 +151,8 @@ def test_the_entry_point_is_that_command():
 
 
 def test_library_that_is_not_built(copy):
+    # That of an installed package is of another version.
+    (copy / "_version.py").write_text('VERSION = "0.0.0"\n')
     checks = report(done := run_command("doctor", "--json", package=copy))
     assert done.returncode == 1
     assert checks["library"].status == "failed"

@@ -139,9 +139,9 @@ def test_tensorflow_tpu_without_a_tpu_is_refused_before_it_is_imported(
 def test_build_of_tensorflow_with_tpu_kernels_is_refused_before_the_library_is_opened(
     fresh, pci, site, monkeypatch
 ):
-    monkeypatch.setattr(fresh, "_is_resident", lambda: False)
+    monkeypatch.setattr(fresh, "_is_resident", lambda _: False)
     monkeypatch.setattr(fresh, "_find_tensorflow_tpu", lambda: None)
-    monkeypatch.setattr(fresh, "_open", lambda _: pytest.fail("opened the library"))
+    monkeypatch.setattr(fresh, "_open", lambda *_: pytest.fail("opened the library"))
     # This very process has such kernels, which its library registered.
     with pytest.raises(ImportError, match=r"found no TPU and this build of TensorFlow"):
         fresh.load()
@@ -176,7 +176,7 @@ def test_two_distributions_in_one_folder_leave_it_to_the_kernels(pci, site):
 
 def test_tpu_that_tensorflow_lists_is_real(fresh, pci, site, monkeypatch):
     site("tensorflow")
-    monkeypatch.setattr(_native, "_is_resident", lambda: False)
+    monkeypatch.setattr(_native, "_is_resident", lambda _: False)
     monkeypatch.setattr(_native, "_tensorflow_has_kernels", lambda: False)
     monkeypatch.setattr(_native, "_find_tensorflow_tpu", lambda: DEVICE)
     assert not _native.load()

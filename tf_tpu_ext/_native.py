@@ -12,19 +12,14 @@ import importlib
 import importlib.metadata
 import logging
 import os
-import pathlib
 import re
-import runpy
 import sys
 import threading
 from types import ModuleType
 from typing import Any
 
-from tf_tpu_ext import _real_tpu
+from tf_tpu_ext import _library, _real_tpu
 
-LIBRARY_PATH = pathlib.Path(__file__).resolve().with_name("libtf_tpu_ext_ops.so")
-
-_BUILT_FOR = pathlib.Path(__file__).resolve().with_name("_built_for.py")
 _log = logging.getLogger("tf_tpu_ext")
 _lock = threading.Lock()
 
@@ -33,6 +28,7 @@ class _State:
     """The result of loading in this process."""
 
     library: ctypes.CDLL | None = None
+    file: _library.Library | None = None
     ops: ModuleType | None = None
     aside: _real_tpu.Choice | None = None
 
@@ -66,18 +62,18 @@ def load() -> bool:
             return True
         if _state.aside is not None or _steps_aside(_choose()):
             return False
-        # Comes first, because the build recorded which TensorFlow is needed.
-        _check_built()
-        tensorflow = _import_tensorflow()
-        _check_abi(tensorflow.__version__)
-        if not _is_resident():
+        # Comes first, because the builds recorded which TensorFlow is needed.
+        libraries = _find_libraries()
+        tensorflow = _import_tensorflow(libraries)
+        file = _choose_library(libraries, tensorflow.__version__)
+        if not _is_resident(file):
             choice = _choose(_tensorflow_has_kernels(), _find_tensorflow_tpu())
             if _steps_aside(choice):
                 return False
             _check_no_devices(tensorflow)
             _log.info("tf_tpu_ext adds virtual cores: %s", choice.because)
-        _state.ops = _open(tensorflow)
-        _state.library = ctypes.CDLL(str(LIBRARY_PATH))
+        _state.ops = _open(file, tensorflow)
+        _state.library, _state.file = ctypes.CDLL(str(file.path)), file
         refresh_physical_devices()
         return True
 
@@ -149,9 +145,9 @@ def ops() -> ModuleType:
     return _state.ops
 
 
-def built_for() -> str | None:
-    """Returns the TensorFlow version for which the library was compiled, None before a build."""
-    return str(runpy.run_path(str(_BUILT_FOR))["TF_VERSION"]) if _BUILT_FOR.exists() else None
+def library_file() -> _library.Library | None:
+    """Returns the library of this process, None if none is loaded."""
+    return _state.file
 
 
 def _aside_message() -> str:
@@ -206,48 +202,53 @@ def _tensorflow_distribution() -> str:
     return "tensorflow" if "tensorflow" in names else "tensorflow-cpu"
 
 
-def _import_tensorflow() -> Any:
+def _import_tensorflow(libraries: list[_library.Library]) -> Any:
     try:
         return importlib.import_module("tensorflow")
     except ModuleNotFoundError as error:
         if error.name != "tensorflow":
             raise
-        minor = _minor(str(built_for()))
+        minors = sorted(library.minor for library in libraries)
         raise ImportError(
-            f"tf_tpu_ext needs TensorFlow {minor}, found none for {sys.executable}. "
-            f"Run: pip install 'tensorflow-cpu=={minor}.*'"
+            f"tf_tpu_ext needs TensorFlow {' or '.join(minors)}, found none for {sys.executable}. "
+            f"Run: pip install 'tensorflow-cpu=={minors[-1]}.*'"
         ) from error
 
 
 def _build_command() -> str:
-    checkout = LIBRARY_PATH.parent.parent
+    checkout = _library.PACKAGE.parent
     if (checkout / "tools" / "ninja_build.py").exists():
         return f"python {checkout / 'tools' / 'ninja_build.py'}"
     return "pip install --force-reinstall --no-deps --no-cache-dir ."
 
 
-def _check_built() -> None:
-    if LIBRARY_PATH.exists() and built_for() is not None:
-        return
-    missing = "_built_for.py" if LIBRARY_PATH.exists() else LIBRARY_PATH.name
+def _find_libraries() -> list[_library.Library]:
+    libraries = _library.find_all()
+    if libraries:
+        return libraries
+    folder = _library.PACKAGE
+    missing = _library.RECORD if (folder / _library.NAME).exists() else _library.NAME
+    others = "".join(
+        f", and {version} is installed in {package}, which is another version"
+        for package, version in _library.installed_packages()
+    )
     raise ImportError(
-        f"The native library of tf_tpu_ext is not built: expected {missing} in "
-        f"{LIBRARY_PATH.parent}, found none. In a checkout of tf_tpu_ext, run: {_build_command()}"
+        f"The native library of tf_tpu_ext is not built: expected {missing} in {folder}, found "
+        f"none{others}. In a checkout of tf_tpu_ext, run: {_build_command()}"
     )
 
 
-def _minor(version: str) -> str:
-    return ".".join(version.split(".")[:2])
-
-
-def _check_abi(found: str) -> None:
-    built = built_for()
-    if built is None or _minor(built) == _minor(found):
-        return
+def _choose_library(libraries: list[_library.Library], found: str) -> _library.Library:
+    minor = _library.minor_of(found)
+    for library in libraries:
+        if library.minor == minor:
+            return library
+    built = sorted(libraries, key=lambda library: library.version)
+    versions = " and ".join(f"{library.minor} ({library.version})" for library in built)
     raise ImportError(
-        f"tf_tpu_ext was built for TensorFlow {_minor(built)} ({built}), found TensorFlow "
-        f"{_minor(found)} ({found}), whose C++ interface differs. "
-        f"Run: pip install '{_tensorflow_distribution()}=={_minor(built)}.*'"
+        f"tf_tpu_ext was built for TensorFlow {versions}, found TensorFlow {minor} ({found}), "
+        "whose C++ interface differs. "
+        f"Run: pip install '{_tensorflow_distribution()}=={built[-1].minor}.*'"
     )
 
 
@@ -270,33 +271,34 @@ def _check_no_devices(tensorflow: Any) -> None:
     )
 
 
-def _is_resident() -> bool:
+def _is_resident(library: _library.Library) -> bool:
     """Returns whether the process has the library already, as after importlib.reload."""
     try:
-        ctypes.CDLL(str(LIBRARY_PATH), mode=os.RTLD_NOLOAD | os.RTLD_NOW)
+        ctypes.CDLL(str(library.path), mode=os.RTLD_NOLOAD | os.RTLD_NOW)
     except OSError:
         return False
     return True
 
 
-def _open(tensorflow: Any) -> ModuleType:
+def _open(library: _library.Library, tensorflow: Any) -> ModuleType:
     try:
-        module: ModuleType = tensorflow.load_op_library(str(LIBRARY_PATH))
+        module: ModuleType = tensorflow.load_op_library(str(library.path))
     except tensorflow.errors.OpError as error:
-        raise ImportError(_open_failure(error.message, tensorflow.__version__)) from error
+        reason = _open_failure(library, error.message, tensorflow.__version__)
+        raise ImportError(reason) from error
     return module
 
 
-def _open_failure(reason: str, found: str) -> str:
+def _open_failure(library: _library.Library, reason: str, found: str) -> str:
     symbol = re.search(r"undefined symbol: (\S+)", reason)
     if symbol is None:
         return (
-            f"{LIBRARY_PATH.name} can't be loaded: {reason}. "
+            f"{library.path.name} can't be loaded: {reason}. "
             f"Build it again. In a checkout of tf_tpu_ext, run: {_build_command()}"
         )
     return (
-        f"{LIBRARY_PATH.name} needs the symbol {symbol[1]}, which TensorFlow {found} does not "
-        f"have: the library was built for TensorFlow {built_for()}, perhaps with other files "
+        f"{library.path.name} needs the symbol {symbol[1]}, which TensorFlow {found} does not "
+        f"have: the library was built for TensorFlow {library.version}, perhaps with other files "
         "than the installed ones. Build it again for the installed TensorFlow. In a checkout of "
         f"tf_tpu_ext, run: {_build_command()}"
     )

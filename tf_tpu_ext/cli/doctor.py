@@ -120,7 +120,7 @@ def versions() -> Iterator[Check]:
     found = _tensorflow_distributions()
     if found:
         built = built_for()
-        suffix = f"; tf_tpu_ext was built for {built}" if built else ""
+        suffix = f"; tf_tpu_ext was built for {' and '.join(built)}" if built else ""
         yield Check("TensorFlow", OK, ", ".join(found) + suffix)
     elif importlib.util.find_spec("tensorflow") is not None:
         yield Check("TensorFlow", OK, "a build that pip does not know")
@@ -133,12 +133,7 @@ def versions() -> Iterator[Check]:
 
 def tpu(environment: dict[str, str]) -> Check:
     """Returns whether there is a TPU, what can drive it, and what programs get."""
-    path = PACKAGE / "_real_tpu.py"
-    spec = importlib.util.spec_from_file_location("_tf_tpu_real_tpu", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = _module("_real_tpu")
     try:
         choice = module.choose(asked=environment.get(module.VARIABLE))
     except ValueError as error:
@@ -148,14 +143,19 @@ def tpu(environment: dict[str, str]) -> Check:
     return Check("TPU", status, f"{choice.because}: programs get {gets[choice.tpu]}", choice.advice)
 
 
-def built_for() -> str | None:
-    """Returns the TensorFlow version that the library was compiled for, None before a build."""
-    path = PACKAGE / "_built_for.py"
-    if not path.exists():
-        return None
-    scope: dict[str, Any] = {}
-    exec(compile(path.read_text(), str(path), "exec"), scope)
-    return str(scope["TF_VERSION"])
+def built_for() -> list[str]:
+    """Returns the TensorFlow versions that there are libraries for; none before a build."""
+    return [library.version for library in _module("_library").find_all()]
+
+
+def _module(name: str) -> Any:
+    """Returns a module of the package that needs nothing of it, without importing the package."""
+    spec = importlib.util.spec_from_file_location(f"_tf_tpu{name}", PACKAGE / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def tensorflow_io(environment: dict[str, str], timeout: float) -> Iterator[Check]:
@@ -183,9 +183,9 @@ def _tensorflow_distributions() -> list[str]:
 
 def _install_tensorflow() -> str:
     built = built_for()
-    if built is None:
+    if not built:
         return f"In {PACKAGE.parent}, run: pip install '.[cpu]'"
-    minor = ".".join(built.split(".")[:2])
+    minor = ".".join(max(built).split(".")[:2])
     return f"Run: pip install 'tensorflow-cpu=={minor}.*'"
 
 
