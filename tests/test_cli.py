@@ -262,6 +262,11 @@ def test_missing_packages_are_named(monkeypatch):
     assert checks["keras"].status == "note"
 
 
+def test_version():
+    done = run_command("--version")
+    assert (done.returncode, done.stdout) == (0, f"tf_tpu_ext {tf_tpu_ext.__version__}\n")
+
+
 def test_wrong_command_line_is_refused(capsys):
     for arguments in ([], ["surgeon"], ["doctor", "--cores", "two"]):
         with pytest.raises(SystemExit) as caught:

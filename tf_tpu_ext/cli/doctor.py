@@ -116,7 +116,7 @@ def examine(environment: dict[str, str], timeout: float) -> Iterator[Check]:
 def versions() -> Iterator[Check]:
     """Yields the versions of Python and of relevant packages, without importing any."""
     yield Check("Python", OK, f"{platform.python_version()} ({sys.executable})")
-    yield Check("tf_tpu_ext", OK, f"{_version('tf_tpu_ext') or 'a checkout'} in {PACKAGE}")
+    yield Check("tf_tpu_ext", OK, f"{package_version()} in {PACKAGE}")
     found = _tensorflow_distributions()
     if found:
         built = built_for()
@@ -141,6 +141,11 @@ def tpu(environment: dict[str, str]) -> Check:
     gets = {"virtual": "virtual cores", "real": "TensorFlow's own TPU support", "none": "no TPU"}
     status = {"virtual": OK, "real": NOTE, "none": FAILED}[choice.tpu]
     return Check("TPU", status, f"{choice.because}: programs get {gets[choice.tpu]}", choice.advice)
+
+
+def package_version() -> str:
+    """Returns the version of the package."""
+    return str(_module("_version").VERSION)
 
 
 def built_for() -> list[str]:
