@@ -15,7 +15,6 @@ import os
 import re
 import sys
 import threading
-from types import ModuleType
 from typing import Any
 
 from tf_tpu_ext import _library, _real_tpu
@@ -29,7 +28,6 @@ class _State:
 
     library: ctypes.CDLL | None = None
     file: _library.Library | None = None
-    ops: ModuleType | None = None
     aside: _real_tpu.Choice | None = None
 
 
@@ -72,7 +70,7 @@ def load() -> bool:
                 return False
             _check_no_devices(tensorflow)
             _log.info("tf_tpu_ext adds virtual cores: %s", choice.because)
-        _state.ops = _open(file, tensorflow)
+        _open(file, tensorflow)
         _state.library, _state.file = ctypes.CDLL(str(file.path)), file
         refresh_physical_devices()
         return True
@@ -130,19 +128,6 @@ def text_of(function: str, *arguments: Any) -> str | None:
         return ctypes.string_at(address).decode(errors="replace")
     finally:
         library().TfTpuExt_Free(ctypes.c_void_p(address))
-
-
-def ops() -> ModuleType:
-    """Returns the Python functions of the library's ops. Loads it if needed.
-
-    Raises:
-        ImportError: As for `load`.
-        RuntimeError: As for `load`, or the package stepped aside for a real TPU.
-    """
-    load()
-    if _state.ops is None:
-        raise RuntimeError(_aside_message())
-    return _state.ops
 
 
 def library_file() -> _library.Library | None:
@@ -280,13 +265,13 @@ def _is_resident(library: _library.Library) -> bool:
     return True
 
 
-def _open(library: _library.Library, tensorflow: Any) -> ModuleType:
+def _open(library: _library.Library, tensorflow: Any) -> None:
     try:
-        module: ModuleType = tensorflow.load_op_library(str(library.path))
+        # Not load_op_library, which spends 0.1 s on Python functions of ops that C++ alone uses.
+        tensorflow.load_library(str(library.path))
     except tensorflow.errors.OpError as error:
         reason = _open_failure(library, error.message, tensorflow.__version__)
         raise ImportError(reason) from error
-    return module
 
 
 def _open_failure(library: _library.Library, reason: str, found: str) -> str:
