@@ -77,6 +77,15 @@ def test_loaded_once_and_stays():
     assert _native.library_file().minor == _library.minor_of(tf.__version__)
 
 
+@pytest.mark.skipif(shutil.which("nm") is None, reason="reads the library with nm")
+def test_library_exports_its_entry_points_only():
+    command = ["nm", "-D", "--defined-only", "-f", "posix", _native.library_file().path]
+    listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    names = [line.split()[0] for line in listed.splitlines()]
+    assert "TfTpuExt_Machine" in names
+    assert [name for name in names if not name.startswith("TfTpuExt_")] == []
+
+
 def test_reload_finds_the_resident_library(fresh):
     tf.constant(1) + 1
     assert fresh.load()
