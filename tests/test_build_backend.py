@@ -67,6 +67,12 @@ def test_both_kinds_of_build_ask_for_it() -> None:
     assert expected in build_backend.get_requires_for_build_editable()
 
 
+def test_a_wheel_of_libraries_that_are_built_asks_for_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(tf_config.BUILT_VARIABLE, "libraries")
+    required = build_backend.get_requires_for_build_wheel()
+    assert not [name for name in required if name.startswith("tensorflow")]
+
+
 def test_only_the_extra_cpu_brings_tensorflow() -> None:
     """Nothing replaces the installed TensorFlow unasked; tf_keras asks for one, too."""
     section = (ROOT / "pyproject.toml").read_text().split("[project.optional-dependencies]")[1]

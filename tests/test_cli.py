@@ -74,8 +74,9 @@ def copy(tmp_path):
 
 
 def add_library(package):
-    name = "libtf_tpu_ext_ops.so"
-    (package / name).symlink_to(PACKAGE / name)
+    library = tf_tpu_ext._native.library_file()
+    (package / library.path.name).symlink_to(library.path)
+    (package / "_built_for.py").write_text(f'TF_VERSION = "{library.version}"\n')
 
 
 def test_healthy_machine_of_two_cores():
@@ -106,13 +107,13 @@ def test_report_for_people_counts_cores_from_the_environment():
 
 def test_library_of_another_tensorflow(copy):
     add_library(copy)
-    (copy / "_built_for.py").write_text('TF_VERSION = "2.20.0"\n')
+    (copy / "_built_for.py").write_text('TF_VERSION = "2.1.0"\n')
     done = run_command("doctor", package=copy)
     assert done.returncode == 1
     assert "FAILED  library" in done.stdout
-    assert "was built for TensorFlow 2.20 (2.20.0)" in done.stdout
+    assert "was built for TensorFlow 2.1 (2.1.0)" in done.stdout
     assert f"({tf.__version__})" in done.stdout
-    assert "==2.20.*'" in done.stdout
+    assert "==2.1.*'" in done.stdout
     assert "1 of " in done.stdout
     assert "Traceback" not in done.stdout + done.stderr
 
@@ -121,11 +122,11 @@ def test_command_beside_another_tensorflow(copy):
     add_library(copy)
     fake = copy.parent / "tensorflow"
     fake.mkdir()
-    (fake / "__init__.py").write_text('__version__ = "2.20.1"\n')
+    (fake / "__init__.py").write_text('__version__ = "2.1.1"\n')
     done = run_installed("doctor", folder=copy.parent)
     assert done.returncode == 1
     assert f"was built for TensorFlow {'.'.join(tf.__version__.split('.')[:2])}" in done.stdout
-    assert "found TensorFlow 2.20 (2.20.1)" in done.stdout
+    assert "found TensorFlow 2.1 (2.1.1)" in done.stdout
     assert "Run: pip install" in done.stdout
     assert "Traceback" not in done.stdout + done.stderr
 

@@ -14,6 +14,7 @@ import tensorflow as tf
 import tf_tpu_ext
 from tf_tpu_ext import _library, _native
 
+LIBRARY = _native.library_file().path
 IMPORT_AND_REPORT = """
     import sys
     {before}
@@ -42,7 +43,7 @@ def fresh(monkeypatch):
 def built(monkeypatch):
     """Replaces the libraries that there are."""
 
-    def replace(*versions: str, path: pathlib.Path = _library.PACKAGE / _library.NAME) -> None:
+    def replace(*versions: str, path: pathlib.Path = LIBRARY) -> None:
         found = [_library.Library(path, version) for version in versions]
         monkeypatch.setattr(_library, "find_all", lambda: found)
 
@@ -157,7 +158,7 @@ def test_checkout_runs_beside_the_installed_package(run_python, tmp_path):
     package = site / "tf_tpu_ext"
     add_library(package, tf.__version__).unlink()
     (package / "__init__.py").write_text("raise ImportError('this is not the checkout')")
-    (package / _library.NAME).symlink_to(_native.library_file().path)
+    (package / _library.NAME).symlink_to(LIBRARY)
     metadata = site / f"tf_tpu_ext-{tf_tpu_ext.__version__}.dist-info" / "METADATA"
     metadata.parent.mkdir()
     metadata.write_text(f"Name: tf_tpu_ext\nVersion: {tf_tpu_ext.__version__}\n")
