@@ -1,6 +1,6 @@
 """What loops of training cost: Keras' fit and a loop on the host, beside the bare step.
 
-    pip install '.[cpu,keras2]'
+    pip install '.[cpu]' && pip install --no-deps 'tf_keras==2.21.*'  # the minor of TensorFlow
     python benchmarks/loops.py [--replicas 2 8] [--rounds 7] [--steps 128] [--json FILE]
 
 All train the same: the `mlp` of step_programs.py, 256 examples a step, under TPUStrategy.

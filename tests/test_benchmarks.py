@@ -102,3 +102,20 @@ def test_wrong_arguments(arguments, message):
     )
     assert done.returncode == 2
     assert message in done.stderr
+
+
+def test_startup_tells_what_each_program_adds():
+    command = [sys.executable, str(BENCHMARKS / "startup.py"), "--rounds", "2", "--json"]
+    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=250)
+    assert done.returncode == 0, f"{done.stdout}{done.stderr}"
+    report = json.loads(done.stdout)
+    assert len(report["rounds"]) == 2
+    for name, base in (
+        ("import tf_tpu_ext", "nothing"),
+        ("first op, on a core", "first op, on the CPU"),
+        ("first program", "first op, on the CPU"),
+    ):
+        expected = [seconds[name] - seconds[base] for seconds in report["rounds"]]
+        assert report["added"][name] == pytest.approx(expected)
+    # The library is loaded, and a program is compiled.
+    assert all(seconds > 0 for seconds in report["added"]["import tf_tpu_ext"])

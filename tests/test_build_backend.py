@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+import re
 import sys
 
 import pytest
@@ -66,12 +67,25 @@ def test_both_kinds_of_build_ask_for_it() -> None:
     assert expected in build_backend.get_requires_for_build_editable()
 
 
-def test_the_extras_take_every_minor() -> None:
+def test_a_wheel_of_libraries_that_are_built_asks_for_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(tf_config.BUILT_VARIABLE, "libraries")
+    required = build_backend.get_requires_for_build_wheel()
+    assert not [name for name in required if name.startswith("tensorflow")]
+
+
+def test_only_the_extra_cpu_brings_tensorflow() -> None:
+    """Nothing replaces the installed TensorFlow unasked; tf_keras asks for one, too."""
+    section = (ROOT / "pyproject.toml").read_text().split("[project.optional-dependencies]")[1]
+    extras = dict(re.findall(r"^(\w+) = \[(.*?)\]", section.partition("\n\n")[0], re.M | re.S))
+    brings = re.compile(r"\"(tensorflow|tensorflow-cpu|tensorflow-io|tf_keras)[^\w-]")
+    assert [name for name, needed in extras.items() if brings.search(needed)] == ["cpu"]
+
+
+def test_the_extra_takes_every_minor() -> None:
     text = (ROOT / "pyproject.toml").read_text()
     first, last = tf_config.MINORS[0], tf_config.MINORS[-1]
     after = f"2.{int(last.split('.')[1]) + 1}"
     assert f'"tensorflow-cpu>={first},<{after}"' in text
-    assert f'"tensorflow>={first},<{after}"' in text
 
 
 def test_another_tensorflow_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

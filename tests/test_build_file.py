@@ -114,3 +114,10 @@ def test_the_project() -> None:
     targets = build_file.read_build(ROOT)
     assert not list(build_file.misplaced_includes(ROOT, targets))
     assert not list(build_file.unused_deps(ROOT, targets))
+
+
+def test_the_library_is_linked_again_when_its_exports_change() -> None:
+    library = build_file.read_build(ROOT)["libtf_tpu_ext_ops.so"]
+    (exports,) = library.additional_linker_inputs
+    assert (ROOT / exports).is_file()
+    assert f"-Wl,--version-script={exports}" in library.linkopts

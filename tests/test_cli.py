@@ -74,8 +74,9 @@ def copy(tmp_path):
 
 
 def add_library(package):
-    name = "libtf_tpu_ext_ops.so"
-    (package / name).symlink_to(PACKAGE / name)
+    library = tf_tpu_ext._native.library_file()
+    (package / library.path.name).symlink_to(library.path)
+    (package / "_built_for.py").write_text(f'TF_VERSION = "{library.version}"\n')
 
 
 def test_healthy_machine_of_two_cores():
@@ -106,13 +107,13 @@ def test_report_for_people_counts_cores_from_the_environment():
 
 def test_library_of_another_tensorflow(copy):
     add_library(copy)
-    (copy / "_built_for.py").write_text('TF_VERSION = "2.20.0"\n')
+    (copy / "_built_for.py").write_text('TF_VERSION = "2.1.0"\n')
     done = run_command("doctor", package=copy)
     assert done.returncode == 1
     assert "FAILED  library" in done.stdout
-    assert "was built for TensorFlow 2.20 (2.20.0)" in done.stdout
+    assert "was built for TensorFlow 2.1 (2.1.0)" in done.stdout
     assert f"({tf.__version__})" in done.stdout
-    assert "==2.20.*'" in done.stdout
+    assert "==2.1.*'" in done.stdout
     assert "1 of " in done.stdout
     assert "Traceback" not in done.stdout + done.stderr
 
@@ -121,11 +122,11 @@ def test_command_beside_another_tensorflow(copy):
     add_library(copy)
     fake = copy.parent / "tensorflow"
     fake.mkdir()
-    (fake / "__init__.py").write_text('__version__ = "2.20.1"\n')
+    (fake / "__init__.py").write_text('__version__ = "2.1.1"\n')
     done = run_installed("doctor", folder=copy.parent)
     assert done.returncode == 1
     assert f"was built for TensorFlow {'.'.join(tf.__version__.split('.')[:2])}" in done.stdout
-    assert "found TensorFlow 2.20 (2.20.1)" in done.stdout
+    assert "found TensorFlow 2.1 (2.1.1)" in done.stdout
     assert "Run: pip install" in done.stdout
     assert "Traceback" not in done.stdout + done.stderr
 
@@ -151,6 +152,8 @@ def test_the_entry_point_is_that_command():
 
 
 def test_library_that_is_not_built(copy):
+    # That of an installed package is of another version.
+    (copy / "_version.py").write_text('VERSION = "0.0.0"\n')
     checks = report(done := run_command("doctor", "--json", package=copy))
     assert done.returncode == 1
     assert checks["library"].status == "failed"
@@ -258,6 +261,11 @@ def test_missing_packages_are_named(monkeypatch):
     assert checks["TensorFlow"].status == "failed"
     assert "pip install 'tensorflow-cpu==2.21.*'" in checks["TensorFlow"].advice
     assert checks["keras"].status == "note"
+
+
+def test_version():
+    done = run_command("--version")
+    assert (done.returncode, done.stdout) == (0, f"tf_tpu_ext {tf_tpu_ext.__version__}\n")
 
 
 def test_wrong_command_line_is_refused(capsys):

@@ -6,6 +6,7 @@ import importlib.util
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import textwrap
@@ -13,6 +14,7 @@ import textwrap
 import pytest
 
 import tf_tpu_ext
+from tf_tpu_ext import launcher
 
 PACKAGE = pathlib.Path(tf_tpu_ext.__file__).parent
 needs_estimator = pytest.mark.skipif(
@@ -35,15 +37,16 @@ def run(tmp_path, run_python):
     """Writes a script and runs it by `tf-tpu run`."""
 
     def run(code, *arguments, options=(), name="script.py", after_tensorflow=False):
-        script = tmp_path / name
-        script.write_text(textwrap.dedent(code))
+        script = [str(tmp_path / name)] if name else []
+        if name:
+            (tmp_path / name).write_text(textwrap.dedent(code))
         if after_tensorflow:
-            command = [str(tmp_path), str(PACKAGE / "cli"), "run", *options, str(script)]
+            command = [str(tmp_path), str(PACKAGE / "cli"), "run", *options, *script]
             return run_python(AFTER_TENSORFLOW, *command, *arguments, check=False)
         # The package under test must be found by its own place.
         environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
         return subprocess.run(
-            [sys.executable, str(PACKAGE / "cli"), "run", *options, str(script), *arguments],
+            [sys.executable, str(PACKAGE / "cli"), "run", *options, *script, *arguments],
             env=environment,
             capture_output=True,
             text=True,
@@ -136,6 +139,87 @@ def test_error_of_the_script_is_its_own(run):
     assert trace[-1] == "KeyError: 'mine'"
     assert [line for line in trace if "launcher" in line] == []
     assert "tf-tpu:" not in done.stderr
+
+
+def test_module_runs_as_the_main_program(run, tmp_path):
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "beside.py").write_text("VALUE = 7\n")
+    (package / "__main__.py").write_text(
+        "import sys\nimport tf_tpu_ext\nfrom package import train\n"
+        "from .beside import VALUE\n"
+        "print(__name__, __package__, __spec__.name, VALUE, tf_tpu_ext.machine().cores)\n"
+        "print(sys.argv)\nsys.exit(4)\n"
+    )
+    (package / "train.py").write_text("if __name__ == '__main__':\n    1 / 0\n")
+    done = run("", "--x=1", options=["--cores=2", "-m", "package"], name="")
+    assert done.returncode == 4, done.stderr
+    assert done.stdout.splitlines() == [
+        "__main__ package package.__main__ 7 2",
+        str([str(package / "__main__.py"), "--x=1"]),
+    ]
+    assert "tf-tpu: 2 virtual cores" in done.stderr
+    done = run("", options=["-m", "package.train"], name="")
+    assert done.returncode == 1
+    trace = done.stderr[done.stderr.index("Traceback") :]
+    assert "ZeroDivisionError" in trace
+    assert "launcher" not in trace
+
+
+def test_module_that_is_not_there(run):
+    done = run("", options=["-m", "none.such"], name="")
+    assert done.returncode == 2
+    assert "tf-tpu run: the module none.such can't be found: No module named 'none'" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("none", "there is no module none. Expected the name"),
+        ("email", "there is no module email.__main__. Expected the name"),
+        ("sys", "the module sys has no Python code to run"),
+    ],
+)
+def test_module_that_cannot_be_run(monkeypatch, name, words):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    with pytest.raises(ImportError, match=words):
+        launcher.find(name, module=True)
+
+
+def test_script_that_is_no_python(run):
+    done = run("x = = 1", options=["--quiet"])
+    assert done.returncode == 1
+    assert "SyntaxError" in done.stderr
+    assert "x = = 1" in done.stderr
+
+
+def test_crash_of_the_script_keeps_its_message(run):
+    done = run("import os\nos.write(2, b'last words')\nos.abort()")
+    assert done.returncode == -signal.SIGABRT
+    assert "last words" in done.stderr
+
+
+def test_crash_of_the_import_keeps_its_message(tmp_path):
+    fake = tmp_path / "tensorflow"
+    fake.mkdir()
+    (fake / "__init__.py").write_text(
+        "import os\n"
+        "os.write(2, b'Using modular file system for gs\\nCheck failed: 1 == 2\\nlast words')\n"
+        "os.abort()\n"
+    )
+    (tmp_path / "script.py").write_text("")
+    done = subprocess.run(
+        [sys.executable, str(PACKAGE / "cli"), "run", str(tmp_path / "script.py")],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert done.returncode == -signal.SIGABRT
+    assert "Check failed: 1 == 2\nlast words" in done.stderr
+    assert "modular" not in done.stderr
 
 
 def test_what_keeps_it_from_starting_is_told(run, tmp_path):

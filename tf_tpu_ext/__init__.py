@@ -48,9 +48,10 @@ from tf_tpu_ext._machine import (
     transfer_stats,
 )
 from tf_tpu_ext._options import Options
+from tf_tpu_ext._version import VERSION
 from tf_tpu_ext.towers import TPUStrategy
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 __all__ = [
     "Cluster",

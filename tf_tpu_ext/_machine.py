@@ -380,7 +380,7 @@ def machine() -> Machine:
 def is_virtual() -> bool:
     """Returns whether the TPU devices of this process are the virtual cores of this package.
 
-    It is False on a machine with a real TPU, where the package does nothing, and after
+    It is False where TensorFlow drives a real TPU and the package does nothing, and after
     `configure(local_devices=False)`.
 
     Example:

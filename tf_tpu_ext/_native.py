@@ -1,8 +1,8 @@
 """Loads the native library, after checking that it can work.
 
 The library registers devices, kernels and graph passes in static initializers. Whatever would make
-it crash or have no effect is therefore checked before: a real TPU, a TensorFlow other than the one
-it was compiled for, and devices that TensorFlow has already created.
+it crash or have no effect is therefore checked before: a TensorFlow that drives a real TPU or is
+another than the one it was compiled for, and devices that TensorFlow has already created.
 """
 
 from __future__ import annotations
@@ -12,23 +12,12 @@ import importlib
 import importlib.metadata
 import logging
 import os
-import pathlib
 import re
-import runpy
 import sys
 import threading
-from types import ModuleType
 from typing import Any
 
-LIBRARY_PATH = pathlib.Path(__file__).resolve().with_name("libtf_tpu_ext_ops.so")
-
-_BUILT_FOR = pathlib.Path(__file__).resolve().with_name("_built_for.py")
-_PCI_DEVICES = pathlib.Path("/sys/bus/pci/devices")
-_DEVICE_FILES = pathlib.Path("/dev")
-_GOOGLE_PCI_VENDOR = 0x1AE0
-# Chip generations v2 and v3 (one id), v4, v5p, v5e, v6e, 7x, and one without a public name. The
-# vendor id alone is not enough, because Google's network and storage cards have it too.
-_TPU_PCI_DEVICES = frozenset({0x0027, 0x0056, 0x005E, 0x0062, 0x0063, 0x006F, 0x0076})
+from tf_tpu_ext import _library, _real_tpu
 
 _log = logging.getLogger("tf_tpu_ext")
 _lock = threading.Lock()
@@ -38,15 +27,15 @@ class _State:
     """The result of loading in this process."""
 
     library: ctypes.CDLL | None = None
-    ops: ModuleType | None = None
-    real_tpu: str | None = None
+    file: _library.Library | None = None
+    aside: _real_tpu.Choice | None = None
 
 
 _state = _State()
 
 
 def load() -> bool:
-    """Loads the native library, unless this machine has a real TPU.
+    """Loads the native library, unless TensorFlow drives a real TPU here.
 
     Further calls return the same value at no cost.
 
@@ -54,8 +43,10 @@ def load() -> bool:
         True if the library is loaded, False if the package stepped aside for a real TPU.
 
     Raises:
-        ImportError: TensorFlow or the library is missing, or their versions do not match.
+        ImportError: TensorFlow or the library is missing, their versions do not match, or
+            TensorFlow has TPU kernels of its own and no TPU.
         RuntimeError: TensorFlow has already created its devices.
+        ValueError: The environment variable `TF_TPU_EXT_TPU` has another value than it may have.
 
     Example:
         >>> from tf_tpu_ext import _native
@@ -67,24 +58,20 @@ def load() -> bool:
     with _lock:
         if _state.library is not None:
             return True
-        if _state.real_tpu is not None:
+        if _state.aside is not None or _steps_aside(_choose()):
             return False
-        found = _find_real_tpu()
-        if found is not None:
-            _step_aside(found)
-            return False
-        # Comes first, because the build recorded which TensorFlow is needed.
-        _check_built()
-        tensorflow = _import_tensorflow()
-        _check_abi(tensorflow.__version__)
-        if not _is_resident():
+        # Comes first, because the builds recorded which TensorFlow is needed.
+        libraries = _find_libraries()
+        tensorflow = _import_tensorflow(libraries)
+        file = _choose_library(libraries, tensorflow.__version__)
+        if not _is_resident(file):
+            choice = _choose(_tensorflow_has_kernels(), _find_tensorflow_tpu())
+            if _steps_aside(choice):
+                return False
             _check_no_devices(tensorflow)
-        found = _find_tensorflow_tpu()
-        if found is not None:
-            _step_aside(found)
-            return False
-        _state.ops = _open(tensorflow)
-        _state.library = ctypes.CDLL(str(LIBRARY_PATH))
+            _log.info("tf_tpu_ext adds virtual cores: %s", choice.because)
+        _open(file, tensorflow)
+        _state.library, _state.file = ctypes.CDLL(str(file.path)), file
         refresh_physical_devices()
         return True
 
@@ -96,7 +83,7 @@ def is_loaded() -> bool:
 
 def stepped_aside() -> bool:
     """Returns whether the package stepped aside for a real TPU."""
-    return _state.real_tpu is not None
+    return _state.aside is not None
 
 
 def available() -> bool:
@@ -143,66 +130,36 @@ def text_of(function: str, *arguments: Any) -> str | None:
         library().TfTpuExt_Free(ctypes.c_void_p(address))
 
 
-def ops() -> ModuleType:
-    """Returns the Python functions of the library's ops. Loads it if needed.
-
-    Raises:
-        ImportError: As for `load`.
-        RuntimeError: As for `load`, or the package stepped aside for a real TPU.
-    """
-    load()
-    if _state.ops is None:
-        raise RuntimeError(_aside_message())
-    return _state.ops
-
-
-def built_for() -> str | None:
-    """Returns the TensorFlow version for which the library was compiled, None before a build."""
-    return str(runpy.run_path(str(_BUILT_FOR))["TF_VERSION"]) if _BUILT_FOR.exists() else None
+def library_file() -> _library.Library | None:
+    """Returns the library of this process, None if none is loaded."""
+    return _state.file
 
 
 def _aside_message() -> str:
+    assert _state.aside is not None
     return (
-        f"tf_tpu_ext has no virtual cores in this process: found a real TPU ({_state.real_tpu}), "
-        "so TensorFlow's own TPU support is left unchanged. Run the program without tf_tpu_ext, "
-        "or on a machine without a TPU."
+        f"tf_tpu_ext has no virtual cores in this process: {_state.aside.because}, so TensorFlow's "
+        f"own TPU support is left unchanged. {_state.aside.advice}"
     )
 
 
-def _step_aside(found: str) -> None:
-    _state.real_tpu = found
-    _log.warning("%s", _aside_message())
+def _choose(kernels: bool | None = None, device: str | None = None) -> _real_tpu.Choice:
+    return _real_tpu.choose(kernels, device, os.environ.get(_real_tpu.VARIABLE))
 
 
-def _read_hexadecimal(path: pathlib.Path) -> int | None:
-    try:
-        return int(path.read_text(), 16)
-    except (OSError, ValueError):
-        return None
+def _steps_aside(choice: _real_tpu.Choice) -> bool:
+    """Returns whether the choice is a real TPU, and remembers it.
 
-
-def _find_real_tpu() -> str | None:
-    """Returns a description of this machine's TPU hardware, or None.
-
-    An installed libtpu proves nothing, because it can be installed anywhere. The PCI ids of the
-    chips do. In a container that hides them, device files do, if the variables of the TPU runtime
-    are set too; other accelerators have files of the same names.
+    Raises:
+        ImportError: There can be neither virtual cores nor a real TPU.
     """
-    try:
-        cards = sorted(_PCI_DEVICES.iterdir())
-    except OSError:
-        cards = []
-    for card in cards:
-        if _read_hexadecimal(card / "vendor") != _GOOGLE_PCI_VENDOR:
-            continue
-        if _read_hexadecimal(card / "device") in _TPU_PCI_DEVICES:
-            return f"PCI device {card.name}"
-    kind = os.environ.get("TPU_ACCELERATOR_TYPE")
-    if kind:
-        for pattern in ("accel[0-9]*", "vfio/[0-9]*"):
-            for file in sorted(_DEVICE_FILES.glob(pattern)):
-                return f"{file} with TPU_ACCELERATOR_TYPE={kind}"
-    return None
+    if choice.tpu == "virtual":
+        return False
+    if choice.tpu == "none":
+        raise ImportError(f"tf_tpu_ext can't add virtual cores: {choice.because}. {choice.advice}")
+    _state.aside = choice
+    _log.warning("%s", _aside_message())
+    return True
 
 
 def _eager_context() -> Any | None:
@@ -214,9 +171,13 @@ def _find_tensorflow_tpu() -> str | None:
     """Returns the name of a TPU in TensorFlow's list of devices, if there is a list, or None."""
     context = _eager_context()
     listed = getattr(context, "_physical_devices", None) or []
-    if _is_resident():
-        return None
     return next((device.name for device in listed if device.device_type == "TPU"), None)
+
+
+def _tensorflow_has_kernels() -> bool:
+    """Returns whether TensorFlow has TPU kernels of its own, which ours would collide with."""
+    kernels = importlib.import_module("tensorflow.python.framework.kernels")
+    return bool(kernels.get_registered_kernels_for_op("TPUExecute").kernel)
 
 
 def _tensorflow_distribution() -> str:
@@ -226,48 +187,53 @@ def _tensorflow_distribution() -> str:
     return "tensorflow" if "tensorflow" in names else "tensorflow-cpu"
 
 
-def _import_tensorflow() -> Any:
+def _import_tensorflow(libraries: list[_library.Library]) -> Any:
     try:
         return importlib.import_module("tensorflow")
     except ModuleNotFoundError as error:
         if error.name != "tensorflow":
             raise
-        minor = _minor(str(built_for()))
+        minors = sorted(library.minor for library in libraries)
         raise ImportError(
-            f"tf_tpu_ext needs TensorFlow {minor}, found none for {sys.executable}. "
-            f"Run: pip install 'tensorflow-cpu=={minor}.*'"
+            f"tf_tpu_ext needs TensorFlow {' or '.join(minors)}, found none for {sys.executable}. "
+            f"Run: pip install 'tensorflow-cpu=={minors[-1]}.*'"
         ) from error
 
 
 def _build_command() -> str:
-    checkout = LIBRARY_PATH.parent.parent
+    checkout = _library.PACKAGE.parent
     if (checkout / "tools" / "ninja_build.py").exists():
         return f"python {checkout / 'tools' / 'ninja_build.py'}"
     return "pip install --force-reinstall --no-deps --no-cache-dir ."
 
 
-def _check_built() -> None:
-    if LIBRARY_PATH.exists() and built_for() is not None:
-        return
-    missing = "_built_for.py" if LIBRARY_PATH.exists() else LIBRARY_PATH.name
+def _find_libraries() -> list[_library.Library]:
+    libraries = _library.find_all()
+    if libraries:
+        return libraries
+    folder = _library.PACKAGE
+    missing = _library.RECORD if (folder / _library.NAME).exists() else _library.NAME
+    others = "".join(
+        f", and {version} is installed in {package}, which is another version"
+        for package, version in _library.installed_packages()
+    )
     raise ImportError(
-        f"The native library of tf_tpu_ext is not built: expected {missing} in "
-        f"{LIBRARY_PATH.parent}, found none. In a checkout of tf_tpu_ext, run: {_build_command()}"
+        f"The native library of tf_tpu_ext is not built: expected {missing} in {folder}, found "
+        f"none{others}. In a checkout of tf_tpu_ext, run: {_build_command()}"
     )
 
 
-def _minor(version: str) -> str:
-    return ".".join(version.split(".")[:2])
-
-
-def _check_abi(found: str) -> None:
-    built = built_for()
-    if built is None or _minor(built) == _minor(found):
-        return
+def _choose_library(libraries: list[_library.Library], found: str) -> _library.Library:
+    minor = _library.minor_of(found)
+    for library in libraries:
+        if library.minor == minor:
+            return library
+    built = sorted(libraries, key=lambda library: library.version)
+    versions = " and ".join(f"{library.minor} ({library.version})" for library in built)
     raise ImportError(
-        f"tf_tpu_ext was built for TensorFlow {_minor(built)} ({built}), found TensorFlow "
-        f"{_minor(found)} ({found}), whose C++ interface differs. "
-        f"Run: pip install '{_tensorflow_distribution()}=={_minor(built)}.*'"
+        f"tf_tpu_ext was built for TensorFlow {versions}, found TensorFlow {minor} ({found}), "
+        "whose C++ interface differs. "
+        f"Run: pip install '{_tensorflow_distribution()}=={built[-1].minor}.*'"
     )
 
 
@@ -290,33 +256,34 @@ def _check_no_devices(tensorflow: Any) -> None:
     )
 
 
-def _is_resident() -> bool:
+def _is_resident(library: _library.Library) -> bool:
     """Returns whether the process has the library already, as after importlib.reload."""
     try:
-        ctypes.CDLL(str(LIBRARY_PATH), mode=os.RTLD_NOLOAD | os.RTLD_NOW)
+        ctypes.CDLL(str(library.path), mode=os.RTLD_NOLOAD | os.RTLD_NOW)
     except OSError:
         return False
     return True
 
 
-def _open(tensorflow: Any) -> ModuleType:
+def _open(library: _library.Library, tensorflow: Any) -> None:
     try:
-        module: ModuleType = tensorflow.load_op_library(str(LIBRARY_PATH))
+        # Not load_op_library, which spends 0.1 s on Python functions of ops that C++ alone uses.
+        tensorflow.load_library(str(library.path))
     except tensorflow.errors.OpError as error:
-        raise ImportError(_open_failure(error.message, tensorflow.__version__)) from error
-    return module
+        reason = _open_failure(library, error.message, tensorflow.__version__)
+        raise ImportError(reason) from error
 
 
-def _open_failure(reason: str, found: str) -> str:
+def _open_failure(library: _library.Library, reason: str, found: str) -> str:
     symbol = re.search(r"undefined symbol: (\S+)", reason)
     if symbol is None:
         return (
-            f"{LIBRARY_PATH.name} can't be loaded: {reason}. "
+            f"{library.path.name} can't be loaded: {reason}. "
             f"Build it again. In a checkout of tf_tpu_ext, run: {_build_command()}"
         )
     return (
-        f"{LIBRARY_PATH.name} needs the symbol {symbol[1]}, which TensorFlow {found} does not "
-        f"have: the library was built for TensorFlow {built_for()}, perhaps with other files "
+        f"{library.path.name} needs the symbol {symbol[1]}, which TensorFlow {found} does not "
+        f"have: the library was built for TensorFlow {library.version}, perhaps with other files "
         "than the installed ones. Build it again for the installed TensorFlow. In a checkout of "
         f"tf_tpu_ext, run: {_build_command()}"
     )

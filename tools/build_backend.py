@@ -52,7 +52,8 @@ def tensorflow_requirement() -> str:
 
 
 def get_requires_for_build_wheel(config_settings: Any = None) -> list[str]:
-    return [*build_meta.get_requires_for_build_wheel(config_settings), tensorflow_requirement()]
+    tensorflow = [] if os.environ.get(tf_config.BUILT_VARIABLE) else [tensorflow_requirement()]
+    return [*build_meta.get_requires_for_build_wheel(config_settings), *tensorflow]
 
 
 def get_requires_for_build_editable(config_settings: Any = None) -> list[str]:

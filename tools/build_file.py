@@ -21,7 +21,15 @@ import tf_config  # noqa: E402
 
 RULES = ("cc_library", "cc_binary", "cc_test")
 # The attributes of BUILD's rules that are kept for a target.
-LISTS = ("srcs", "hdrs", "textual_hdrs", "copts", "linkopts", "deps")
+LISTS = (
+    "srcs",
+    "hdrs",
+    "textual_hdrs",
+    "copts",
+    "linkopts",
+    "additional_linker_inputs",
+    "deps",
+)
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
 # Headers here replace TensorFlow's, and are included by TensorFlow's names.
 STAND_INS = "cc/abi"
@@ -40,6 +48,7 @@ class Target:
     textual_hdrs: tuple[str, ...] = ()
     copts: tuple[str, ...] = ()
     linkopts: tuple[str, ...] = ()
+    additional_linker_inputs: tuple[str, ...] = ()
     deps: tuple[str, ...] = ()
 
     @property

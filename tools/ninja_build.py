@@ -76,8 +76,9 @@ class Writer:
         linkopts = [*target.linkopts, *([] if shared else self._test_linkopts)]
         if self._sanitize:
             linkopts.append(f"-fsanitize={self._sanitize}")
+        inputs = " ".join(["tensorflow.stamp", *target.additional_linker_inputs])
         self._lines += [
-            f"build {out}: link {' '.join(objects)} | tensorflow.stamp",
+            f"build {out}: link {' '.join(objects)} | {inputs}",
             f"  mode = {'-shared' if shared else ''}",
             f"  linkopts = {_ninja_quote(linkopts)}",
         ]

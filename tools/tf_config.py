@@ -20,6 +20,10 @@ import sys
 # The minors of TensorFlow that the native part compiles against and the package is tested on.
 MINORS = ("2.20", "2.21")
 
+# An environment variable: a folder with libraries that tools/build_wheel has built, one for each
+# minor, which the package takes instead of building one.
+BUILT_VARIABLE = "TF_TPU_EXT_LIBRARIES"
+
 # Both builds run the compiler in a folder where this path leads to TensorFlow. With relative paths,
 # both builds and pip's temporary environments can share a compiler cache.
 TF_LINK = "external/local_config_tf"
@@ -59,13 +63,14 @@ BAZEL_SUFFIX = (
 LIBRARIES = ("libtensorflow_framework.so.2", "libtensorflow_cc.so.2")
 
 # No symbol of libtensorflow_cc may be needed at link time by name, yet static initialisers need
-# the library itself: --no-as-needed keeps it. $ORIGIN is the installed tf_tpu_ext folder.
+# the library itself: --no-as-needed keeps it. $ORIGIN is the installed tf_tpu_ext folder, or one in
+# it for a minor of TensorFlow.
 LINKOPTS = (
     "-Wl,--no-as-needed",
     "-Wl,--no-undefined",
     f"-L{TF_LINK}",
     *(f"-l:{name}" for name in LIBRARIES),
-    "-Wl,-rpath,$ORIGIN/../tensorflow",
+    "-Wl,-rpath,$ORIGIN/../tensorflow:$ORIGIN/../../tensorflow",
     "-pthread",
 )
 

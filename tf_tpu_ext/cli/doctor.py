@@ -108,6 +108,7 @@ def examine(environment: dict[str, str], timeout: float) -> Iterator[Check]:
         timeout: How many seconds such a process may take.
     """
     yield from versions()
+    yield tpu(environment)
     yield from _probe("machine", environment, timeout)
     yield from tensorflow_io(environment, timeout)
 
@@ -115,11 +116,11 @@ def examine(environment: dict[str, str], timeout: float) -> Iterator[Check]:
 def versions() -> Iterator[Check]:
     """Yields the versions of Python and of relevant packages, without importing any."""
     yield Check("Python", OK, f"{platform.python_version()} ({sys.executable})")
-    yield Check("tf_tpu_ext", OK, f"{_version('tf_tpu_ext') or 'a checkout'} in {PACKAGE}")
+    yield Check("tf_tpu_ext", OK, f"{package_version()} in {PACKAGE}")
     found = _tensorflow_distributions()
     if found:
         built = built_for()
-        suffix = f"; tf_tpu_ext was built for {built}" if built else ""
+        suffix = f"; tf_tpu_ext was built for {' and '.join(built)}" if built else ""
         yield Check("TensorFlow", OK, ", ".join(found) + suffix)
     elif importlib.util.find_spec("tensorflow") is not None:
         yield Check("TensorFlow", OK, "a build that pip does not know")
@@ -130,14 +131,36 @@ def versions() -> Iterator[Check]:
         yield Check(name, OK if version else NOTE, version or "not installed")
 
 
-def built_for() -> str | None:
-    """Returns the TensorFlow version that the library was compiled for, None before a build."""
-    path = PACKAGE / "_built_for.py"
-    if not path.exists():
-        return None
-    scope: dict[str, Any] = {}
-    exec(compile(path.read_text(), str(path), "exec"), scope)
-    return str(scope["TF_VERSION"])
+def tpu(environment: dict[str, str]) -> Check:
+    """Returns whether there is a TPU, what can drive it, and what programs get."""
+    module = _module("_real_tpu")
+    try:
+        choice = module.choose(asked=environment.get(module.VARIABLE))
+    except ValueError as error:
+        return Check("TPU", FAILED, str(error))
+    gets = {"virtual": "virtual cores", "real": "TensorFlow's own TPU support", "none": "no TPU"}
+    status = {"virtual": OK, "real": NOTE, "none": FAILED}[choice.tpu]
+    return Check("TPU", status, f"{choice.because}: programs get {gets[choice.tpu]}", choice.advice)
+
+
+def package_version() -> str:
+    """Returns the version of the package."""
+    return str(_module("_version").VERSION)
+
+
+def built_for() -> list[str]:
+    """Returns the TensorFlow versions that there are libraries for; none before a build."""
+    return [library.version for library in _module("_library").find_all()]
+
+
+def _module(name: str) -> Any:
+    """Returns a module of the package that needs nothing of it, without importing the package."""
+    spec = importlib.util.spec_from_file_location(f"_tf_tpu{name}", PACKAGE / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def tensorflow_io(environment: dict[str, str], timeout: float) -> Iterator[Check]:
@@ -165,9 +188,9 @@ def _tensorflow_distributions() -> list[str]:
 
 def _install_tensorflow() -> str:
     built = built_for()
-    if built is None:
+    if not built:
         return f"In {PACKAGE.parent}, run: pip install '.[cpu]'"
-    minor = ".".join(built.split(".")[:2])
+    minor = ".".join(max(built).split(".")[:2])
     return f"Run: pip install 'tensorflow-cpu=={minor}.*'"
 
 

@@ -19,11 +19,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         found, and 2 (also as SystemExit) for a wrong command line.
 
     Example:
+        $ tf-tpu --version
         $ tf-tpu doctor
         $ tf-tpu doctor --json --cores 2
         $ tf-tpu run --legacy --cores 2 mnist_tpu.py --tpu=any-name --data_dir=mnist
     """
     parser = argparse.ArgumentParser(prog="tf-tpu", description="Virtual TPU cores for TensorFlow.")
+    version = f"tf_tpu_ext {doctor.package_version()}"
+    parser.add_argument("--version", action="version", version=version)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     doctor.add_parser(commands)
     run.add_parser(commands)

@@ -47,11 +47,14 @@ def probe_machine() -> None:
         report(
             "library",
             "note",
-            "stepped aside: this machine has a real TPU",
-            "Run programs without tf_tpu_ext here.",
+            "not loaded: the package leaves the TPU to TensorFlow",
         )
         return
-    report("library", "ok", f"loaded; built for TensorFlow {_native.built_for()}")
+    file = _native.library_file()
+    assert file is not None
+    own = file.path.is_relative_to(pathlib.Path(tf_tpu_ext.__file__).resolve().parent)
+    place = "" if own else f" from {file.path.parent}"
+    report("library", "ok", f"loaded{place}; built for TensorFlow {file.version}")
     machine = tf_tpu_ext.machine()
     if not attempt("devices", lambda: _devices(machine), "Import tf_tpu_ext before all else."):
         return

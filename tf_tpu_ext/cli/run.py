@@ -42,6 +42,12 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("--report", metavar="FILE", help="write the report as JSON to FILE, too")
     parser.add_argument("--quiet", action="store_true", help="print no report")
+    parser.add_argument(
+        "-m",
+        dest="module",
+        action="store_true",
+        help="SCRIPT is the name of a module, as for python -m",
+    )
     parser.add_argument("script", metavar="SCRIPT", help="the Python file to run")
     parser.add_argument(
         "arguments", nargs=argparse.REMAINDER, metavar="ARGS", help="the script's own arguments"
@@ -54,7 +60,7 @@ def run(options: argparse.Namespace) -> int:
 
     If it can't start, the reason is printed on stderr and the exit code is 2.
     """
-    if not pathlib.Path(options.script).is_file():
+    if not options.module and not pathlib.Path(options.script).is_file():
         return _refuse(f"there is no file {options.script}. Expected the path of a Python script.")
     if options.cores is not None:
         os.environ[doctor.CORES_VARIABLE] = str(options.cores)
@@ -72,12 +78,11 @@ def run(options: argparse.Namespace) -> int:
         return _refuse(f"{error}\nRun `tf-tpu doctor` for more.")
     try:
         launcher.prepare(options.legacy, options.gs, options.arguments)
+        program = launcher.find(options.script, module=options.module)
     except (ImportError, RuntimeError, ValueError) as error:
         return _refuse(str(error))
     return int(
-        launcher.launch(
-            options.script, options.arguments, report=options.report, quiet=options.quiet
-        )
+        launcher.launch(program, options.arguments, report=options.report, quiet=options.quiet)
     )
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
+import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 
 # If set, TensorFlow's libraries register no file system for gs:// when they are loaded. They accept
@@ -13,7 +14,19 @@ from collections.abc import Iterator
 _VARIABLE = "TF_USE_MODULAR_FILESYSTEM"
 _VALUE = "TRUE"
 # They advise using tensorflow-io instead, which would be misleading here.
-_ADVICE = b"Using modular file system for"
+_ADVICE = "Using modular file system for"
+# Copies lines without the advice, up to the line that ends it, or to the end of this process.
+_FILTER = """
+import sys
+advice, last = (argument.encode() for argument in sys.argv[1:])
+for line in sys.stdin.buffer:
+    text, ended, _ = line.partition(last)
+    if advice not in text:
+        sys.stderr.buffer.write(text)
+        sys.stderr.flush()
+    if ended:
+        break
+"""
 
 
 @contextlib.contextmanager
@@ -33,23 +46,33 @@ def left_out() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _without_advice() -> Iterator[None]:
-    """Holds back output to stderr, and writes it at the end without the advice."""
+    """Keeps the advice from stderr.
+
+    Another process does so, because this one may crash, and what it said last must not be lost.
+    """
     try:
         stderr = os.dup(2)
     except OSError:
         # There is no stderr.
         yield
         return
-    with tempfile.TemporaryFile() as file:
+    last = f"tf-tpu {secrets.token_hex(16)}\n"
+    # Without the site module it starts in a few milliseconds. Ctrl-C is not meant for it.
+    command = [sys.executable, "-S", "-E", "-c", _FILTER, _ADVICE, last]
+    copier = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True
+    )
+    assert copier.stdin is not None
+    try:
         sys.stderr.flush()
-        os.dup2(file.fileno(), 2)
+        os.dup2(copier.stdin.fileno(), 2)
         try:
             yield
         finally:
             sys.stderr.flush()
             os.dup2(stderr, 2)
-            os.close(stderr)
-            file.seek(0)
-            kept = b"".join(line for line in file if _ADVICE not in line)
-            while kept:
-                kept = kept[os.write(2, kept) :]
+    finally:
+        os.close(stderr)
+        with contextlib.suppress(BrokenPipeError), copier.stdin:
+            copier.stdin.write(last.encode())
+        copier.wait()

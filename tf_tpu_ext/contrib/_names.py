@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 
+import tensorflow as tf
+
+from tf_tpu_ext._library import minor_of
+
 
 @dataclasses.dataclass(frozen=True)
 class Missing:
@@ -18,6 +22,7 @@ class Missing:
 
 Table = dict[str, "str | Missing"]
 
+_MINOR = minor_of(tf.__version__)
 _V1 = "tensorflow:compat.v1."
 _TOWERS = "tf_tpu_ext.towers:"
 _SUMMARY = "tensorflow.python.ops.summary_ops_v2:"
@@ -28,7 +33,8 @@ _ESTIMATOR = "tf_tpu_ext.estimator:"
 # What to do if a package that a name needs is not installed.
 NEEDS = {
     "tf_tpu_ext": "Install it: pip install 'tf_tpu_ext[estimator]'.",
-    "tf_keras": "Install it: pip install 'tf_tpu_ext[keras2]'.",
+    # It asks for the distribution `tensorflow`, whichever is installed.
+    "tf_keras": f"Install it: pip install --no-deps 'tf_keras=={_MINOR}.*'.",
     "tf_slim": "Install it: pip install tf-slim.",
 }
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tf_tpu_ext import patches
+from tf_tpu_ext.contrib import _names
 from tf_tpu_ext.patches._changes import Changes
 
 # Prefixes of the names of installed packages that are written for TensorFlow 2.
@@ -73,7 +74,7 @@ def install() -> None:
     if importlib.util.find_spec("tf_keras") is None:
         raise ImportError(
             "TensorFlow 1's tf.layers and tf.keras need the package tf_keras, which is not "
-            "installed. Run: pip install 'tf_tpu_ext[estimator]'"
+            f"installed. {_names.NEEDS['tf_keras']}"
         )
     patches.apply("legacy")
     import tensorflow as tf

@@ -58,8 +58,8 @@ def apply(group: Group = "tensorflow") -> None:
     left out with a RuntimeWarning that says what was expected and what was found. The other patches
     still apply.
 
-    On a machine with a real TPU, nothing of the group `tensorflow` is applied. This function is
-    thread-safe, and may be called any number of times.
+    Where TensorFlow drives a real TPU, nothing of the group `tensorflow` is applied. This function
+    is thread-safe, and may be called any number of times.
 
     Args:
         group: The group.

@@ -1,0 +1,3 @@
+"""The package's version, which pyproject.toml reads from here."""
+
+VERSION = "0.1.0"
