@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from typing import TextIO
 
 from setuptools import Distribution, setup
 from setuptools.command.bdist_wheel import bdist_wheel
@@ -19,6 +22,18 @@ sys.path.insert(0, str(ROOT / "tools"))
 import tf_config  # noqa: E402
 
 
+@contextlib.contextmanager
+def _terminal() -> Iterator[TextIO | None]:
+    """The user's terminal, for the progress of minutes: pip shows nothing that a build prints."""
+    try:
+        terminal = open("/dev/tty", "w")  # noqa: SIM115 (closed below)
+    except OSError:
+        yield None
+        return
+    with terminal:
+        yield terminal
+
+
 class BuildWithLibrary(build_py):
     """Puts the op library, and the TensorFlow it was built for, beside the Python files."""
 
@@ -29,9 +44,9 @@ class BuildWithLibrary(build_py):
         if built := os.environ.get(tf_config.BUILT_VARIABLE):
             shutil.copytree(built, out, dirs_exist_ok=True)
             return
-        subprocess.run(
-            [sys.executable, str(ROOT / "tools" / "ninja_build.py"), str(out)], check=True
-        )
+        command = [sys.executable, str(ROOT / "tools" / "ninja_build.py"), str(out)]
+        with _terminal() as terminal:
+            subprocess.run(command, check=True, stdout=terminal)
 
 
 class Wheel(bdist_wheel):
