@@ -1,4 +1,4 @@
-"""An environment with tensorflow-io, and pipelines of files that the tests write."""
+"""Pipelines of files that the tests write, and what remains of their processes."""
 
 from __future__ import annotations
 
@@ -13,24 +13,6 @@ from typing import Any
 import pytest
 
 import tf_tpu_ext.io
-from tf_tpu_ext.io import _environment
-
-
-@pytest.fixture(scope="session")
-def io_environment() -> Iterator[pathlib.Path]:
-    """The environment: the user's, or one that is made once and kept in a cache folder."""
-    python = _environment.find()
-    with pytest.MonkeyPatch.context() as patch:
-        if python is None:
-            cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-            patch.setenv(_environment.FOLDER_VARIABLE, f"{cache}/tf_tpu_ext/io")
-            python = _environment.find()
-        if python is None:
-            try:
-                python = _environment.make(None, print)
-            except _environment.SetupError as error:
-                pytest.skip(f"no environment with tensorflow-io can be made: {error}")
-        yield python
 
 
 @pytest.fixture
