@@ -26,6 +26,7 @@ if not (ROOT / "tf_tpu_ext" / "libtf_tpu_ext_ops.so").exists():
 # TensorFlow makes its devices at the first op of any test: ours must be registered by then.
 import tf_tpu_ext  # noqa: E402
 from tf_tpu_ext import patches  # noqa: E402
+from tf_tpu_ext.io import _environment  # noqa: E402
 
 # Processes that tests start take the same package.
 _PACKAGES = str(pathlib.Path(tf_tpu_ext.__file__).parent.parent)
@@ -120,6 +121,23 @@ def run_tests_on_other_cores() -> Callable[..., None]:
             list(threads.map(run_on, {1, 2, 8} - {present}))
 
     return run
+
+
+@pytest.fixture(scope="session")
+def io_environment() -> Iterator[pathlib.Path]:
+    """The environment: the user's, or one that is made once and kept in a cache folder."""
+    python = _environment.find()
+    with pytest.MonkeyPatch.context() as patch:
+        if python is None:
+            cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+            patch.setenv(_environment.FOLDER_VARIABLE, f"{cache}/tf_tpu_ext/io")
+            python = _environment.find()
+        if python is None:
+            try:
+                python = _environment.make(None, print)
+            except _environment.SetupError as error:
+                pytest.skip(f"no environment with tensorflow-io can be made: {error}")
+        yield python
 
 
 @pytest.fixture(scope="session")

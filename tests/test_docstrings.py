@@ -25,6 +25,7 @@ WITH_EXAMPLES = [
 PUBLIC_MODULES = [
     "tf_tpu_ext",
     "tf_tpu_ext.contrib",
+    "tf_tpu_ext.io",
     "tf_tpu_ext.patches",
     "tf_tpu_ext.towers",
     "tf_tpu_ext.tpu",
@@ -78,9 +79,11 @@ def public_names() -> Iterator[tuple[str, Any]]:
 
 
 @pytest.mark.parametrize("module", WITH_EXAMPLES)
-def test_examples_run(run_python, module):
+def test_examples_run(request, run_python, module):
     if "estimator" in module and importlib.util.find_spec("tensorflow_estimator") is None:
         pytest.skip("tensorflow-estimator is not installed")
+    if module.startswith("tf_tpu_ext.io"):
+        request.getfixturevalue("io_environment")
     run_python(RUN_EXAMPLES, module, timeout=300)
 
 

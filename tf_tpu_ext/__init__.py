@@ -18,6 +18,7 @@ Each name has one home:
 | `tf_tpu_ext.tpu` | the functions of `tf.compat.v1.tpu`, which also work eagerly |
 | `tf_tpu_ext.towers` | what goes with that strategy: tower contexts, datasets, and so on |
 | `tf_tpu_ext.contrib` | `install()` for programs that import `tf.contrib` |
+| `tf_tpu_ext.io` | pipelines of tensorflow-io, run under the TensorFlow that it was built for |
 | `tf_tpu_ext.estimator` | TPUEstimator; needs `pip install 'tf_tpu_ext[estimator]'` |
 """
 
@@ -34,7 +35,7 @@ if _native.load():
     _machine.configure_from_environment()
     patches.apply()
 
-from tf_tpu_ext import contrib, towers, tpu
+from tf_tpu_ext import contrib, io, towers, tpu
 from tf_tpu_ext._machine import (
     Cluster,
     Compilation,
@@ -64,6 +65,7 @@ __all__ = [
     "compilation_stats",
     "configure",
     "contrib",
+    "io",
     "is_virtual",
     "machine",
     "patches",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from . import doctor, run
+from . import doctor, pipelines, run
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -22,6 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         $ tf-tpu --version
         $ tf-tpu doctor
         $ tf-tpu doctor --json --cores 2
+        $ tf-tpu io setup
         $ tf-tpu run --legacy --cores 2 mnist_tpu.py --tpu=any-name --data_dir=mnist
     """
     parser = argparse.ArgumentParser(prog="tf-tpu", description="Virtual TPU cores for TensorFlow.")
@@ -30,5 +31,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     doctor.add_parser(commands)
     run.add_parser(commands)
+    pipelines.add_parser(commands)
     options = parser.parse_args(arguments)
     return int(options.run(options))

@@ -1,0 +1,313 @@
+"""The processes of one pipeline: started, asked, watched, and ended, by one thread."""
+
+from __future__ import annotations
+
+import atexit
+import collections
+import concurrent.futures
+import contextlib
+import itertools
+import os
+import pathlib
+import pickle
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import weakref
+from collections.abc import Mapping
+from multiprocessing import connection
+from typing import Any, Protocol
+
+from tf_tpu_ext import _machine
+from tf_tpu_ext.io._errors import PipelineError
+
+_SERVER = pathlib.Path(__file__).resolve().parent / "server"
+# What the oldest Python that the other environment may have reads.
+_PICKLE = 4
+# How often the watching thread looks at the clock.
+_TICK_SECONDS = 0.2
+_LAST_LINES = 20
+_END_SECONDS = 10.0
+
+_alive: weakref.WeakSet[Processes] = weakref.WeakSet()
+
+
+class Watched(Protocol):
+    """What waits for data of a pipeline."""
+
+    def stalled(self, limit: float) -> bool:
+        """Returns whether something has waited for more than so many seconds."""
+
+    def cancel(self) -> None:
+        """Ends all waits in errors."""
+
+
+class _Process:
+    """One process, and the connection to it."""
+
+    def __init__(self, command: list[str], environment: Mapping[str, str]) -> None:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self.popen = subprocess.Popen(
+                [*command, str(theirs.fileno()), str(os.getpid())],
+                env=dict(environment),
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                # Ctrl-C is for the program, which then ends its pipelines.
+                start_new_session=True,
+            )
+        self.connection = connection.Connection(ours.detach())
+        self.asked: dict[int, concurrent.futures.Future[Any]] = {}
+        self.last_lines: collections.deque[str] = collections.deque(maxlen=_LAST_LINES)
+        self._numbers = itertools.count()
+        self._lock = threading.Lock()
+
+    def ask(self, action: str, **arguments: Any) -> concurrent.futures.Future[Any]:
+        """Sends a request; its future gets the answer from the thread that watches."""
+        future: concurrent.futures.Future[Any] = concurrent.futures.Future()
+        with self._lock:
+            number = next(self._numbers)
+            self.asked[number] = future
+            message = pickle.dumps({"do": action, "number": number, **arguments}, _PICKLE)
+            try:
+                self.connection.send_bytes(message)
+            except OSError:
+                future.set_exception(PipelineError(self.ending()))
+        return future
+
+    def take_answer(self) -> None:
+        """Gives the next answer to the future that waits for it."""
+        answer = pickle.loads(self.connection.recv_bytes())
+        future = self.asked.pop(answer["number"])
+        if "error" in answer:
+            future.set_exception(PipelineError(answer["error"]))
+        else:
+            future.set_result(answer["value"])
+
+    def forward_output(self) -> bool:
+        """Copies what the process wrote to stderr to that of this one; False at its end."""
+        assert self.popen.stderr is not None
+        written = os.read(self.popen.stderr.fileno(), 1 << 16)
+        text = written.decode(errors="replace")
+        self.last_lines.extend(line for line in text.splitlines() if line.strip())
+        with contextlib.suppress(OSError, ValueError):
+            sys.stderr.write(text)
+        return bool(written)
+
+    def ending(self) -> str:
+        """Returns how the process ended, with its last words."""
+        try:
+            code = self.popen.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            how = "closed its connection"
+        else:
+            how = (
+                f"was ended by {signal.Signals(-code).name}"
+                if code < 0
+                else f"ended with exit code {code}"
+            )
+        last = "\n".join(self.last_lines)
+        return f"Process {self.popen.pid} of the pipeline {how}." + (
+            f" The last it wrote:\n{last}" if last else ""
+        )
+
+    def end(self) -> None:
+        """Ends the process and those that it started."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.popen.pid, signal.SIGKILL)
+        self.popen.wait()
+
+
+class Processes:
+    """The processes that run one pipeline.
+
+    Args:
+        python: The interpreter that runs them.
+        environment: Their environment variables.
+        function: The place of the function that makes the dataset.
+        arguments: Its arguments, pickled.
+        legacy: Whether its module is written for TensorFlow 1.
+        readers: How many readers each process has.
+        watched: The iterators that read from them.
+    """
+
+    def __init__(
+        self,
+        python: str,
+        environment: Mapping[str, str],
+        function: str,
+        arguments: bytes,
+        legacy: bool,
+        readers: list[int],
+        watched: Watched,
+    ) -> None:
+        self.function = function
+        self.element_spec = b""
+        self.address = ""
+        self.dataset_id = ""
+        self.error: str | None = None
+        self._command = [python, str(_SERVER)]
+        self._environment = dict(environment)
+        self._request = {"function": function, "arguments": arguments, "legacy": legacy}
+        self._readers = readers
+        self._watched = watched
+        self._processes: list[_Process] = []
+        # Garbage collection, which may close other processes, can come at any point.
+        self._lock = threading.RLock()
+        self._started = threading.Event()
+        self._wake, self._waker = socket.socketpair()
+        self._closing = False
+        self._owner = os.getpid()
+        # The kernel ends a process with the thread that started it, so that thread stays.
+        self._thread = threading.Thread(target=self._run, name=f"io:{function}", daemon=True)
+        _alive.add(self)
+
+    @property
+    def pids(self) -> list[int]:
+        """The ids of the processes."""
+        return [process.popen.pid for process in self._processes]
+
+    def start(self) -> None:
+        """Starts the processes, which make the dataset and serve it.
+
+        Raises:
+            PipelineError: The function raised an error, or took longer than the wait limit.
+        """
+        self._thread.start()
+        try:
+            if not self._started.wait(_wait_limit()):
+                self.fail(self._too_long())
+            # The thread that set the error may be about to end the processes.
+            self._started.wait(_END_SECONDS)
+            self._serve()
+        except BaseException:
+            self.close()
+            raise
+
+    def _serve(self) -> None:
+        if self.error is not None:
+            raise PipelineError(self.error)
+        loads = [process.ask("load", **self._request) for process in self._processes]
+        self.element_spec, *_ = [self._answer(load) for load in loads]
+        first = self._processes[0]
+        self.address = self._answer(first.ask("dispatch", readers=sum(self._readers)))
+        served = [
+            process.ask("read", dispatcher=self.address, readers=readers)
+            for process, readers in zip(self._processes, self._readers, strict=True)
+        ]
+        self.dataset_id, *_ = [self._answer(read) for read in served]
+
+    def _answer(self, future: concurrent.futures.Future[Any]) -> Any:
+        try:
+            return future.result(_wait_limit())
+        except concurrent.futures.TimeoutError:
+            raise PipelineError(self._too_long()) from None
+        except PipelineError as error:
+            raise PipelineError(f"{self.function} failed in its process:\n{error}") from None
+
+    def _too_long(self) -> str:
+        return (
+            f"{self.function} was not ready after the wait limit of {_wait_limit():g} s, so its "
+            "process was ended. Make it faster, or raise the limit: "
+            "tf_tpu_ext.configure(wait_limit_seconds=...)."
+        )
+
+    def explain(self, message: str) -> str:
+        """Returns where in its source the pipeline made the ops that a message names, or ''."""
+        try:
+            return str(self._processes[0].ask("explain", message=message).result(_END_SECONDS))
+        except (PipelineError, concurrent.futures.TimeoutError, concurrent.futures.CancelledError):
+            return ""
+
+    def fail(self, error: str) -> None:
+        """Ends the processes because of an error, the first of which counts."""
+        with self._lock:
+            if self._closing:
+                return
+            self.error = self.error or error
+        self._watched.cancel()
+        self._end()
+
+    def close(self) -> None:
+        """Ends the processes."""
+        if os.getpid() != self._owner:
+            return  # a fork of the program, whose pipelines are its parent's
+        with self._lock:
+            self._closing = True
+        with contextlib.suppress(OSError):
+            self._waker.send(b"\0")
+        self._end()
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            self._thread.join(_END_SECONDS)
+
+    def _end(self) -> None:
+        for process in self._processes:
+            process.end()
+
+    def _run(self) -> None:
+        try:
+            for _ in self._readers:
+                if self._closing:
+                    return
+                self._processes.append(_Process(self._command, self._environment))
+            if self._closing:
+                self._end()
+            self._started.set()
+            self._watch()
+        except OSError as error:
+            self.fail(f"The process of {self.function} can't be started: {error}")
+            self._started.set()
+        finally:
+            self._fail_requests()
+            for process in self._processes:
+                process.connection.close()
+            self._wake.close()
+
+    def _watch(self) -> None:
+        """Takes answers and output, until the end or an error."""
+        handles: dict[Any, tuple[_Process, bool]] = {}
+        for process in self._processes:
+            handles[process.connection] = (process, True)
+            handles[process.popen.stderr] = (process, False)
+        while not self._closing and self.error is None:
+            for ready in connection.wait([*handles, self._wake], _TICK_SECONDS):
+                if ready is self._wake:
+                    return
+                process, answers = handles[ready]
+                if not answers:
+                    if not process.forward_output():
+                        del handles[ready]
+                    continue
+                try:
+                    process.take_answer()
+                except (EOFError, OSError):
+                    while process.popen.stderr in handles and process.forward_output():
+                        pass
+                    self.fail(process.ending())
+                    return
+            limit = _wait_limit()
+            if self._watched.stalled(limit):
+                self.fail(
+                    f"The pipeline {self.function} gave no element within the wait limit of "
+                    f"{limit:g} s, so its process was ended. Look for what it waits for, or raise "
+                    "the limit: tf_tpu_ext.configure(wait_limit_seconds=...)."
+                )
+
+    def _fail_requests(self) -> None:
+        for process in self._processes:
+            for future in list(process.asked.values()):
+                if not future.done():
+                    future.set_exception(PipelineError(self.error or "It was closed."))
+
+
+def _wait_limit() -> float:
+    return float(_machine.machine().wait_limit_seconds)
+
+
+@atexit.register
+def _close_all() -> None:
+    for processes in list(_alive):
+        processes.close()
