@@ -177,6 +177,7 @@ def test_dataset(strategy):
     np.testing.assert_allclose(losses[1], losses[0], rtol=1e-5)
 
 
+@pytest.mark.filterwarnings("ignore:Skipping variable loading for optimizer:UserWarning")
 def test_callbacks(strategy, tmp_path):
     model = compiled(dense, strategy)
     callbacks = [

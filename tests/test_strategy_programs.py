@@ -123,22 +123,22 @@ class TestPrograms:
         np.testing.assert_array_equal(local(strategy, step()), [0, -1, 20, -3, 10, -5, 30, -7])
 
 
-class TestSpmd:
+@pytest.fixture(scope="module")
+def pairs() -> Any:
     """Replicas of two cores, which share one program."""
+    resolver = tf.distribute.cluster_resolver.TPUClusterResolver()
+    topology = tf.tpu.experimental.initialize_tpu_system(resolver)
+    assignment = tf.tpu.experimental.DeviceAssignment.build(
+        topology, computation_shape=[1, 1, 1, 2], num_replicas=4
+    )
+    return tf.distribute.TPUStrategy(
+        resolver,
+        experimental_device_assignment=assignment,
+        experimental_spmd_xla_partitioning=True,
+    )
 
-    @pytest.fixture(scope="class")
-    def pairs(self) -> Any:
-        resolver = tf.distribute.cluster_resolver.TPUClusterResolver()
-        topology = tf.tpu.experimental.initialize_tpu_system(resolver)
-        assignment = tf.tpu.experimental.DeviceAssignment.build(
-            topology, computation_shape=[1, 1, 1, 2], num_replicas=4
-        )
-        return tf.distribute.TPUStrategy(
-            resolver,
-            experimental_device_assignment=assignment,
-            experimental_spmd_xla_partitioning=True,
-        )
 
+class TestSpmd:
     def test_sharded_matmul(self, pairs):
         rng = np.random.default_rng(0)
         x = rng.normal(size=(4, 6, 8)).astype(np.float32)

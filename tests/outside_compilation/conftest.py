@@ -164,7 +164,7 @@ def way(request: pytest.FixtureRequest, strategy: Any, mode: str) -> Way:
         "session": _run_in_session,
         "session_v1_control_flow": _run_with_v1_control_flow,
     }[name]
-    api: Any = tf_tpu_ext if name == "eager" else v1.tpu
+    api: Any = tf_tpu_ext.tpu if name == "eager" else v1.tpu
     return Way(name, api.outside_compilation, strategy.num_replicas_in_sync, run)
 
 

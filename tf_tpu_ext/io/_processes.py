@@ -97,6 +97,12 @@ class _Process:
             sys.stderr.write(text)
         return bool(written)
 
+    def close(self) -> None:
+        """Gives up what connects the two processes."""
+        self.connection.close()
+        if self.popen.stderr is not None:
+            self.popen.stderr.close()
+
     def ending(self) -> str:
         """Returns how the process ended, with its last words."""
         try:
@@ -263,8 +269,9 @@ class Processes:
         finally:
             self._fail_requests()
             for process in self._processes:
-                process.connection.close()
+                process.close()
             self._wake.close()
+            self._waker.close()
 
     def _watch(self) -> None:
         """Takes answers and output, until the end or an error."""
