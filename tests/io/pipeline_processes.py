@@ -1,0 +1,36 @@
+"""What tests see of the processes of pipelines."""
+
+from __future__ import annotations
+
+import pathlib
+import time
+from collections.abc import Callable
+
+
+def processes_of(pid: int) -> list[int]:
+    """Returns the processes that a process has started."""
+    children = []
+    for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+        children += [int(child) for child in (task / "children").read_text().split()]
+    return children
+
+
+def servers_of(pid: int) -> list[int]:
+    """Returns the processes of pipelines that a process has started."""
+    found = []
+    for child in processes_of(pid):
+        try:
+            command = pathlib.Path(f"/proc/{child}/cmdline").read_text()
+        except OSError:
+            continue  # ended meanwhile
+        if "io/server" in command:
+            found.append(child)
+    return found
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 30) -> None:
+    """Waits until a condition holds."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "the condition does not come true"
+        time.sleep(0.05)

@@ -1,0 +1,94 @@
+"""Training on 8 cores from a pipeline gives the numbers of the same data from NumPy."""
+
+from __future__ import annotations
+
+import wave
+
+import keras
+import numpy as np
+import pytest
+
+import tensorflow as tf  # isort: skip
+
+WAVES, SAMPLES, BATCH = 64, 32, 16
+
+PIPELINE = f"""
+    import tensorflow_io as tfio
+
+    def make(paths, labels):
+        def read(path, label):
+            samples = tfio.audio.decode_wav(tf.io.read_file(path), dtype=tf.int16)[:, 0]
+            return tf.ensure_shape(tf.cast(samples, tf.float32) / 32768.0, [{SAMPLES}]), label
+        return tf.data.Dataset.from_tensor_slices((paths, labels)).map(read)
+"""
+
+
+@pytest.fixture(scope="module")
+def strategy() -> tf.distribute.TPUStrategy:
+    resolver = tf.distribute.cluster_resolver.TPUClusterResolver()
+    tf.tpu.experimental.initialize_tpu_system(resolver)
+    return tf.distribute.TPUStrategy(resolver)
+
+
+@pytest.fixture
+def tones(tmp_path):
+    """WAV files of low and high tones; their samples and classes."""
+    generator = np.random.default_rng(3)
+    labels = generator.integers(0, 2, WAVES)
+    time = np.arange(SAMPLES) / SAMPLES
+    tones = np.sin(2 * np.pi * (2 + 5 * labels[:, None]) * time + generator.random((WAVES, 1)))
+    samples = (tones * 20000).astype("<i2")
+    paths = []
+    for number, wave_samples in enumerate(samples):
+        paths.append(str(tmp_path / f"{number}.wav"))
+        with wave.open(paths[-1], "wb") as file:
+            file.setparams((1, 2, 8000, SAMPLES, "NONE", ""))
+            file.writeframes(wave_samples.tobytes())
+    return paths, samples.astype(np.float32) / 32768, labels
+
+
+# Keras says so of any dataset whose size is not known beforehand.
+@pytest.mark.filterwarnings("ignore:Your input ran out of data:UserWarning")
+def test_fit_loses_as_with_numpy(pipeline, strategy, tones):
+    paths, samples, labels = tones
+    losses = []
+    for dataset in (
+        tf.data.Dataset.from_tensor_slices((samples, labels)),
+        pipeline(PIPELINE, paths, labels),
+    ):
+        keras.utils.set_random_seed(0)
+        with strategy.scope():
+            model = keras.Sequential([keras.layers.Dense(8, "relu"), keras.layers.Dense(2)])
+            loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+            model.compile(keras.optimizers.SGD(0.5), loss)
+        batches = dataset.batch(BATCH, drop_remainder=True)
+        losses.append(model.fit(batches, epochs=4, verbose=0).history["loss"])
+    np.testing.assert_allclose(losses[1], losses[0], rtol=1e-5)
+    assert losses[1][-1] < losses[1][0]
+
+
+@pytest.mark.parametrize("how", ["dataset", "function"])
+def test_every_element_reaches_a_core_once(pipeline, strategy, tones, how):
+    paths, samples, labels = tones
+    dataset = pipeline(PIPELINE, paths, labels)
+    cores = strategy.num_replicas_in_sync
+    if how == "dataset":
+        batches = strategy.experimental_distribute_dataset(
+            dataset.batch(BATCH, drop_remainder=True)
+        )
+    else:
+        batches = strategy.distribute_datasets_from_function(
+            lambda context: dataset.batch(
+                context.get_per_replica_batch_size(BATCH), drop_remainder=True
+            )
+        )
+
+    @tf.function
+    def step(batch):
+        return strategy.reduce("SUM", strategy.run(lambda x, _: tf.reduce_sum(x), batch), None)
+
+    totals = [float(step(batch)) for batch in batches]
+    assert len(totals) == WAVES // BATCH
+    assert cores == 8
+    expected = samples.reshape(WAVES // BATCH, -1).sum(axis=1)
+    np.testing.assert_allclose(totals, expected, atol=1e-4)
