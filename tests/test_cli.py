@@ -253,6 +253,25 @@ def test_tensorflow_io_never_fails_the_whole(tmp_path, monkeypatch, code, status
     assert ("2.16 and 2.17" in check.advice) == (status == "note")
 
 
+def test_the_environment_of_pipelines(tmp_path, monkeypatch):
+    monkeypatch.setenv("TF_TPU_EXT_IO_FOLDER", str(tmp_path))
+    check = doctor.pipelines(timeout=60)
+    assert (check.status, check.advice) == ("note", "To make it, run: tf-tpu io setup")
+    assert str(tmp_path) in check.found
+
+    requirements = doctor._module("io/_environment").REQUIREMENTS
+    mark = tmp_path / "tf_tpu_ext_io.json"
+    mark.write_text(json.dumps({"requirements": list(requirements)}))
+    python = tmp_path / "bin" / "python"
+    python.parent.mkdir()
+    for code, status, found in ((0, "ok", str(python)), (1, "failed", "no such op")):
+        python.write_text(f"#!/bin/sh\necho no such op >&2\nexit {code}\n")
+        python.chmod(0o755)
+        check = doctor.pipelines(timeout=60)
+        assert check.status == status
+        assert found in check.found
+
+
 def test_missing_packages_are_named(monkeypatch):
     monkeypatch.setattr(doctor, "_version", lambda name: None)
     monkeypatch.setattr(doctor, "_tensorflow_distributions", list)

@@ -111,6 +111,7 @@ def examine(environment: dict[str, str], timeout: float) -> Iterator[Check]:
     yield tpu(environment)
     yield from _probe("machine", environment, timeout)
     yield from tensorflow_io(environment, timeout)
+    yield pipelines(timeout)
 
 
 def versions() -> Iterator[Check]:
@@ -172,6 +173,19 @@ def tensorflow_io(environment: dict[str, str], timeout: float) -> Iterator[Check
     for check in _probe("tensorflow_io", environment, timeout):
         status = NOTE if check.status == FAILED else check.status
         yield dataclasses.replace(check, status=status, found=f"{version}: {check.found}")
+
+
+def pipelines(timeout: float) -> Check:
+    """Returns whether the environment of `tf_tpu_ext.io.dataset`, which is optional, works."""
+    environment = _module("io/_environment")
+    python = environment.find()
+    if python is None:
+        found = f"no environment in {environment.folder()} (optional)"
+        return Check("io.dataset", NOTE, found, f"To make it, run: {environment.COMMAND}")
+    problem = environment.check(python, timeout)
+    if problem:
+        return Check("io.dataset", FAILED, problem, f"Make it again: {environment.COMMAND}")
+    return Check("io.dataset", OK, f"a native op of tensorflow-io runs by {python}")
 
 
 def _version(distribution: str) -> str | None:

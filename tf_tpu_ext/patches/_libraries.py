@@ -26,9 +26,9 @@ def install_tensorflow_io(changes: Changes) -> None:
                 raise NotImplementedError(
                     "The native ops of tensorflow-io don't load in TensorFlow "
                     f"{tf.__version__}: they were built for another version. Its parts in Python "
-                    "work. Expected tensorflow-io 0.37.1 beside TensorFlow 2.16 or 2.17; see "
-                    "docs/estimator.md. Read the files with tf.data, or in outside compilation "
-                    "with tf.py_function."
+                    "work. Expected tensorflow-io 0.37.1 beside TensorFlow 2.16 or 2.17. Run the "
+                    "pipeline in an environment of its own: `tf-tpu io setup`, then "
+                    'tf_tpu_ext.io.dataset("pipeline.py:make_dataset"); see docs/estimator.md.'
                 ) from error
 
         return load_op_library
