@@ -259,7 +259,7 @@ def test_the_environment_of_pipelines(tmp_path, monkeypatch):
     assert (check.status, check.advice) == ("note", "To make it, run: tf-tpu io setup")
     assert str(tmp_path) in check.found
 
-    requirements = doctor._module("io/_environment").REQUIREMENTS
+    requirements = doctor.pipelines_environment().REQUIREMENTS
     mark = tmp_path / "tf_tpu_ext_io.json"
     mark.write_text(json.dumps({"requirements": list(requirements)}))
     python = tmp_path / "bin" / "python"

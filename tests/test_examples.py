@@ -66,3 +66,9 @@ def test_host_in_the_loop():
     assert "asked 2400 times" in asked
     assert "The hardest digits: [" in hardest
     assert numbers(last)[0] > 0.9
+
+
+def test_spoken_digits(io_environment):
+    last = run("spoken_digits")[-1]
+    assert "on 8 virtual TPU cores" in last
+    assert numbers(last)[0] > 0.95

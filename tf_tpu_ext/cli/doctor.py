@@ -154,6 +154,11 @@ def built_for() -> list[str]:
     return [library.version for library in _module("_library").find_all()]
 
 
+def pipelines_environment() -> Any:
+    """Returns the module about the environment of `tf_tpu_ext.io`."""
+    return _module("io/_environment")
+
+
 def _module(name: str) -> Any:
     """Returns a module of the package that needs nothing of it, without importing the package."""
     spec = importlib.util.spec_from_file_location(f"_tf_tpu{name}", PACKAGE / f"{name}.py")
@@ -177,7 +182,7 @@ def tensorflow_io(environment: dict[str, str], timeout: float) -> Iterator[Check
 
 def pipelines(timeout: float) -> Check:
     """Returns whether the environment of `tf_tpu_ext.io.dataset`, which is optional, works."""
-    environment = _module("io/_environment")
+    environment = pipelines_environment()
     python = environment.find()
     if python is None:
         found = f"no environment in {environment.folder()} (optional)"

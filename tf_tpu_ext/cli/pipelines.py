@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import argparse
 import functools
-import importlib.util
 import sys
-from types import ModuleType
 from typing import Any
 
 from . import doctor
@@ -20,12 +18,13 @@ def add_parser(commands: Any) -> None:
         description="tensorflow-io's native ops load in TensorFlow 2.16 and 2.17 only. "
         "`tf_tpu_ext.io.dataset` runs pipelines in an environment of their own.",
     )
+    variable = doctor.pipelines_environment().FOLDER_VARIABLE
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     setup = actions.add_parser(
         "setup",
         help="make the environment",
         description="Makes a virtual environment with tensorflow-io and its TensorFlow, from "
-        f"PyPI, in {environment().FOLDER_VARIABLE}, or in your data folder. Takes about a minute.",
+        f"PyPI, in {variable}, or in your data folder. Takes about a minute.",
     )
     setup.add_argument("--python", metavar="PATH", help="the Python (3.9 to 3.12) to make it with")
     setup.set_defaults(run=run_setup)
@@ -40,7 +39,7 @@ def add_parser(commands: Any) -> None:
 
 def run_setup(options: argparse.Namespace) -> int:
     """Makes the environment and returns the exit code."""
-    module = environment()
+    module = doctor.pipelines_environment()
     try:
         made = module.make(options.python, functools.partial(print, flush=True))
     except (module.SetupError, OSError) as error:
@@ -53,22 +52,10 @@ def run_setup(options: argparse.Namespace) -> int:
 def run_python(options: argparse.Namespace) -> int:
     """Prints the environment's interpreter and returns the exit code."""
     del options
-    module = environment()
+    module = doctor.pipelines_environment()
     try:
         print(module.interpreter(None))
     except module.MissingEnvironmentError as error:
         print(error, file=sys.stderr)
         return 1
     return 0
-
-
-@functools.cache
-def environment() -> ModuleType:
-    """Returns the package's module about the environment, without importing the package."""
-    path = doctor.PACKAGE / "io" / "_environment.py"
-    spec = importlib.util.spec_from_file_location("_tf_tpu_io_environment", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module

@@ -28,7 +28,7 @@ def install_tensorflow_io(changes: Changes) -> None:
                     f"{tf.__version__}: they were built for another version. Its parts in Python "
                     "work. Expected tensorflow-io 0.37.1 beside TensorFlow 2.16 or 2.17. Run the "
                     "pipeline in an environment of its own: `tf-tpu io setup`, then "
-                    'tf_tpu_ext.io.dataset("pipeline.py:make_dataset"); see docs/estimator.md.'
+                    'tf_tpu_ext.io.dataset("pipeline.py:make_dataset"); see docs/tensorflow_io.md.'
                 ) from error
 
         return load_op_library
