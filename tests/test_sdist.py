@@ -30,7 +30,8 @@ PLAN = """
 import pathlib, build_file
 targets = build_file.read_build(pathlib.Path.cwd())
 assert not list(build_file.misplaced_includes(pathlib.Path.cwd(), targets))
-print(sum(len(target.sources) for target in targets.values()))
+assert not list(build_file.stale_unity_files(pathlib.Path.cwd(), targets))
+print(len({file for target in targets.values() for file in (*target.sources, *target.files)}))
 """
 
 
