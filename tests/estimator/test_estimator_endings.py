@@ -13,9 +13,9 @@ import tensorflow as tf
 if importlib.util.find_spec("tensorflow_estimator") is None:
     pytest.skip("tensorflow-estimator is not installed", allow_module_level=True)
 
-from tensorflow_estimator.python.estimator.tpu import error_handling
+import tf_tpu_ext.estimator as te  # supplies modules that tensorflow-estimator imports
 
-import tf_tpu_ext.estimator as te
+from tensorflow_estimator.python.estimator.tpu import error_handling  # isort: skip
 
 v1 = tf.compat.v1
 

@@ -24,10 +24,8 @@ PIPELINE = f"""
 
 
 @pytest.fixture(scope="module")
-def strategy() -> tf.distribute.TPUStrategy:
-    resolver = tf.distribute.cluster_resolver.TPUClusterResolver()
-    tf.tpu.experimental.initialize_tpu_system(resolver)
-    return tf.distribute.TPUStrategy(resolver)
+def strategy(make_strategy):
+    return make_strategy(8)
 
 
 @pytest.fixture

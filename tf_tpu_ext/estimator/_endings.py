@@ -7,10 +7,7 @@ error, and leaves threads behind. The classes in this module replace its own.
 
 from __future__ import annotations
 
-import contextlib
-import os
-import signal
-import socket
+import functools
 import sys
 import threading
 from typing import Any
@@ -19,6 +16,7 @@ import tensorflow as tf
 from tensorflow_estimator.python.estimator.tools import analytics
 from tensorflow_estimator.python.estimator.tpu import error_handling, tpu_estimator
 
+from tf_tpu_ext import _interrupts
 from tf_tpu_ext.patches._changes import Changes, find
 
 # How long a source that fails waits for errors of the others, which may have caused its own.
@@ -37,14 +35,19 @@ class Rendezvous(error_handling.ErrorRendezvous):
         self._queues: list[Any] = []
         self._closer: threading.Thread | None = None
         self._ended = threading.Event()
-        self._listener: InterruptListener | None = None
+        self._listener: _interrupts.Listener | None = None
         self._interrupted = False
 
     def watch(self, queue: Any, session: Any) -> None:
         """Watches the thread of a `_OpQueueContext`, and its session."""
         self._queues.append(queue)
-        if self._listener is None and InterruptListener.is_possible():
-            self._listener = InterruptListener(session)
+        if self._listener is None and _interrupts.is_possible():
+            self._listener = _interrupts.Listener(functools.partial(self._interrupt, session))
+
+    def _interrupt(self, session: Any) -> None:
+        # A step may be long. It returns when its session is closed; then Python's handler runs.
+        self._interrupted = True
+        _close(session)
 
     def record_error(self, source: str, exc_info: Any, session: Any = None) -> None:
         """Records an error, and closes the session, if given, so that the other threads end."""
@@ -89,7 +92,6 @@ class Rendezvous(error_handling.ErrorRendezvous):
             self._ended.set()
         if self._listener is not None:
             self._listener.stop()
-            self._interrupted = self._listener.interrupted
             self._listener = None
         for queue in self._queues:
             queue.stop()
@@ -143,48 +145,6 @@ class OnceQueue(Queue):
         if not self._signalled:
             self._queue.put(iterations)
             self._signalled = True
-
-
-class InterruptListener:
-    """Makes Ctrl-C end a step at once, as a KeyboardInterrupt.
-
-    Python runs signal handlers when the main thread returns to the interpreter, but that thread may
-    be in a long step. The interpreter also writes the signal's number to a socket. A thread that
-    reads the socket closes the session; then the step returns, and Python's handler runs.
-    """
-
-    def __init__(self, session: Any) -> None:
-        self.interrupted = False
-        self._session = session
-        self._sockets = socket.socketpair()
-        self._sockets[1].setblocking(False)
-        self._previous = signal.set_wakeup_fd(self._sockets[1].fileno(), warn_on_full_buffer=False)
-        self._thread = threading.Thread(target=self._listen, name="InterruptListener", daemon=True)
-        self._thread.start()
-
-    @staticmethod
-    def is_possible() -> bool:
-        """Returns whether this is the main thread, and Ctrl-C raises a KeyboardInterrupt."""
-        in_main = threading.current_thread() is threading.main_thread()
-        return in_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler
-
-    def stop(self) -> None:
-        """Stops listening."""
-        signal.set_wakeup_fd(self._previous)
-        reader, writer = self._sockets
-        writer.close()
-        self._thread.join()
-        reader.close()
-
-    def _listen(self) -> None:
-        while numbers := self._sockets[0].recv(64):
-            if self._previous >= 0:
-                # Forwards to the listener that was installed before.
-                with contextlib.suppress(OSError):
-                    os.write(self._previous, numbers)
-            if signal.SIGINT in numbers:
-                self.interrupted = True
-                _close(self._session)
 
 
 def _close(session: Any) -> None:

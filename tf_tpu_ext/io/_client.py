@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tf_tpu_ext.io import _environment, _interrupts, _reading
+from tf_tpu_ext.io import _environment, _reading
 from tf_tpu_ext.io._processes import Processes
 
 # What the oldest Python that the other environment may have reads.
@@ -118,7 +118,6 @@ def start(
         [readers // processes + (number < readers % processes) for number in range(processes)],
         iterators,
     )
-    _interrupts.listen(iterators)
     started.start()
     return _reading.dataset_of(_reading.Source(started, iterators, processing_mode))
 

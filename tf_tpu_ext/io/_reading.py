@@ -22,6 +22,7 @@ from tensorflow.python.data.util import structure
 from tensorflow.python.eager import cancellation, context, execute
 from tensorflow.python.saved_model import nested_structure_coder
 
+from tf_tpu_ext import _interrupts
 from tf_tpu_ext.io._errors import PipelineError
 from tf_tpu_ext.io._processes import Processes
 
@@ -104,10 +105,11 @@ class Iterator:
 
 
 class Iterators:
-    """The iterators of one pipeline."""
+    """The iterators of one pipeline, whose waits Ctrl-C ends."""
 
     def __init__(self) -> None:
         self._by_number: dict[int, Iterator] = {}
+        _hear_interrupts(self)
 
     def add(self, iterator: Iterator) -> int:
         """Adds an iterator; returns its number."""
@@ -135,6 +137,23 @@ class Iterators:
             if iterator.waits():
                 iterator.interrupted = True
                 iterator.cancel()
+
+
+_interruptible: weakref.WeakSet[Iterators] = weakref.WeakSet()
+_listener: _interrupts.Listener | None = None
+
+
+def _hear_interrupts(iterators: Iterators) -> None:
+    global _listener
+    _interruptible.add(iterators)
+    # One for the process: pipelines may end on any thread.
+    if _listener is None and _interrupts.is_possible():
+        _listener = _interrupts.Listener(_interrupt_all)
+
+
+def _interrupt_all() -> None:
+    for iterators in list(_interruptible):
+        iterators.interrupt()
 
 
 class Source:
