@@ -43,7 +43,7 @@ def test_blocks_are_recognized(page):
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: str(program[0]))
-def test_program(run_python, tmp_path, program: list[Block]):
+def test_program(request, run_python, tmp_path, program: list[Block]):
     settings = [block.setting for block in program]
     for package in filter(None, (setting(r"needs (\w+)") for setting in settings)):
         if importlib.util.find_spec(package) is None:
@@ -53,6 +53,8 @@ def test_program(run_python, tmp_path, program: list[Block]):
     code = ""
     for block in program:
         code += "\n" * (block.line - 1 - code.count("\n")) + block.code
+    if "tf_tpu_ext.io" in code:
+        request.getfixturevalue("io_environment")
     path = tmp_path / f"{pathlib.Path(program[0].page).stem}.py"
     path.write_text(code)
     run = "import runpy, sys; runpy.run_path(sys.argv[1], run_name='__main__')"

@@ -144,7 +144,7 @@ def test_ctrl_c_ends_the_wait_and_the_processes(program):
     program.send_signal(signal.SIGINT)
     _, printed = program.communicate(timeout=60)
     assert program.returncode != 0
-    assert "KeyboardInterrupt" in printed or "Ctrl-C ended the wait" in printed
+    assert "KeyboardInterrupt" in printed or "Ctrl-C ended the iteration" in printed
     wait_until(lambda: _have_ended(servers))
 
 

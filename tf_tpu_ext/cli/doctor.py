@@ -189,7 +189,8 @@ def pipelines(timeout: float) -> Check:
         return Check("io.dataset", NOTE, found, f"To make it, run: {environment.COMMAND}")
     problem = environment.check(python, timeout)
     if problem:
-        return Check("io.dataset", FAILED, problem, f"Make it again: {environment.COMMAND}")
+        last = problem.splitlines()[-1]
+        return Check("io.dataset", FAILED, last, f"Make it again: {environment.COMMAND}")
     return Check("io.dataset", OK, f"a native op of tensorflow-io runs by {python}")
 
 

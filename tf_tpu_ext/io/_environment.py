@@ -171,7 +171,8 @@ def check(python: pathlib.Path, timeout: float = _CHECK_SECONDS) -> str:
     """Calls a native op in an environment; returns what is wrong, or '' if it works."""
     try:
         done = subprocess.run(
-            [str(python), "-c", _CHECK],
+            # Modules of the current folder are not this environment's.
+            [str(python), "-I", "-c", _CHECK],
             env=variables(own=True),
             capture_output=True,
             text=True,

@@ -96,7 +96,7 @@ class Iterator:
         if processes.error is not None:
             return processes.error
         if self.interrupted:
-            return "Ctrl-C ended the wait for an element. To go on, make a new iterator."
+            return "Ctrl-C ended the iteration. To go on, make a new iterator."
         places = processes.explain(error.message)
         return (
             f"The pipeline {processes.function} failed in its process:\n"
@@ -132,11 +132,10 @@ class Iterators:
             iterator.cancel()
 
     def interrupt(self) -> None:
-        """Ends all waits because of Ctrl-C."""
+        """Ends all iterations because of Ctrl-C: one that does not wait yet may be about to."""
         for iterator in list(self._by_number.values()):
-            if iterator.waits():
-                iterator.interrupted = True
-                iterator.cancel()
+            iterator.interrupted = True
+            iterator.cancel()
 
 
 _interruptible: weakref.WeakSet[Iterators] = weakref.WeakSet()
