@@ -32,6 +32,17 @@ using Participants = absl::Span<const CollectiveParticipant>;
 // only then copied out, a participant may use one buffer for both directions.
 constexpr size_t kReductionBlock = 1024;
 
+// The type to compute in: integers wrap around, as on a TPU, which C++ promises of unsigned ones of
+// at least int's size.
+template <typename T>
+auto Wrapping() {
+  if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
+    return std::common_type_t<std::make_unsigned_t<T>, unsigned>();
+  } else {
+    return T();
+  }
+}
+
 // Adds by vector instructions, which gcc's -O2 does not take for such a loop. Each sum is one
 // rounded addition either way.
 template <typename T>
@@ -40,7 +51,18 @@ void Add(const T* input, size_t count, T* accumulator) {
     using Values = Eigen::Array<T, Eigen::Dynamic, 1>;
     Eigen::Map<Values>(accumulator, count) += Eigen::Map<const Values>(input, count);
   } else {
-    for (size_t i = 0; i < count; ++i) accumulator[i] += input[i];
+    using Value = decltype(Wrapping<T>());
+    for (size_t i = 0; i < count; ++i) {
+      accumulator[i] = static_cast<T>(Value(accumulator[i]) + Value(input[i]));
+    }
+  }
+}
+
+template <typename T>
+void Multiply(const T* input, size_t count, T* accumulator) {
+  using Value = decltype(Wrapping<T>());
+  for (size_t i = 0; i < count; ++i) {
+    accumulator[i] = static_cast<T>(Value(accumulator[i]) * Value(input[i]));
   }
 }
 
@@ -59,7 +81,7 @@ void Combine(ReductionKind kind, const T* input, size_t count, T* accumulator) {
       if constexpr (std::is_same_v<T, bool>) {
         for (size_t i = 0; i < count; ++i) accumulator[i] = accumulator[i] && input[i];
       } else {
-        for (size_t i = 0; i < count; ++i) accumulator[i] *= input[i];
+        Multiply(input, count, accumulator);
       }
       return;
     case ReductionKind::MIN:

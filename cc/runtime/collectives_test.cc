@@ -3,6 +3,7 @@
 #include <complex>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -223,6 +224,27 @@ TEST_F(CollectivesTest, AnAbortedRunFailsWhoComes) {
         return communicator.AllGather(Address(value), Address(value), xla::F32, 1, executor);
       });
   EXPECT_EQ(statuses[0], absl::CancelledError("the step was cancelled"));
+}
+
+TEST(CombineBuffersTest, IntegersWrapAround) {
+  constexpr int32_t kMax = std::numeric_limits<int32_t>::max();
+  const std::vector<int32_t> wide = {kMax, 3};
+  int32_t result = 0;
+  for (const auto& [kind, expected] : std::vector<std::pair<Combination::Kind, int32_t>>{
+           {Combination::kSum, std::numeric_limits<int32_t>::min() + 2},
+           {Combination::kProduct, kMax - 2}}) {
+    const absl::Status combined =
+        CombineBuffers({kind, xla::S32}, {&wide[0], &wide[1]}, 0, 1, &result);
+    ASSERT_TRUE(combined.ok()) << combined;
+    EXPECT_EQ(result, expected);
+  }
+  // Promoted to int, the square of this would overflow.
+  const uint16_t narrow = 65535;
+  uint16_t square = 0;
+  const absl::Status combined =
+      CombineBuffers({Combination::kProduct, xla::U16}, {&narrow, &narrow}, 0, 1, &square);
+  ASSERT_TRUE(combined.ok()) << combined;
+  EXPECT_EQ(square, 1);
 }
 
 TEST(CombineBuffersTest, CombinesAPartIntoOneOfTheValues) {
