@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <set>
+#include <thread>
 
 #include "absl/synchronization/blocking_counter.h"
 #include "absl/synchronization/notification.h"
@@ -81,6 +82,7 @@ TEST(CoreThreadsTest, BlockedThreadsAreReplaced) {
 
 TEST(CoreThreadsTest, NeverMoreThanTheMaximum) {
   std::atomic<int> now{0}, most{0};
+  std::atomic<bool> reached{false};
   absl::Notification three;
   {
     CoreThreads threads(Threads(1, 3));
@@ -90,9 +92,9 @@ TEST(CoreThreadsTest, NeverMoreThanTheMaximum) {
         int seen = most;
         while (running > seen && !most.compare_exchange_weak(seen, running)) {
         }
-        if (running == 3 && !three.HasBeenNotified()) three.Notify();
+        if (running == 3 && !reached.exchange(true)) three.Notify();
         three.WaitForNotificationWithTimeout(absl::Seconds(20));
-        absl::SleepFor(absl::Milliseconds(1));
+        for (int turn = 0; turn < 100; ++turn) std::this_thread::yield();
         --now;
       });
     }
@@ -152,15 +154,18 @@ TEST(CoreThreadsTest, WorkThatIsNotUrgentIsDone) {
 }
 
 TEST(CoreThreadsTest, WorkThatGoesOnForEverLeavesTheQueueItsTurn) {
+  constexpr int kRounds = 1000;
   std::atomic<bool> stop{false};
+  std::atomic<int> rounds{0};
+  absl::Notification going, done;
   std::function<void()> go_on;  // The threads may still run it when they are told to end.
   CoreThreads threads(Threads(2, 8));
   go_on = [&] {
+    if (++rounds == kRounds) going.Notify();
     if (!stop) threads.ScheduleAfterCurrent(go_on);
   };
   for (int i = 0; i < 2; ++i) threads.Schedule(go_on);
-  absl::SleepFor(absl::Milliseconds(20));
-  absl::Notification done;
+  going.WaitForNotification();
   threads.Schedule([&] { done.Notify(); });
   EXPECT_TRUE(done.WaitForNotificationWithTimeout(absl::Seconds(20)));
   stop = true;

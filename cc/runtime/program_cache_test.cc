@@ -11,8 +11,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/match.h"
+#include "absl/synchronization/blocking_counter.h"
 #include "absl/synchronization/notification.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "gtest/gtest.h"
 
@@ -134,13 +134,15 @@ TEST(ProgramCacheTest, ConcurrentCallersWaitForOneCompilation) {
   constexpr int kCallers = 8;
   ProgramCache cache(DefaultLimits);
   std::atomic<int> compilations{0};
+  absl::BlockingCounter arriving(kCallers);
   std::vector<ProgramPointer> programs(kCallers);
   std::vector<std::thread> threads;
   for (int caller = 0; caller < kCallers; ++caller) {
     threads.emplace_back([&, caller] {
+      arriving.DecrementCount();
       programs[caller] = *cache.GetOrCompile("a", [&](int64_t, CompilationRecord*) {
         ++compilations;
-        absl::SleepFor(absl::Milliseconds(100));
+        arriving.Wait();
         return absl::StatusOr<ProgramPointer>(FakeProgram());
       });
     });
@@ -155,12 +157,14 @@ TEST(ProgramCacheTest, ConcurrentCallersTryAFailureOneAfterTheOther) {
   constexpr int kCallers = 4;
   ProgramCache cache(DefaultLimits);
   std::atomic<int> tries{0}, at_once{0}, failures{0};
+  absl::BlockingCounter arriving(kCallers);
   std::vector<std::thread> threads;
   for (int caller = 0; caller < kCallers; ++caller) {
     threads.emplace_back([&] {
+      arriving.DecrementCount();
       const auto program = cache.GetOrCompile("a", [&](int64_t, CompilationRecord*) {
         EXPECT_EQ(++at_once, 1);
-        absl::SleepFor(absl::Milliseconds(20));
+        if (tries == 0) arriving.Wait();
         --at_once;
         if (++tries == 1) return absl::StatusOr<ProgramPointer>(absl::InternalError("once"));
         return absl::StatusOr<ProgramPointer>(FakeProgram());
