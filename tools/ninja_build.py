@@ -1,17 +1,22 @@
 """Builds the targets of BUILD with ninja and g++, without Bazel.
 
 Examples:
-    python tools/ninja_build.py                      # library, into tf_tpu_ext/
-    python tools/ninja_build.py --run-tests          # library and C++ tests, then runs the tests
-    python tools/ninja_build.py --run-tests 'queue'  # only the tests whose name contains "queue"
-    python tools/ninja_build.py --files              # files one by one: less after a change
+    python tools/ninja_build.py                        # library, into tf_tpu_ext/
+    python tools/ninja_build.py --run-tests            # library and C++ tests, then runs the tests
+    python tools/ninja_build.py --run-tests QueueTest  # only suites whose name contains this
+    python tools/ninja_build.py --quick --files        # for development: see below
     python tools/ninja_build.py --sanitize address --no-install --run-tests
+
+A quick build takes clang++ and a precompiled header, and does not optimize: two cores build the
+library and all tests in three minutes, and a changed file in seconds. Builds with a sanitizer are
+quick builds, too.
 """
 
 from __future__ import annotations
 
 import argparse
 import concurrent.futures
+import dataclasses
 import importlib.util
 import os
 import pathlib
@@ -27,55 +32,124 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tools"))
 
 import build_file  # noqa: E402
+import precompiled_header  # noqa: E402
 import tf_config  # noqa: E402
 
 LIBRARY = "libtf_tpu_ext_ops.so"
 # What a room that includes XLA takes to compile.
 BYTES_OF_A_JOB = 2_600_000_000
 TEST_TIMEOUT_SECONDS = 300
-SANITIZERS = ("address", "thread")
+# What is asked of the compiler for each choice.
+SANITIZERS = {"address": "address,undefined", "thread": "thread"}
+# ThreadSanitizer of older ones can't be preloaded.
+OLDEST_CLANG = 16
+PRECOMPILED = "precompiled.h"
+# Of g++ only.
+GCC_ONLY = frozenset({"-fno-canonical-system-headers"})
+
+
+def clang() -> str:
+    """Returns the clang++ of quick builds: CXX if it is one, or the oldest that is new enough."""
+    named = os.environ.get("CXX", "")
+    if "clang" in named:
+        return named
+    for version in range(OLDEST_CLANG, OLDEST_CLANG + 10):
+        found = shutil.which(f"clang++-{version}")
+        if found:
+            return found
+    raise RuntimeError(
+        f"Quick builds and sanitizers need clang++ {OLDEST_CLANG} or newer. Run `apt-get install "
+        f"clang-{OLDEST_CLANG} libclang-rt-{OLDEST_CLANG}-dev llvm-{OLDEST_CLANG}`, or name one "
+        "in CXX."
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Toolchain:
+    """The compiler of a build, and what it is told besides the options of BUILD.
+
+    Attributes:
+        compiler: The command.
+        replaced: Options of BUILD that are left out.
+        copts: Options added to them.
+        linkopts: The same for linking.
+        precompiles: Whether files start from a precompiled header.
+    """
+
+    compiler: str
+    replaced: frozenset[str] = frozenset()
+    copts: tuple[str, ...] = ()
+    linkopts: tuple[str, ...] = ()
+    precompiles: bool = False
+
+    def options(self, copts: Iterable[str]) -> list[str]:
+        """Returns the compiler's options for a target of BUILD with these."""
+        given = [*tf_config.BAZEL_PREFIX, *copts, *tf_config.BAZEL_SUFFIX]
+        return [option for option in given if option not in self.replaced] + [*self.copts]
+
+
+def optimizing() -> Toolchain:
+    """Returns the toolchain of what users run."""
+    compiler = os.environ.get("CXX", "g++")
+    if shutil.which("ccache") and "ccache" not in compiler:
+        compiler = f"ccache {compiler}"
+    # Like Bazel. ld takes three times as long to read TensorFlow's library.
+    linkopts = ("-fuse-ld=gold",) if shutil.which("ld.gold") else ()
+    return Toolchain(compiler, linkopts=linkopts)
+
+
+def quick(sanitize: str | None) -> Toolchain:
+    """Returns the toolchain of quick builds, on request with a sanitizer."""
+    compiler = clang()
+    linkopts = ["-fuse-ld=lld"] if shutil.which("ld.lld") else ["-fuse-ld=gold"]
+    copts = ["-O0", "-Wno-deprecated-declarations"]
+    if sanitize:
+        # Without any optimization, programs are an order of magnitude slower.
+        copts[0] = "-O1"
+        copts += [f"-fsanitize={SANITIZERS[sanitize]}", "-fno-omit-frame-pointer", "-g1"]
+        # Type information of TensorFlow's classes, which these checks want, is not there.
+        copts += ["-fno-sanitize=vptr,function"] if sanitize == "address" else []
+        # The runtime is preloaded: Python's program does not have it.
+        linkopts += [f"-fsanitize={SANITIZERS[sanitize]}", "-shared-libsan"]
+    return Toolchain(compiler, GCC_ONLY | {"-O2"}, tuple(copts), tuple(linkopts), True)
 
 
 class Writer:
     """Writes the ninja file of one configuration."""
 
-    def __init__(self, tensorflow: tf_config.TensorFlow, sanitize: str | None) -> None:
-        self._sanitize = sanitize
-        compiler = os.environ.get("CXX", "g++")
-        if shutil.which("ccache") and "ccache" not in compiler:
-            compiler = f"ccache {compiler}"
+    def __init__(self, tensorflow: tf_config.TensorFlow, toolchain: Toolchain) -> None:
+        self._toolchain = toolchain
         # Tests run where they are built, so they can't find TensorFlow through $ORIGIN.
         self._test_linkopts = [f"-Wl,-rpath,{tensorflow.root}"]
-        self._extra: list[str] = []
-        if sanitize:
-            self._extra = [f"-fsanitize={sanitize}", "-fno-omit-frame-pointer", "-g1", "-O1"]
-            # With a sanitizer, Abseil's containers and protobuf's messages have another layout than
-            # in TensorFlow's library.
-            self._extra += ["-U__SANITIZE_ADDRESS__", "-U__SANITIZE_THREAD__"]
-        # Like Bazel. ld takes three times as long to read TensorFlow's library.
-        linker = "-fuse-ld=gold" if shutil.which("ld.gold") else ""
         self._lines = [
             "ninja_required_version = 1.10",
             "rule compile",
-            f"  command = {compiler} $copts -MD -MF $out.d -c $in -o $out",
+            f"  command = {toolchain.compiler} $copts -MD -MF $out.d -c $in -o $out",
             "  depfile = $out.d",
             "  deps = gcc",
             "  description = compile $in",
             "rule link",
             # Objects are passed in a file, because the length of command lines is limited.
-            f"  command = {compiler} {linker} $mode @$out.objects $linkopts -o $out",
+            f"  command = {toolchain.compiler} $mode @$out.objects $linkopts -o $out",
             "  rspfile = $out.objects",
             "  rspfile_content = $in_newline",
             "  description = link $out",
         ]
+        self._before = ["tensorflow.stamp"]
+        if toolchain.precompiles:
+            options = [*toolchain.options(tf_config.COPTS), "-fpch-instantiate-templates"]
+            self._lines += [
+                f"build {PRECOMPILED}.pch: compile {PRECOMPILED} | tensorflow.stamp",
+                f"  copts = {_ninja_quote([*options, '-x', 'c++-header'])}",
+            ]
+            self._before.append(f"{PRECOMPILED}.pch")
 
     def add(self, target: build_file.Target, objects: Sequence[str]) -> str:
         """Adds the linking of a target from objects; returns the path of the result."""
         shared = target.kind == "cc_binary"
         out = target.name if shared else f"tests/{target.name}"
-        linkopts = [*target.linkopts, *([] if shared else self._test_linkopts)]
-        if self._sanitize:
-            linkopts.append(f"-fsanitize={self._sanitize}")
+        linkopts = [*self._toolchain.linkopts, *target.linkopts]
+        linkopts += [] if shared else self._test_linkopts
         inputs = " ".join(["tensorflow.stamp", *target.additional_linker_inputs])
         self._lines += [
             f"build {out}: link {' '.join(objects)} | {inputs}",
@@ -87,16 +161,13 @@ class Writer:
     def compile(self, target: build_file.Target, sources: Iterable[str]) -> list[str]:
         """Adds the compilations of a target's sources; returns their object files."""
         objects = []
-        options = [
-            *tf_config.BAZEL_PREFIX,
-            *target.copts,
-            *tf_config.BAZEL_SUFFIX,
-            *self._extra,
-        ]
+        options = self._toolchain.options(target.copts)
+        if self._toolchain.precompiles:
+            options += ["-include-pch", f"{PRECOMPILED}.pch"]
         for source in sources:
             objects.append(f"objects/{source[: -len('.cc')]}.o")
             self._lines += [
-                f"build {objects[-1]}: compile {source} | tensorflow.stamp",
+                f"build {objects[-1]}: compile {source} | {' '.join(self._before)}",
                 f"  copts = {_ninja_quote(options)}",
             ]
         return objects
@@ -109,9 +180,14 @@ def _ninja_quote(options: Iterable[str]) -> str:
     return " ".join(shlex.quote(option).replace("$", "$$") for option in options)
 
 
-def link_tree(tensorflow: tf_config.TensorFlow, sanitize: str | None = None) -> pathlib.Path:
-    """Returns a folder like the one in which Bazel compiles, with our cc/ next to external/."""
-    folder = ROOT / "build" / ("native" + (f"-{sanitize}" if sanitize else ""))
+def link_tree(tensorflow: tf_config.TensorFlow, kind: str | None = None) -> pathlib.Path:
+    """Returns a folder like the one in which Bazel compiles, with our cc/ next to external/.
+
+    Args:
+        tensorflow: What is compiled for.
+        kind: "quick", a sanitizer, or None for the build that users get.
+    """
+    folder = ROOT / "build" / ("native" + (f"-{kind}" if kind else ""))
     links = {
         folder / "cc": ROOT / "cc",
         folder / tf_config.INCLUDE: tensorflow.root / "include",
@@ -127,10 +203,13 @@ def link_tree(tensorflow: tf_config.TensorFlow, sanitize: str | None = None) -> 
         link.unlink(missing_ok=True)
         link.symlink_to(goal, target_is_directory=goal.is_dir())
     # Headers of another TensorFlow may be older than the objects, so file times are not enough.
-    stamp, identity = folder / "tensorflow.stamp", f"{tensorflow.root}\n{tensorflow.version}\n"
-    if not stamp.exists() or stamp.read_text() != identity:
-        stamp.write_text(identity)
+    _write_if_changed(folder / "tensorflow.stamp", f"{tensorflow.root}\n{tensorflow.version}\n")
     return folder
+
+
+def _write_if_changed(path: pathlib.Path, text: str) -> None:
+    if not path.exists() or path.read_text() != text:
+        path.write_text(text)
 
 
 def _ninja() -> str:
@@ -162,8 +241,9 @@ def default_jobs() -> int:
 def build(
     install: pathlib.Path | None,
     *,
-    tests: str | None = None,
+    tests: bool = False,
     sanitize: str | None = None,
+    quickly: bool = False,
     files: bool = False,
     jobs: int | None = None,
 ) -> pathlib.Path:
@@ -171,8 +251,9 @@ def build(
 
     Args:
         install: The folder that the library is put into, or None to leave it where it is built.
-        tests: A part of the names of the C++ tests to build too; None for no tests.
+        tests: Whether to build the C++ tests too.
         sanitize: "address", "thread" or None.
+        quickly: Compile without optimization, by clang++ and a precompiled header.
         files: Compile every file for itself instead of a room at once.
         jobs: How many compilers run at once; None for as many as the machine can take.
 
@@ -180,11 +261,12 @@ def build(
         The folder of the build, with the library in it and the tests under `tests/`.
 
     Raises:
-        RuntimeError: There is no TensorFlow to build for, or more than one.
+        RuntimeError: There is no TensorFlow to build for, more than one, or no clang++ for a quick
+            build.
         subprocess.CalledProcessError: The compiler or the linker failed.
     """
     tensorflow = tf_config.find_tensorflow()
-    folder = link_tree(tensorflow, sanitize)
+    folder = link_tree(tensorflow, sanitize or ("quick" if quickly else None))
     targets = build_file.read_build(ROOT)
     wrong = list(build_file.misplaced_includes(ROOT, targets))
     wrong += [
@@ -193,16 +275,17 @@ def build(
     ]
     if wrong:
         raise ValueError("\n".join(wrong))
-    writer = Writer(tensorflow, sanitize)
+    toolchain = quick(sanitize) if quickly or sanitize else optimizing()
+    if toolchain.precompiles:
+        _write_if_changed(folder / PRECOMPILED, precompiled_header.header_text(ROOT))
+    writer = Writer(tensorflow, toolchain)
     objects = {
         name: writer.compile(target, target.files if files else target.sources)
         for name, target in targets.items()
     }
     wanted = []
     for target in targets.values():
-        if target.kind == "cc_library" or (
-            target.kind == "cc_test" and (tests is None or tests not in target.name)
-        ):
+        if target.kind == "cc_library" or (target.kind == "cc_test" and not tests):
             continue
         needed = build_file.needed(targets, [target.name])
         wanted.append(writer.add(target, [path for name in needed for path in objects[name]]))
@@ -229,12 +312,24 @@ def build(
     return folder
 
 
-def _run_test(path: pathlib.Path, environment: Mapping[str, str]) -> tuple[bool, float, str]:
-    """Returns whether the test passed, how many seconds it took, and what it printed."""
+def _suites(program: pathlib.Path, environment: Mapping[str, str]) -> list[str]:
+    """Returns the names of the test suites of a program."""
+    listed = subprocess.run(
+        [str(program), "--gtest_list_tests"], stdout=subprocess.PIPE, text=True, env=environment
+    )
+    if listed.returncode:
+        sys.exit(f"{program} ended with exit code {listed.returncode} before its first test.")
+    return re.findall(r"^(\S+)\.(?:\s|$)", listed.stdout, re.MULTILINE)
+
+
+def _run_suite(
+    program: pathlib.Path, suite: str, environment: Mapping[str, str]
+) -> tuple[bool, float, str]:
+    """Returns whether the suite passed, how many seconds it took, and what it printed."""
     start = time.monotonic()
     try:
         run = subprocess.run(
-            [str(path), "--gtest_brief=1"],
+            [str(program), "--gtest_brief=1", f"--gtest_filter={suite}.*"],
             capture_output=True,
             text=True,
             errors="replace",
@@ -253,23 +348,30 @@ def run_tests(
     variables: Mapping[str, str] | None = None,
     jobs: int | None = None,
 ) -> bool:
-    """Runs the C++ tests under `folder` whose name contains `pattern`; whether all passed."""
+    """Runs each test suite under `folder` whose name contains `pattern`, in a process of its own.
+
+    Returns whether there were some, and all passed.
+    """
     known = {t.name for t in build_file.read_build(ROOT).values() if t.kind == "cc_test"}
-    tests = sorted(path for path in (folder / "tests").glob("*_test") if path.name in known)
-    tests = [path for path in tests if pattern in path.name]
+    programs = sorted(path for path in (folder / "tests").iterdir() if path.name in known)
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "1", **(variables or {})}
-    failed = []
+    failed, count = [], 0
     with concurrent.futures.ThreadPoolExecutor(jobs or default_jobs()) as pool:
-        runs = {pool.submit(_run_test, path, environment): path for path in tests}
+        runs = {
+            pool.submit(_run_suite, program, suite, environment): f"{program.name} {suite}"
+            for program in programs
+            for suite in _suites(program, environment)
+            if pattern in suite
+        }
+        count = len(runs)
         for run in concurrent.futures.as_completed(runs):
             passed, seconds, output = run.result()
-            name = runs[run].name
-            print(f"{'passed' if passed else 'FAILED'} {name} ({seconds:.1f} s)", flush=True)
+            print(f"{'passed' if passed else 'FAILED'} {runs[run]} ({seconds:.1f} s)", flush=True)
             if not passed:
-                failed.append(name)
+                failed.append(runs[run])
                 print(output, flush=True)
-    print(f"{len(tests) - len(failed)} of {len(tests)} C++ test programs passed", flush=True)
-    return bool(tests) and not failed
+    print(f"{count - len(failed)} of {count} C++ test suites passed", flush=True)
+    return count > 0 and not failed
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -277,16 +379,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("install", nargs="?", type=pathlib.Path, default=ROOT / "tf_tpu_ext")
     parser.add_argument("--no-install", action="store_true", help="leave the library in build/")
     parser.add_argument("--tests", action="store_true", help="build the C++ tests too")
-    parser.add_argument("--run-tests", nargs="?", const="", metavar="NAME", help="and run them")
-    parser.add_argument("--sanitize", choices=SANITIZERS)
+    parser.add_argument("--run-tests", nargs="?", const="", metavar="SUITE", help="and run them")
+    parser.add_argument("--sanitize", choices=sorted(SANITIZERS))
+    parser.add_argument("--quick", action="store_true", help="for development, by clang++")
     parser.add_argument("--files", action="store_true", help="compile every file for itself")
     parser.add_argument("--jobs", type=int, help="compilers at once; else what the machine takes")
     options = parser.parse_args(arguments)
     try:
         folder = build(
             None if options.no_install else options.install.resolve(),
-            tests="" if options.tests else options.run_tests,
+            tests=options.tests or options.run_tests is not None,
             sanitize=options.sanitize,
+            quickly=options.quick,
             files=options.files,
             jobs=options.jobs,
         )

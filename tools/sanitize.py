@@ -1,12 +1,14 @@
-"""Runs the C++ tests and a replicated training step under AddressSanitizer and ThreadSanitizer.
+"""Runs tests and a replicated training step under sanitizers.
 
 Examples:
     tools/sanitize                    # both; exit code 1 if there is a report
-    tools/sanitize address            # one of them
-    tools/sanitize thread --only step # only the training step: "tests", "step"
+    tools/sanitize address            # AddressSanitizer with UndefinedBehaviorSanitizer
+    tools/sanitize thread --only step # ThreadSanitizer, only the training step
+    tools/sanitize thread --only python --tests tests/test_watchdog.py
 
-Needs g++ with its sanitizer libraries, and gtest. TensorFlow itself is not instrumented: a report
-is about our code, or about TensorFlow's headers compiled into it.
+The parts: "tests", the C++ tests; "step", a training step; "python", tests of the Python package.
+Needs clang++ with its sanitizer libraries, llvm-symbolizer, and gtest. TensorFlow itself is not
+instrumented: a report is about our code, or about TensorFlow's headers compiled into it.
 """
 
 from __future__ import annotations
@@ -28,29 +30,44 @@ import tf_config  # noqa: E402
 
 SOURCES = ROOT / "tools" / "sanitizers"
 STEP_TIMEOUT_SECONDS = 900
-PARTS = ("tests", "step")
-# The beginning of a sanitizer's report. gtest and Python can hide the exit code.
-REPORTS = ("ERROR: AddressSanitizer", "WARNING: ThreadSanitizer", "FATAL: ThreadSanitizer")
+PYTHON_TIMEOUT_SECONDS = 3600
+PARTS = ("tests", "step", "python")
+# Between them they use every native part, with threads, errors and cancellation.
+PYTHON_TESTS = (
+    "tests/tpu/test_replicate.py",
+    "tests/test_collectives.py",
+    "tests/test_infeed_outfeed.py",
+    "tests/test_embedding_ops.py",
+    "tests/test_failures.py",
+    "tests/outside_compilation/test_host_ops.py",
+)
+# What is in a sanitizer's report. gtest and Python can hide the exit code.
+REPORTS = (
+    "ERROR: AddressSanitizer",
+    "WARNING: ThreadSanitizer",
+    "FATAL: ThreadSanitizer",
+    "runtime error: ",
+)
 
 
 def runtime_library(name: str) -> str:
     """Returns the path of a library of the compiler's."""
-    compiler = os.environ.get("CXX", "g++")
+    compiler = ninja_build.clang()
     command = [compiler, f"-print-file-name={name}"]
     found = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     if not pathlib.Path(found).is_absolute():
-        sys.exit(f"{compiler} has no {name}. Install its sanitizer libraries.")
+        raise RuntimeError(f"{compiler} has no {name}. Install its sanitizer libraries.")
     return os.path.realpath(found)
 
 
 def build_order_library(folder: pathlib.Path) -> str:
     """Builds a library that shows TensorFlow's locks to ThreadSanitizer; returns its path."""
     library = folder / "thread_order.so"
-    options = [option for option in tf_config.COPTS if option != "-O2"]
+    left_out = ninja_build.GCC_ONLY | {"-O2"}
     subprocess.run(
         [
-            os.environ.get("CXX", "g++"),
-            *options,
+            ninja_build.clang(),
+            *(option for option in tf_config.COPTS if option not in left_out),
             "-O1",
             "-fPIC",
             "-shared",
@@ -64,25 +81,35 @@ def build_order_library(folder: pathlib.Path) -> str:
     return str(library)
 
 
+def symbolizer() -> str:
+    """Returns the llvm-symbolizer beside the compiler: without it, a report names no lines."""
+    compiler = pathlib.Path(os.path.realpath(str(shutil.which(ninja_build.clang()))))
+    found = compiler.with_name("llvm-symbolizer")
+    if not found.exists():
+        raise RuntimeError(f"{found} is missing. Install LLVM's tools of the compiler's version.")
+    return str(found)
+
+
 def environment(sanitizer: str, folder: pathlib.Path, log: pathlib.Path) -> dict[str, str]:
     """Returns the environment in which an instrumented library works in a plain program."""
+    common = f"log_path={log}:exitcode=66:external_symbolizer_path={symbolizer()}"
     if sanitizer == "address":
-        # Python and TensorFlow never free what they keep for good.
-        # libstdc++ must be loaded when ASan looks for the functions of C++ exceptions.
+        runtime = runtime_library("libclang_rt.asan-x86_64.so")
         return {
-            "LD_PRELOAD": f"{runtime_library('libasan.so')} {runtime_library('libstdc++.so')}",
-            # Templates compiled here replace TensorFlow's copies, and pair with its deletes.
-            "ASAN_OPTIONS": (
-                f"detect_leaks=0:new_delete_type_mismatch=0:log_path={log}:exitcode=66"
-            ),
+            # The functions of C++ exceptions must be there when the runtime looks for them.
+            "LD_PRELOAD": f"{runtime} {runtime_library('libstdc++.so.6')}",
+            # Python and TensorFlow never free what they keep for good. Templates compiled here
+            # replace TensorFlow's copies, and pair with its deletes.
+            "ASAN_OPTIONS": f"detect_leaks=0:new_delete_type_mismatch=0:{common}",
+            "UBSAN_OPTIONS": f"print_stacktrace=1:{common}",
         }
     order = build_order_library(folder)
-    suppressions = SOURCES / "thread.supp"
     return {
-        "LD_PRELOAD": f"{runtime_library('libtsan.so')} {order}",
+        "LD_PRELOAD": f"{runtime_library('libclang_rt.tsan-x86_64.so')} {order}",
+        # Its search for deadlocks waits for itself while it looks up the names of a report.
         "TSAN_OPTIONS": (
-            f"suppressions={suppressions}:ignore_noninstrumented_modules=1:"
-            f"history_size=4:log_path={log}:exitcode=66"
+            f"suppressions={SOURCES / 'thread.supp'}:ignore_noninstrumented_modules=1:"
+            f"detect_deadlocks=0:history_size=4:{common}"
         ),
     }
 
@@ -104,6 +131,24 @@ def run_step(package: pathlib.Path, variables: Mapping[str, str]) -> bool:
     return run.returncode == 0
 
 
+def run_python(package: pathlib.Path, tests: list[str], variables: Mapping[str, str]) -> bool:
+    """Runs tests of the Python package with the library of `package`; whether they passed."""
+    # The runtimes' own threads and checks make everything slower, so limits of time are longer.
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
+    run = subprocess.run(
+        [*command, "--timeout=900", *tests],
+        cwd=ROOT,
+        env={
+            **os.environ,
+            **variables,
+            "PYTHONPATH": str(package),
+            "TF_CPP_MIN_LOG_LEVEL": "1",
+        },
+        timeout=PYTHON_TIMEOUT_SECONDS,
+    )
+    return run.returncode == 0
+
+
 def stage_package(package: pathlib.Path) -> pathlib.Path:
     """Copies our Python below `package`, for a library of its own; returns the copy."""
     copy = package / "tf_tpu_ext"
@@ -122,13 +167,11 @@ def reports(folder: pathlib.Path) -> list[str]:
     return found
 
 
-def sanitize(sanitizer: str, parts: list[str]) -> bool:
+def sanitize(sanitizer: str, parts: list[str], tests: list[str]) -> bool:
     """Builds and runs with one sanitizer. Returns whether everything passed without a report."""
     folder = ninja_build.link_tree(tf_config.find_tensorflow(), sanitizer)
     package = folder / "package"
-    ninja_build.build(
-        stage_package(package), tests="" if "tests" in parts else None, sanitize=sanitizer
-    )
+    ninja_build.build(stage_package(package), tests="tests" in parts, sanitize=sanitizer)
     logs = folder / "reports"
     shutil.rmtree(logs, ignore_errors=True)
     logs.mkdir()
@@ -138,6 +181,8 @@ def sanitize(sanitizer: str, parts: list[str]) -> bool:
         passed = ninja_build.run_tests(folder, "", variables) and passed
     if "step" in parts:
         passed = run_step(package, variables) and passed
+    if "python" in parts:
+        passed = run_python(package, tests, variables) and passed
     found = reports(logs)
     for text in found:
         print(text, flush=True)
@@ -149,6 +194,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("sanitizers", nargs="*", metavar="SANITIZER", help="address, thread")
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
+    parser.add_argument(
+        "--tests", nargs="+", default=list(PYTHON_TESTS), help="what pytest runs as `python`"
+    )
     arguments = parser.parse_args()
     chosen = arguments.sanitizers or list(ninja_build.SANITIZERS)
     unknown = sorted(set(chosen) - set(ninja_build.SANITIZERS))
@@ -158,7 +206,7 @@ def main() -> None:
     for sanitizer in chosen:
         start = time.monotonic()
         try:
-            clean = sanitize(sanitizer, arguments.only)
+            clean = sanitize(sanitizer, arguments.only, arguments.tests)
         except (RuntimeError, ValueError) as error:
             sys.exit(str(error))
         except subprocess.SubprocessError as error:
