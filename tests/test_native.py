@@ -80,7 +80,15 @@ def test_loaded_once_and_stays():
 
 @pytest.mark.skipif(shutil.which("nm") is None, reason="reads the library with nm")
 def test_library_exports_its_entry_points_only():
-    command = ["nm", "-D", "--defined-only", "-f", "posix", _native.library_file().path]
+    command = [
+        "nm",
+        "-D",
+        "--extern-only",
+        "--defined-only",
+        "-f",
+        "posix",
+        _native.library_file().path,
+    ]
     listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     names = [line.split()[0] for line in listed.splitlines()]
     assert "TfTpuExt_Machine" in names

@@ -62,7 +62,7 @@ def check_libraries(libraries: pathlib.Path) -> None:
                 f"Expected {library}, found none. Run: tools/build_wheel --only-library {minor}"
             )
         names = subprocess.run(
-            ["nm", "-D", "--defined-only", "-f", "posix", str(library)],
+            ["nm", "-D", "--extern-only", "--defined-only", "-f", "posix", str(library)],
             check=True,
             capture_output=True,
             text=True,

@@ -18,7 +18,7 @@ import pathlib
 import sys
 
 # The minors of TensorFlow that the native part compiles against and the package is tested on.
-MINORS = ("2.20", "2.21")
+MINORS = ("2.19", "2.20", "2.21")
 
 # An environment variable: a folder with libraries that tools/build_wheel has built, one for each
 # minor, which the package takes instead of building one.

@@ -1,9 +1,11 @@
 #include "cc/base/call_attributes.h"
 
+#include <cstdint>
 #include <limits>
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
@@ -49,9 +51,11 @@ bool ConsumeQuoted(absl::string_view* text, std::string* value) {
     } else if (absl::ConsumePrefix(text, "\\")) {
       value->push_back('\\');
     } else {
-      std::string byte;
-      if (text->size() < 2 || !absl::HexStringToBytes(text->substr(0, 2), &byte)) return false;
-      value->append(byte);
+      if (text->size() < 2 || !absl::c_all_of(text->substr(0, 2), absl::ascii_isxdigit))
+        return false;
+      uint32_t byte;
+      if (!absl::SimpleHexAtoi(text->substr(0, 2), &byte)) return false;
+      value->push_back(static_cast<char>(byte));
       text->remove_prefix(2);
     }
   }

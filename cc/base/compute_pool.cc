@@ -16,7 +16,7 @@ constexpr size_t kStackBytes = size_t{8} << 20;
 
 }  // namespace
 
-ComputePool::ComputePool() = default;
+ComputePool::ComputePool() : programs_(tensorflow::port::MaxParallelism(), kStackBytes) {}
 ComputePool::~ComputePool() = default;
 
 tensorflow::thread::ThreadPool& ComputePool::Threads() const {
@@ -31,7 +31,13 @@ tensorflow::thread::ThreadPool& ComputePool::Threads() const {
   return *threads_;
 }
 
-void ComputePool::Schedule(std::function<void()> work) { Threads().Schedule(std::move(work)); }
+void ComputePool::Schedule(std::function<void()> work) {
+  if constexpr (kCollectivesWait) {
+    programs_.Schedule(std::move(work));
+  } else {
+    Threads().Schedule(std::move(work));
+  }
+}
 
 const Eigen::ThreadPoolDevice* ComputePool::EigenDevice() const {
   Threads();
@@ -40,6 +46,8 @@ const Eigen::ThreadPoolDevice* ComputePool::EigenDevice() const {
 
 int ComputePool::NumThreads() const { return Threads().NumThreads(); }
 
-bool ComputePool::IsCaller() const { return Threads().CurrentThreadId() >= 0; }
+bool ComputePool::IsCaller() const {
+  return programs_.IsCaller() || Threads().CurrentThreadId() >= 0;
+}
 
 }  // namespace tf_tpu_ext

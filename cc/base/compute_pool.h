@@ -1,14 +1,19 @@
 // The threads that run compiled programs. They belong to no TensorFlow pool, there are as many as
 // processors whatever the number of cores, and nothing that runs on them may block: collectives and
-// host transfers complete asynchronously.
+// host transfers complete asynchronously. Only XLA of TensorFlow 2.19 waits in collectives; there,
+// other threads work in the place of those that wait.
 #ifndef TF_TPU_EXT_CC_BASE_COMPUTE_POOL_H_
 #define TF_TPU_EXT_CC_BASE_COMPUTE_POOL_H_
 
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <utility>
 
 #include "absl/base/call_once.h"
+#include "absl/functional/function_ref.h"
+#include "cc/abi/xla/collectives_wait.h"
+#include "cc/base/waiting_threads.h"
 #include "tensorflow/core/platform/threadpool.h"
 
 namespace Eigen {
@@ -25,6 +30,18 @@ class ComputePool {
   virtual ~ComputePool();
 
   virtual void Schedule(std::function<void()> work);
+  // Goes on with a program that may meet others in collectives: at once, or, if it would wait for
+  // them there, on another thread, since they may need this one to get there.
+  template <typename Work>
+  void Continue(Work work) {
+    if constexpr (kCollectivesWait) {
+      Schedule(std::move(work));
+    } else {
+      work();
+    }
+  }
+  // Calls `wait`, which may block until other programs go on.
+  void Wait(absl::FunctionRef<void()> wait) { programs_.Wait(wait); }
   virtual int NumThreads() const;
   // Whether the caller is one of its threads.
   virtual bool IsCaller() const;
@@ -43,6 +60,8 @@ class ComputePool {
   mutable std::unique_ptr<tensorflow::thread::ThreadPool> threads_;
   mutable std::unique_ptr<Eigen::ThreadPoolDevice> device_;
   std::atomic<int> num_runs_{0};
+  // Idle where collectives don't wait.
+  WaitingThreads programs_;
 };
 
 }  // namespace tf_tpu_ext

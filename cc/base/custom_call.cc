@@ -6,6 +6,8 @@
 
 #include "absl/strings/string_view.h"
 #include "cc/abi/xla/ffi.h"
+#include "cc/base/compute_pool.h"
+#include "cc/base/process.h"
 #include "xla/ffi/api/c_api_internal.h"
 #include "xla/ffi/execution_context.h"
 #include "xla/tsl/platform/errors.h"
@@ -85,7 +87,7 @@ bool AnswersMetadata(XLA_FFI_CallFrame* frame) {
   metadata->api_version.major_version = XLA_FFI_API_MAJOR;
   metadata->api_version.minor_version = XLA_FFI_API_MINOR;
   metadata->traits = 0;
-  SetFfiStateType(StateType().ok() ? *StateType() : XLA_FFI_UNKNOWN_TYPE_ID, metadata);
+  SetFfiStateType(StateType().ok() ? *StateType() : kUnknownFfiType, metadata);
   return true;
 }
 
@@ -185,6 +187,12 @@ absl::StatusOr<std::shared_ptr<Completion>> Completion::Create(XLA_FFI_CallFrame
 }
 
 void Completion::Complete(const absl::Status& status) {
+  // XLA goes on with the program before it returns.
+  Process::Get().compute_pool->Continue(
+      [self = shared_from_this(), status] { self->SetFuture(status); });
+}
+
+void Completion::SetFuture(const absl::Status& status) {
   if (status.ok()) {
     XLA_FFI_Future_SetAvailable_Args args;
     std::memset(&args, 0, sizeof(args));

@@ -53,7 +53,7 @@ bool RegisterCustomCall(const char* target) {
 CoreContext* CoreOf(const XLA_FFI_CallFrame& frame);
 
 // A promise to XLA that a call will complete later.
-class Completion {
+class Completion : public std::enable_shared_from_this<Completion> {
  public:
   static absl::StatusOr<std::shared_ptr<Completion>> Create(XLA_FFI_CallFrame* frame);
 
@@ -62,6 +62,7 @@ class Completion {
 
  private:
   Completion(const XLA_FFI_Api* api, XLA_FFI_Future* future) : api_(api), future_(future) {}
+  void SetFuture(const absl::Status& status);
 
   const XLA_FFI_Api* const api_;
   XLA_FFI_Future* const future_;

@@ -13,3 +13,4 @@
 #include "cc/base/program_options.cc"
 #include "cc/base/tensor_copy.cc"
 #include "cc/base/wait_monitor.cc"
+#include "cc/base/waiting_threads.cc"

@@ -9,7 +9,8 @@ namespace tf_tpu_ext {
 
 absl::Status ApplyTracedOptions(const tensorflow::tpu::TPUCompileOptions& traced,
                                 ProgramOptions* options) {
-  const google::protobuf::UnknownFieldSet& fields = traced.unknown_fields();
+  const google::protobuf::UnknownFieldSet& fields =
+      traced.GetReflection()->GetUnknownFields(traced);
   for (int i = 0; i < fields.field_count(); ++i) {
     const google::protobuf::UnknownField& field = fields.field(i);
     if (field.number() != kProgramOptionsField ||

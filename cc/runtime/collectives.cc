@@ -10,7 +10,10 @@
 
 #include "Eigen/Core"
 #include "absl/strings/str_cat.h"
+#include "cc/abi/xla/array_type_switch.h"
 #include "cc/abi/xla/collective_event.h"
+#include "cc/abi/xla/collectives_wait.h"
+#include "cc/base/compute_pool.h"
 #include "cc/base/fault_points.h"
 #include "tsl/profiler/lib/traceme.h"
 #include "xla/backends/cpu/collectives/cpu_collectives.h"
@@ -149,7 +152,7 @@ absl::Status WithNativeType(PrimitiveType dtype, ReductionKind kind, const Body&
                      xla::primitive_util::LowercasePrimitiveTypeName(dtype),
                      " with this operation; cast to float32 or int32 before the collective."));
   }
-  return xla::primitive_util::ArrayTypeSwitch(
+  return ArrayTypeSwitch(
       [&](auto type) -> absl::Status {
         using T = xla::primitive_util::NativeTypeOf<type>;
         body(T());
@@ -162,10 +165,10 @@ absl::Status WithNativeType(PrimitiveType dtype, ReductionKind kind, const Body&
 // participant's program, which goes on with whatever does not need the result. An operation runs on
 // the thread of the participant that came last, under no lock, and reads and writes the buffers of
 // all: none of them goes on before its future is set.
-class AsyncCommunicator : public xla::Communicator {
+class AsyncCommunicator : public Communicator {
  public:
-  AsyncCommunicator(CollectiveTable* table, Rank rank, int size)
-      : table_(*table), rank_(rank), size_(size) {}
+  AsyncCommunicator(CollectiveTable* table, ComputePool* compute_pool, Rank rank, int size)
+      : table_(*table), compute_pool_(*compute_pool), rank_(rank), size_(size) {}
 
   CollectiveEvent AllReduce(DeviceAddressBase send, DeviceAddressBase recv, PrimitiveType dtype,
                             size_t count, ReductionKind kind, const Executor& executor) override {
@@ -238,8 +241,7 @@ class AsyncCommunicator : public xla::Communicator {
                 });
   }
 
-  CollectiveEvent AllToAll(absl::InlinedVector<DeviceAddressBase, 4> send,
-                           absl::InlinedVector<DeviceAddressBase, 4> recv, PrimitiveType dtype,
+  CollectiveEvent AllToAll(CollectiveBuffers send, CollectiveBuffers recv, PrimitiveType dtype,
                            size_t count, const Executor& executor) override {
     const size_t bytes = count * xla::primitive_util::ByteWidth(dtype);
     return Meet(
@@ -309,8 +311,7 @@ class AsyncCommunicator : public xla::Communicator {
       key.cores.Add(Core(static_cast<int>(device.value())));
     }
 
-    CollectivePromise promise;
-    CollectiveEvent event = promise.TakeEvent();
+    const CollectivePromise promise;
     CollectiveParticipant participant;
     participant.rank = rank_;
     participant.elements = static_cast<int64_t>(count);
@@ -320,39 +321,50 @@ class AsyncCommunicator : public xla::Communicator {
     for (const DeviceAddressBase& buffer : recv) {
       participant.recv.push_back(const_cast<void*>(buffer.opaque()));
     }
-    participant.done = [promise = std::move(promise)](absl::Status status) {
-      promise.Set(std::move(status));
-    };
+    participant.done = [promise](absl::Status status) { promise.Set(std::move(status)); };
     table_.Arrive(key, rendezvous.num_local_participants, name, std::move(participant),
                   [name, operation](Participants all) {
                     tsl::profiler::TraceMe trace([&] { return absl::StrCat("TPU ", name); });
                     return operation(all);
                   });
-    return event;
+    return EventOf(promise);
+  }
+
+  CollectiveEvent EventOf(const CollectivePromise& promise) {
+    if constexpr (kCollectivesWait) {
+      std::optional<CollectiveEvent> event;
+      compute_pool_.Wait([&] { event = promise.TakeEvent(); });
+      return *std::move(event);
+    } else {
+      return promise.TakeEvent();
+    }
   }
 
   CollectiveTable& table_;
+  ComputePool& compute_pool_;
   const Rank rank_;
   const int size_;
 };
 
 class AsyncCollectives : public xla::cpu::CpuCollectives {
  public:
-  explicit AsyncCollectives(CollectiveTable* table) : table_(*table) {}
+  AsyncCollectives(CollectiveTable* table, ComputePool* compute_pool)
+      : table_(*table), compute_pool_(*compute_pool) {}
 
   absl::StatusOr<std::vector<std::unique_ptr<xla::Communicator>>> CreateCommunicators(
       const xla::CliqueKey& clique_key, const std::optional<xla::CliqueIds>& /*clique_ids*/,
       absl::Span<const DeviceRank> ranks, const Config& /*config*/) override {
     std::vector<std::unique_ptr<xla::Communicator>> communicators;
     for (const DeviceRank& device_rank : ranks) {
-      communicators.push_back(std::make_unique<AsyncCommunicator>(&table_, ToRank(device_rank.rank),
-                                                                  clique_key.num_devices()));
+      communicators.push_back(std::make_unique<AsyncCommunicator>(
+          &table_, &compute_pool_, ToRank(device_rank.rank), clique_key.num_devices()));
     }
     return communicators;
   }
 
  private:
   CollectiveTable& table_;
+  ComputePool& compute_pool_;
 };
 
 }  // namespace
@@ -369,8 +381,9 @@ absl::Status CombineBuffers(const Combination& combination, const std::vector<co
   });
 }
 
-std::unique_ptr<xla::cpu::CpuCollectives> MakeCollectives(CollectiveTable* table) {
-  return std::make_unique<AsyncCollectives>(table);
+std::unique_ptr<xla::cpu::CpuCollectives> MakeCollectives(CollectiveTable* table,
+                                                          ComputePool* compute_pool) {
+  return std::make_unique<AsyncCollectives>(table, compute_pool);
 }
 
 }  // namespace tf_tpu_ext

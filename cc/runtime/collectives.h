@@ -17,8 +17,12 @@ class CpuCollectives;
 
 namespace tf_tpu_ext {
 
-// Collectives whose participants meet in the table, which must live on.
-std::unique_ptr<xla::cpu::CpuCollectives> MakeCollectives(CollectiveTable* table);
+class ComputePool;
+
+// Collectives whose participants meet in the table. Both must live on; programs that have to wait
+// for others, as in TensorFlow 2.19, do so on the pool's threads.
+std::unique_ptr<xla::cpu::CpuCollectives> MakeCollectives(CollectiveTable* table,
+                                                          ComputePool* compute_pool);
 
 // Combines elements [offset, offset + count) of all values, as a collective would, and writes them
 // to the same place of `result`, which may be one of the values.

@@ -11,6 +11,7 @@
 
 #include "absl/strings/match.h"
 #include "cc/abi/xla/collective_event.h"
+#include "cc/base/compute_pool.h"
 #include "gtest/gtest.h"
 #include "xla/backends/cpu/collectives/cpu_clique_key.h"
 #include "xla/backends/cpu/collectives/cpu_collectives.h"
@@ -71,7 +72,8 @@ class CollectivesTest : public ::testing::Test {
   }
 
   CollectiveTable table_;
-  const std::unique_ptr<xla::cpu::CpuCollectives> collectives_ = MakeCollectives(&table_);
+  ComputePool pool_;
+  const std::unique_ptr<xla::cpu::CpuCollectives> collectives_ = MakeCollectives(&table_, &pool_);
   int64_t last_run_ = 0;
 };
 

@@ -32,7 +32,7 @@ ProcessObjects::ProcessObjects()
           [this](std::function<void()> work) { host_threads_.Schedule(std::move(work)); }),
       embedding_(&compute_pool_),
       transfers_(&machine_, &channels_, &embedding_),
-      xla_collectives_(MakeCollectives(&collectives_)),
+      xla_collectives_(MakeCollectives(&collectives_, &compute_pool_)),
       launches_(ServicesOfLaunches()),
       ynn_threads_(&compute_pool_),
       program_services_(ServicesOfPrograms()),

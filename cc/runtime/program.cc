@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "cc/abi/xla/cpu_executable.h"
 #include "cc/runtime/padding_stats.h"
 #include "cc/runtime/program_run.h"
 #include "cc/transfer/host_functions.h"
@@ -25,7 +26,7 @@ int64_t SizeInMemory(const xla::Executable& executable) {
     bytes += executable.module().instruction_count() * kBytesPerInstruction;
   }
   const auto& of_cpu = static_cast<const xla::cpu::CpuExecutable&>(executable);
-  for (const auto& file : of_cpu.obj_files()) bytes += file.contents().size();
+  bytes += BytesOfCode(of_cpu);
   for (const xla::BufferAllocation& allocation : of_cpu.buffer_assignment().Allocations()) {
     if (allocation.is_constant()) bytes += allocation.size();
   }

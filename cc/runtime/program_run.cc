@@ -8,6 +8,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "cc/abi/xla/cpu_executable.h"
 #include "cc/base/kernel_threads.h"
 #include "cc/base/memory.h"
 #include "cc/base/tensor_copy.h"

@@ -111,7 +111,7 @@ class ProgramTest : public ::testing::Test {
   inline static YnnThreads* const ynn_threads_ = new YnnThreads(pool_);
   KernelThreadPools kernel_threads_{pool_};
   CollectiveTable table_;
-  std::unique_ptr<xla::cpu::CpuCollectives> collectives_ = MakeCollectives(&table_);
+  std::unique_ptr<xla::cpu::CpuCollectives> collectives_ = MakeCollectives(&table_, pool_);
   PaddingStats padding_;
   ProgramServices services_;
 };

@@ -103,8 +103,15 @@ void Step::StartRuns(std::unique_ptr<Execution> execution) {
     }
   }
   // The caller's thread is as good as another one.
-  StartRun(StepRun(0), 0 < on_one_thread);
-  Release();
+  const auto start_first = [self = shared_from_this(), on_one_thread] {
+    self->StartRun(StepRun(0), 0 < on_one_thread);
+    self->Release();
+  };
+  if (waits) {
+    services_.compute_pool->Continue(start_first);
+  } else {
+    start_first();
+  }
 }
 
 void Step::StartRun(StepRun run, bool on_one_thread) {

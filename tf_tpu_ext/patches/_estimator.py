@@ -54,6 +54,15 @@ PATCHES = (
         install=deferred("tf_tpu_ext.estimator._training_time", "install"),
     ),
     Patch(
+        name="graph_text",
+        group="estimator",
+        target="tensorflow.python.training.training_util.write_graph",
+        change="It writes graphs as text without `float_format`.",
+        reason="TensorFlow before 2.21 passes that argument, which protobuf 7 has removed and "
+        "protobuf 6 warns of: TPUEstimator's first checkpoint would fail.",
+        install=deferred("tf_tpu_ext.estimator._graph_text", "install"),
+    ),
+    Patch(
         name="estimator_steps",
         group="estimator",
         target="tensorflow_estimator.python.estimator.tpu.tpu_estimator._ModelFnWrapper",

@@ -1,22 +1,41 @@
-// What a collective of xla::Communicator returns: a Future from 2.21 on, the AsyncValueRef of an
-// empty value in 2.20.
+// What a collective of xla::Communicator takes and returns: a Future from 2.21 on, the
+// AsyncValueRef of an empty value in 2.20, and in 2.19 a status, so that it has to wait for the
+// others.
 #ifndef TF_TPU_EXT_CC_ABI_XLA_COLLECTIVE_EVENT_H_
 #define TF_TPU_EXT_CC_ABI_XLA_COLLECTIVE_EVENT_H_
 
+#include <cstddef>
 #include <memory>
 #include <utility>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/notification.h"
+#include "absl/types/span.h"
 #include "cc/abi/xla/minor.h"
+#include "xla/core/collectives/communicator.h"
+#include "xla/stream_executor/device_address.h"
 
 #if TF_TPU_EXT_TENSORFLOW_MINOR >= 21
 #include "xla/future.h"
-#else
+#elif TF_TPU_EXT_TENSORFLOW_MINOR == 20
 #include "xla/tsl/concurrency/async_value_ref.h"
 #include "xla/tsl/concurrency/chain.h"
 #endif
 
 namespace tf_tpu_ext {
+
+#if TF_TPU_EXT_TENSORFLOW_MINOR >= 20
+using Communicator = xla::Communicator;
+using CollectiveBuffers = absl::InlinedVector<stream_executor::DeviceAddressBase, 4>;
+#else
+class Communicator : public xla::Communicator {
+ public:
+  virtual absl::StatusOr<size_t> CurrentRank() = 0;
+};
+using CollectiveBuffers = absl::Span<const stream_executor::DeviceAddressBase>;
+#endif
 
 #if TF_TPU_EXT_TENSORFLOW_MINOR >= 21
 
@@ -38,7 +57,7 @@ class CollectivePromise {
     event_ = std::make_shared<CollectiveEvent>(std::move(future));
   }
   // To be called once.
-  CollectiveEvent TakeEvent() { return std::move(*event_); }
+  CollectiveEvent TakeEvent() const { return std::move(*event_); }
   void Set(absl::Status status) const { promise_->Set(std::move(status)); }
 
  private:
@@ -46,7 +65,7 @@ class CollectivePromise {
   std::shared_ptr<CollectiveEvent> event_;
 };
 
-#else
+#elif TF_TPU_EXT_TENSORFLOW_MINOR == 20
 
 using CollectiveEvent = tsl::AsyncValueRef<tsl::Chain>;
 
@@ -64,7 +83,7 @@ inline absl::Status Await(CollectiveEvent& event) {
 class CollectivePromise {
  public:
   CollectivePromise() : event_(tsl::MakeConstructedAsyncValueRef<tsl::Chain>()) {}
-  CollectiveEvent TakeEvent() { return event_.CopyRef(); }
+  CollectiveEvent TakeEvent() const { return event_.CopyRef(); }
   void Set(absl::Status status) const {
     if (status.ok()) {
       event_.SetStateConcrete();
@@ -75,6 +94,36 @@ class CollectivePromise {
 
  private:
   CollectiveEvent event_;
+};
+
+#else
+
+using CollectiveEvent = absl::Status;
+
+inline CollectiveEvent FailedEvent(absl::Status status) { return status; }
+
+inline bool IsReady(const CollectiveEvent&) { return true; }
+inline absl::Status Await(const CollectiveEvent& event) { return event; }
+
+// The side that ends the event, once. Copies are the same promise.
+class CollectivePromise {
+ public:
+  // Waits for Set.
+  CollectiveEvent TakeEvent() const {
+    result_->is_set.WaitForNotification();
+    return result_->status;
+  }
+  void Set(absl::Status status) const {
+    result_->status = std::move(status);
+    result_->is_set.Notify();
+  }
+
+ private:
+  struct Result {
+    absl::Status status;
+    absl::Notification is_set;
+  };
+  std::shared_ptr<Result> result_ = std::make_shared<Result>();
 };
 
 #endif

@@ -1,5 +1,5 @@
-// Programs of XLA's client for the CPU. From 2.21 on it compiles without loading; in 2.20 a
-// PjRtCpuExecutable is loaded.
+// Programs of XLA's client for the CPU. From 2.21 on it compiles without loading; before, what it
+// compiles is loaded.
 #ifndef TF_TPU_EXT_CC_ABI_XLA_CPU_CLIENT_H_
 #define TF_TPU_EXT_CC_ABI_XLA_CPU_CLIENT_H_
 
@@ -44,11 +44,20 @@ using CompiledByClient = std::unique_ptr<xla::PjRtLoadedExecutable>;
 inline absl::StatusOr<CompiledByClient> CompileByClient(xla::PjRtClient& client,
                                                         const xla::XlaComputation& computation,
                                                         const xla::CompileOptions& options) {
+#if TF_TPU_EXT_TENSORFLOW_MINOR >= 20
   return client.CompileAndLoad(computation, options);
+#else
+  return client.Compile(computation, options);
+#endif
 }
 
 inline std::shared_ptr<xla::Executable> CpuExecutableOf(const xla::PjRtLoadedExecutable& compiled) {
-  return static_cast<const xla::PjRtCpuExecutable&>(compiled).cpu_executable();
+#if TF_TPU_EXT_TENSORFLOW_MINOR >= 20
+  using Compiled = xla::PjRtCpuExecutable;
+#else
+  using Compiled = xla::TfrtCpuExecutable;
+#endif
+  return static_cast<const Compiled&>(compiled).cpu_executable();
 }
 
 inline std::shared_ptr<xla::Executable> CpuExecutableOfLoaded(

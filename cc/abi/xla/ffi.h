@@ -1,6 +1,6 @@
 // For xla/ffi/ffi_api.h, which needs MLIR's attributes: the wheel has no headers of MLIR. And what
 // differs in the state of handlers: from 2.21 on a type has a deleter, and a handler names the type
-// of its state; in 2.20 the deleter comes with each state.
+// of its state; before, the deleter comes with each state.
 #ifndef TF_TPU_EXT_CC_ABI_XLA_FFI_H_
 #define TF_TPU_EXT_CC_ABI_XLA_FFI_H_
 
@@ -20,12 +20,15 @@ const XLA_FFI_Api* GetXlaFfiApi();
 
 namespace tf_tpu_ext {
 
+// XLA_FFI_UNKNOWN_TYPE_ID, which 2.19 has no name for.
+inline constexpr XLA_FFI_TypeId kUnknownFfiType = {0};
+
 using FfiStateDeleter = void (*)(void* state);
 
 // Null if it succeeded. `name` must be no other type's.
 inline XLA_FFI_Error* RegisterFfiStateType(const XLA_FFI_Api* api, absl::string_view name,
                                            FfiStateDeleter deleter, XLA_FFI_TypeId* id) {
-  *id = XLA_FFI_UNKNOWN_TYPE_ID;
+  *id = kUnknownFfiType;
 #if TF_TPU_EXT_TENSORFLOW_MINOR >= 21
   XLA_FFI_TypeInfo info;
   std::memset(&info, 0, sizeof(info));

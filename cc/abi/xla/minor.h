@@ -4,8 +4,10 @@
 
 #if __has_include("xla/future.h")
 #define TF_TPU_EXT_TENSORFLOW_MINOR 21
-#else
+#elif __has_include("xla/runtime/execution_graph.h")
 #define TF_TPU_EXT_TENSORFLOW_MINOR 20
+#else
+#define TF_TPU_EXT_TENSORFLOW_MINOR 19
 #endif
 
 #endif  // TF_TPU_EXT_CC_ABI_XLA_MINOR_H_

@@ -1,5 +1,5 @@
 // What differs in the parameters of thunks. From 2.21 on, matrix products take the thread pool of
-// YNNPACK; XLA of 2.20 has no thunks that want one.
+// YNNPACK; XLA of 2.19 and 2.20 has no thunks that want one.
 #ifndef TF_TPU_EXT_CC_ABI_XLA_THUNK_PARAMS_H_
 #define TF_TPU_EXT_CC_ABI_XLA_THUNK_PARAMS_H_
 
@@ -9,11 +9,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "cc/abi/xla/minor.h"
-#include "xla/backends/cpu/constant_allocation.h"
 #include "xla/backends/cpu/runtime/thunk.h"
 #include "xla/executable_run_options.h"
 #include "xla/service/cpu/cpu_executable.h"
-#include "xla/stream_executor/device_address.h"
 
 namespace tf_tpu_ext {
 
@@ -34,9 +32,6 @@ inline void SetRun(int64_t run_id, int64_t device, xla::cpu::Thunk::ExecuteParam
   execute->run_id = run_id;
   execute->device_ordinal = device;
 }
-inline stream_executor::DeviceAddressBase AddressOf(const xla::cpu::ConstantAllocation& constant) {
-  return constant.AsDeviceAddress();
-}
 
 #else
 
@@ -49,13 +44,10 @@ inline bool WantsYnnParams(const xla::cpu::CpuExecutable&) { return false; }
 inline void SetYnnParams(YnnParams*, xla::cpu::Thunk::ExecuteParams*) {}
 // Its thunks find both in the parameters of custom calls and collectives.
 inline void SetRun(int64_t, int64_t, xla::cpu::Thunk::ExecuteParams*) {}
-inline stream_executor::DeviceAddressBase AddressOf(const xla::cpu::ConstantAllocation& constant) {
-  return constant.AsDeviceMemoryBase();
-}
 
 #endif
 
-// What runs tasks of thunks. XLA of 2.20 asks on which of its threads the caller is.
+// What runs tasks of thunks. XLA before 2.21 asks on which of its threads the caller is.
 class TaskRunner : public xla::cpu::Thunk::TaskRunner {
  public:
 #if TF_TPU_EXT_TENSORFLOW_MINOR >= 21

@@ -1,5 +1,5 @@
 // Names from YNNPACK that the thunk headers of XLA:CPU mention; the wheel has no headers of
-// YNNPACK. They are those of 2.21: Thunk::YnnParams is another one in 2.20.
+// YNNPACK. They are those of 2.21: Thunk::YnnParams is another one in 2.20, and 2.19 has none.
 //
 // YNNPACK is used, but only by TensorFlow's library: Thunk::YnnParams::Create makes its thread pool
 // and hands over a pointer. None of the functions below is exported, so this library may destroy no

@@ -1,0 +1,91 @@
+#include "cc/base/waiting_threads.h"
+
+#include <utility>
+
+namespace tf_tpu_ext {
+namespace {
+
+thread_local const WaitingThreads* threads_of_caller = nullptr;
+
+}  // namespace
+
+WaitingThreads::WaitingThreads(int num_working, size_t stack_bytes)
+    : num_working_(num_working), stack_bytes_(stack_bytes) {}
+
+WaitingThreads::~WaitingThreads() {
+  std::vector<std::unique_ptr<tensorflow::Thread>> threads;
+  {
+    absl::MutexLock lock(&mutex_);
+    const auto finished = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return queue_.empty() && working_ == 0 && waiting_ == 0;
+    };
+    mutex_.Await(absl::Condition(&finished));
+    stopping_ = true;
+    wake_.SignalAll();
+    threads.swap(threads_);
+  }
+  // A Thread's destructor waits for its end.
+  threads.clear();
+}
+
+bool WaitingThreads::IsCaller() const { return threads_of_caller == this; }
+
+void WaitingThreads::Schedule(std::function<void()> work) {
+  absl::MutexLock lock(&mutex_);
+  queue_.push_back(std::move(work));
+  AddWorker();
+}
+
+void WaitingThreads::Wait(absl::FunctionRef<void()> wait) {
+  if (!IsCaller()) return wait();
+  {
+    absl::MutexLock lock(&mutex_);
+    --working_;
+    ++waiting_;
+    AddWorker();
+  }
+  wait();
+  absl::MutexLock lock(&mutex_);
+  --waiting_;
+  ++working_;
+}
+
+void WaitingThreads::AddWorker() {
+  if (queue_.empty() || working_ >= num_working_) return;
+  ++working_;
+  if (idle_ > woken_) {
+    ++woken_;
+    wake_.Signal();
+    return;
+  }
+  tensorflow::ThreadOptions options;
+  options.stack_size = stack_bytes_;
+  threads_.emplace_back(
+      tensorflow::Env::Default()->StartThread(options, "tpu_program", [this] { Work(); }));
+}
+
+void WaitingThreads::Work() {
+  threads_of_caller = this;
+  absl::MutexLock lock(&mutex_);
+  while (true) {
+    while (!queue_.empty() && working_ <= num_working_) {
+      {
+        std::function<void()> work = std::move(queue_.front());
+        queue_.pop_front();
+        mutex_.Unlock();
+        work();
+        // What it holds ends without the lock, too.
+        work = nullptr;
+        mutex_.Lock();
+      }
+    }
+    --working_;
+    ++idle_;
+    while (woken_ == 0 && !stopping_) wake_.Wait(&mutex_);
+    --idle_;
+    if (stopping_) return;
+    --woken_;
+  }
+}
+
+}  // namespace tf_tpu_ext

@@ -1,0 +1,54 @@
+// Threads for work that waits for other work in the middle.
+#ifndef TF_TPU_EXT_CC_BASE_WAITING_THREADS_H_
+#define TF_TPU_EXT_CC_BASE_WAITING_THREADS_H_
+
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
+#include "absl/synchronization/mutex.h"
+#include "tensorflow/core/platform/env.h"
+
+namespace tf_tpu_ext {
+
+// Lets as many threads work as there should be, those that wait not counted: while one waits,
+// another works in its place. So there are as many threads as ever waited at once, and those.
+class WaitingThreads {
+ public:
+  WaitingThreads(int num_working, size_t stack_bytes);
+  // Finishes all work first.
+  ~WaitingThreads();
+
+  void Schedule(std::function<void()> work);
+  // Calls `wait`, which may block until other work is done. The caller may be any thread.
+  void Wait(absl::FunctionRef<void()> wait);
+  // Whether the caller is one of these.
+  bool IsCaller() const;
+
+ private:
+  // Gets one more thread to work if there is work and fewer than there should be are working.
+  void AddWorker() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Work();
+
+  const int num_working_;
+  const size_t stack_bytes_;
+  absl::Mutex mutex_;
+  std::deque<std::function<void()>> queue_ ABSL_GUARDED_BY(mutex_);
+  // Threads that work, or have been woken to; more than there should be after waits have ended.
+  int working_ ABSL_GUARDED_BY(mutex_) = 0;
+  int waiting_ ABSL_GUARDED_BY(mutex_) = 0;
+  int idle_ ABSL_GUARDED_BY(mutex_) = 0;
+  // How many idle threads have been woken and have not noticed yet.
+  int woken_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::CondVar wake_;
+  std::vector<std::unique_ptr<tensorflow::Thread>> threads_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace tf_tpu_ext
+
+#endif  // TF_TPU_EXT_CC_BASE_WAITING_THREADS_H_

@@ -1,0 +1,78 @@
+#include "cc/base/waiting_threads.h"
+
+#include <atomic>
+#include <cstddef>
+
+#include "absl/synchronization/barrier.h"
+#include "absl/synchronization/notification.h"
+#include "gtest/gtest.h"
+
+namespace tf_tpu_ext {
+namespace {
+
+constexpr size_t kStackBytes = size_t{1} << 20;
+
+TEST(WaitingThreadsTest, RunsAllWorkBeforeItEnds) {
+  std::atomic<int> done{0};
+  {
+    WaitingThreads threads(2, kStackBytes);
+    for (int i = 0; i < 10000; ++i) {
+      threads.Schedule([&] { threads.Schedule([&] { ++done; }); });
+    }
+  }
+  EXPECT_EQ(done, 10000);
+}
+
+// Each waits for all others, many times as many as there are to work.
+TEST(WaitingThreadsTest, ThreadsThatWaitAreReplaced) {
+  constexpr int kMeeting = 100;
+  std::atomic<int> done{0};
+  {
+    WaitingThreads threads(2, kStackBytes);
+    for (int meeting = 0; meeting < 20; ++meeting) {
+      auto* const barrier = new absl::Barrier(kMeeting);
+      for (int i = 0; i < kMeeting; ++i) {
+        threads.Schedule([&, barrier] {
+          bool last = false;
+          threads.Wait([&] { last = barrier->Block(); });
+          if (last) delete barrier;
+          ++done;
+        });
+      }
+    }
+  }
+  EXPECT_EQ(done, 2000);
+}
+
+TEST(WaitingThreadsTest, NoMoreWorkThanThereShould) {
+  std::atomic<int> working{0}, most{0};
+  {
+    WaitingThreads threads(2, kStackBytes);
+    for (int i = 0; i < 1000; ++i) {
+      threads.Schedule([&] {
+        const int now = ++working;
+        int seen = most.load();
+        while (seen < now && !most.compare_exchange_weak(seen, now)) continue;
+        --working;
+      });
+    }
+  }
+  EXPECT_LE(most, 2);
+  EXPECT_GE(most, 1);
+}
+
+TEST(WaitingThreadsTest, KnowsItsThreads) {
+  WaitingThreads threads(1, kStackBytes), others(1, kStackBytes);
+  EXPECT_FALSE(threads.IsCaller());
+  absl::Notification done;
+  threads.Schedule([&] {
+    EXPECT_TRUE(threads.IsCaller());
+    EXPECT_FALSE(others.IsCaller());
+    done.Notify();
+  });
+  // A thread of others' just waits.
+  threads.Wait([&] { done.WaitForNotification(); });
+}
+
+}  // namespace
+}  // namespace tf_tpu_ext
