@@ -15,8 +15,9 @@ OWN = '"cc/'
 STAND_INS = "cc/abi"
 # With a sanitizer, Abseil's containers and protobuf's messages would have another layout than in
 # TensorFlow's library.
-PLAIN_LAYOUT = ("#include <absl/base/config.h>",) + tuple(
-    f"#undef ABSL_HAVE_{sanitizer}_SANITIZER" for sanitizer in ("ADDRESS", "THREAD", "LEAK")
+PLAIN_LAYOUT = (
+    "#include <absl/base/config.h>",
+    *(f"#undef ABSL_HAVE_{sanitizer}_SANITIZER" for sanitizer in ("ADDRESS", "THREAD", "LEAK")),
 )
 
 

@@ -1,4 +1,5 @@
 // All sources of this room, to compile together: `tools/lint --fix` writes this.
+// NOLINTBEGIN(bugprone-suspicious-include)
 #include "cc/kernels/check_preemption.cc"
 #include "cc/kernels/collective_cpu_kernels.cc"
 #include "cc/kernels/compilation_status.cc"
@@ -19,3 +20,4 @@
 #include "cc/kernels/ordered_update.cc"
 #include "cc/kernels/partitioned_call_kernel.cc"
 #include "cc/kernels/variable_types.cc"
+// NOLINTEND(bugprone-suspicious-include)

@@ -1,4 +1,5 @@
 // All sources of this room, to compile together: `tools/lint --fix` writes this.
+// NOLINTBEGIN(bugprone-suspicious-include)
 #include "cc/compiler/lower/cluster_marks.cc"
 #include "cc/compiler/lower/host_transfer_order.cc"
 #include "cc/compiler/lower/lower_module.cc"
@@ -6,3 +7,4 @@
 #include "cc/compiler/lower/program_replicas.cc"
 #include "cc/compiler/lower/rewrite_functions.cc"
 #include "cc/compiler/lower/updated_arguments.cc"
+// NOLINTEND(bugprone-suspicious-include)

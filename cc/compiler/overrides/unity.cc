@@ -1,4 +1,5 @@
 // All sources of this room, to compile together: `tools/lint --fix` writes this.
+// NOLINTBEGIN(bugprone-suspicious-include)
 #include "cc/compiler/overrides/checked_ops.cc"
 #include "cc/compiler/overrides/dynamic_element_kernels.cc"
 #include "cc/compiler/overrides/dynamic_kernel.cc"
@@ -8,3 +9,4 @@
 #include "cc/compiler/overrides/override_ops.cc"
 #include "cc/compiler/overrides/tensorflow_kernels.cc"
 #include "cc/compiler/overrides/tensorflow_xla_kernels.cc"
+// NOLINTEND(bugprone-suspicious-include)
