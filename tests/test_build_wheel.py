@@ -68,9 +68,17 @@ def test_sources_are_copied_without_the_library(tmp_path):
     assert not (copied / "build").exists()
 
 
-@pytest.mark.parametrize("tests", [build_wheel.SMOKE_TESTS, matrix.MAIN_PATHS])
+@pytest.mark.parametrize("tests", [build_wheel.SMOKE_TESTS, matrix.MAIN_PATHS, matrix.LONG_TESTS])
 def test_tests_that_are_named_exist(tests):
     assert [name for name in tests if not (ROOT / name).exists()] == []
+
+
+def test_a_python_that_a_minor_has_no_wheel_for_is_known(monkeypatch):
+    monkeypatch.setitem(tf_config.NEWEST_PYTHON, "2.21", sys.version_info.minor)
+    monkeypatch.setitem(tf_config.NEWEST_PYTHON, "2.20", sys.version_info.minor - 1)
+    assert matrix.exists("2.21", sys.executable)
+    assert not matrix.exists("2.20", sys.executable)
+    assert set(tf_config.NEWEST_PYTHON) == set(tf_config.MINORS)
 
 
 def test_wrong_minor_is_refused(capsys, monkeypatch):

@@ -1,17 +1,21 @@
 """Runs the tests on each minor of TensorFlow and each Python, in fresh virtual environments.
 
 The newest TensorFlow gets the whole suite, the others the main paths: strategies, replicate,
-outside compilation, towers, estimators and Keras. Without --wheel, pip compiles the package for
-each minor.
+outside compilation, towers, estimators and Keras, without the longest tests. Without --wheel, pip
+compiles the package for each minor; with --quick, clang++ does, without optimization, in an eighth
+of the time.
 
 Examples:
     tools/matrix --wheel dist/tf_tpu_ext-0.1.0-py3-none-manylinux_2_34_x86_64.whl
     tools/matrix --minors 2.20 --pythons python3.12 --suite whole
+    tools/matrix --quick --minors 2.19 2.20 --pythons python3.11
+    tools/matrix --quick --minors 2.20 --suite smoke  # a few tests on each Python
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import itertools
 import pathlib
 import shutil
@@ -24,6 +28,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tools"))
 
 import build_backend  # noqa: E402
+import build_wheel  # noqa: E402
 import environments  # noqa: E402
 import tf_config  # noqa: E402
 
@@ -38,28 +43,76 @@ MAIN_PATHS = (
     "tests/towers",
     "tests/tpu",
 )
+# Those of them that go through many numbers of cores or kill processes, for minutes.
+LONG_TESTS = (
+    "tests/estimator/test_recovery.py",
+    "tests/outside_compilation/test_cluster_core_counts.py",
+    "tests/outside_compilation/test_fuzz.py",
+    "tests/tpu/test_core_counts.py",
+)
+SUITES: dict[str, tuple[str, ...]] = {
+    "whole": ("tests",),
+    "main": (*MAIN_PATHS, *(f"--ignore={path}" for path in LONG_TESTS)),
+    "smoke": build_wheel.SMOKE_TESTS,
+}
 
 
-def run_tests(
-    work: pathlib.Path, minor: str, python: str, wheel: pathlib.Path | None, suite: str
-) -> None:
+@dataclasses.dataclass(frozen=True)
+class Package:
+    """What is installed: a wheel, or else this source.
+
+    Attributes:
+        wheel: The wheel.
+        quick: Whether the source's library is compiled without optimization, by clang++.
+    """
+
+    wheel: pathlib.Path | None = None
+    quick: bool = False
+
+
+def runs(python: str) -> bool:
+    """Returns whether there is such a Python; a shim of pyenv may stand for none."""
+    if shutil.which(python) is None:
+        return False
+    return subprocess.run([python, "--version"], capture_output=True).returncode == 0
+
+
+def exists(minor: str, python: str) -> bool:
+    """Returns whether TensorFlow has a wheel of the minor for that Python."""
+    command = [python, "-c", "import sys; print(sys.version_info.minor)"]
+    version = int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    return version <= tf_config.NEWEST_PYTHON[minor]
+
+
+def build_quickly(python: pathlib.Path, sources: pathlib.Path, minor: str) -> dict[str, str]:
+    """Compiles the library; returns the variables with which pip takes it."""
+    environments.run(python, "-m", "pip", "install", "-q", "ninja")
+    libraries = sources.parent / "libraries"
+    build = sources / "tools" / "ninja_build.py"
+    environments.run(python, build, "--quick", libraries / f"tensorflow-{minor}")
+    return {tf_config.BUILT_VARIABLE: str(libraries)}
+
+
+def run_tests(work: pathlib.Path, minor: str, python: str, package: Package, suite: str) -> None:
     """Installs the package beside a TensorFlow, and runs the tests.
 
     Raises:
         subprocess.CalledProcessError: Something could not be installed, or a test failed.
     """
-    folder = work / f"{minor}-{python}"
+    folder = work / minor
     tensorflow = f"tensorflow-cpu=={minor}.*"
     own = environments.make(folder / "venv", [tensorflow], python=python)
     sources = environments.copy_sources(folder / "sources")
-    package = sources if wheel is None else wheel.resolve()
+    installed = sources if package.wheel is None else package.wheel.resolve()
+    variables = {build_backend.VARIABLE: minor}
+    if package.quick:
+        variables |= build_quickly(own, sources, minor)
     environments.run(
-        *(own, "-m", "pip", "install", "-q", f"{package}[test,estimator]", tensorflow),
-        env={build_backend.VARIABLE: minor},
+        *(own, "-m", "pip", "install", "-q", f"{installed}[test,estimator]", tensorflow),
+        env=variables,
     )
     environments.run(own, "-m", "pip", "install", "-q", "--no-deps", f"tf_keras=={minor}.*")
-    tests = ("tests",) if suite == "whole" else MAIN_PATHS
-    command = ["-m", "pytest", "-q", "-n", "2", "--dist", "worksteal", *tests]
+    command = ["-m", "pytest", "-q", "-n", "2", "--dist", "worksteal", *SUITES[suite]]
     environments.run(own, *command, cwd=sources)
 
 
@@ -67,24 +120,33 @@ def main() -> None:
     """Prints a line for each combination; the exit code is 1 if one failed."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--minors", nargs="+", choices=tf_config.MINORS, default=tf_config.MINORS)
-    found = [python for python in PYTHONS if shutil.which(python)]
+    found = [python for python in PYTHONS if runs(python)]
     parser.add_argument("--pythons", nargs="+", default=found, help=f"default: {' '.join(found)}")
-    parser.add_argument("--wheel", type=pathlib.Path, help="what to install; default: this source")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--wheel", type=pathlib.Path, help="what to install; default: this source")
+    what.add_argument("--quick", action="store_true", help="compile without optimization")
     parser.add_argument(
         "--suite",
-        choices=("whole", "main"),
-        help="all tests, or those of the main paths; default: all on the newest TensorFlow",
+        choices=sorted(SUITES),
+        help="all tests, those of the main paths, or a few; default: all on the newest TensorFlow",
     )
     options = parser.parse_args()
     if not options.pythons:
         sys.exit(f"Expected one of {', '.join(PYTHONS)} on PATH, found none. Name one: --pythons")
+    if unknown := [python for python in options.pythons if not runs(python)]:
+        sys.exit(f"Expected Pythons on PATH, or their paths. Can't run: {', '.join(unknown)}")
+    package = Package(options.wheel, options.quick)
     lines, failed = [], False
     for minor, python in itertools.product(options.minors, options.pythons):
+        if not exists(minor, python):
+            lines.append(f"TensorFlow {minor}  {python}  has no wheel")
+            print(lines[-1], flush=True)
+            continue
         suite = options.suite or ("whole" if minor == tf_config.MINORS[-1] else "main")
         start = time.monotonic()
         with tempfile.TemporaryDirectory() as work:
             try:
-                run_tests(pathlib.Path(work), minor, python, options.wheel, suite)
+                run_tests(pathlib.Path(work), minor, python, package, suite)
                 result = "passed"
             except subprocess.CalledProcessError as error:
                 result = f"FAILED: {' '.join(error.cmd[:6])}"

@@ -19,6 +19,8 @@ import sys
 
 # The minors of TensorFlow that the native part compiles against and the package is tested on.
 MINORS = ("2.19", "2.20", "2.21")
+# The newest Python 3 that each has wheels for.
+NEWEST_PYTHON = {"2.19": 12, "2.20": 13, "2.21": 13}
 
 # An environment variable: a folder with libraries that tools/build_wheel has built, one for each
 # minor, which the package takes instead of building one.

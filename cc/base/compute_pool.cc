@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "cc/abi/xla/collectives_wait.h"
 #include "tensorflow/core/platform/cpu_info.h"
 #include "tensorflow/core/platform/env.h"
 #include "unsupported/Eigen/CXX11/Tensor"

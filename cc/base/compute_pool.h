@@ -8,11 +8,9 @@
 #include <atomic>
 #include <functional>
 #include <memory>
-#include <utility>
 
 #include "absl/base/call_once.h"
 #include "absl/functional/function_ref.h"
-#include "cc/abi/xla/collectives_wait.h"
 #include "cc/base/waiting_threads.h"
 #include "tensorflow/core/platform/threadpool.h"
 
@@ -30,16 +28,6 @@ class ComputePool {
   virtual ~ComputePool();
 
   virtual void Schedule(std::function<void()> work);
-  // Goes on with a program that may meet others in collectives: at once, or, if it would wait for
-  // them there, on another thread, since they may need this one to get there.
-  template <typename Work>
-  void Continue(Work work) {
-    if constexpr (kCollectivesWait) {
-      Schedule(std::move(work));
-    } else {
-      work();
-    }
-  }
   // Calls `wait`, which may block until other programs go on.
   void Wait(absl::FunctionRef<void()> wait) { programs_.Wait(wait); }
   virtual int NumThreads() const;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/string_view.h"
+#include "cc/abi/xla/collectives_wait.h"
 #include "cc/abi/xla/ffi.h"
 #include "cc/base/compute_pool.h"
 #include "cc/base/process.h"
@@ -186,10 +187,15 @@ absl::StatusOr<std::shared_ptr<Completion>> Completion::Create(XLA_FFI_CallFrame
   return std::shared_ptr<Completion>(new Completion(frame->api, args.future));
 }
 
+// XLA goes on with the program before it returns from this.
 void Completion::Complete(const absl::Status& status) {
-  // XLA goes on with the program before it returns.
-  Process::Get().compute_pool->Continue(
-      [self = shared_from_this(), status] { self->SetFuture(status); });
+  if constexpr (kCollectivesWait) {
+    // The program may wait in a collective, for others that need this thread to get there.
+    Process::Get().compute_pool->Schedule(
+        [self = shared_from_this(), status] { self->SetFuture(status); });
+  } else {
+    SetFuture(status);
+  }
 }
 
 void Completion::SetFuture(const absl::Status& status) {

@@ -10,7 +10,9 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/synchronization/blocking_counter.h"
 #include "cc/abi/xla/collective_event.h"
+#include "cc/abi/xla/collectives_wait.h"
 #include "cc/base/compute_pool.h"
 #include "gtest/gtest.h"
 #include "xla/backends/cpu/collectives/cpu_clique_key.h"
@@ -54,6 +56,19 @@ class CollectivesTest : public ::testing::Test {
     auto communicators = collectives_->CreateCommunicators(xla::cpu::CpuCliqueKey(devices),
                                                            std::nullopt, places, {});
     EXPECT_TRUE(communicators.ok()) << communicators.status();
+    std::vector<absl::Status> statuses(ranks);
+    if (kCollectivesWait) {
+      absl::BlockingCounter running(ranks);
+      for (int rank = 0; rank < ranks; ++rank) {
+        pool_.Schedule([&, rank] {
+          CollectiveEvent event = start(*(*communicators)[rank], rank, executor);
+          statuses[rank] = Await(event);
+          running.DecrementCount();
+        });
+      }
+      running.Wait();
+      return statuses;
+    }
     std::vector<CollectiveEvent> futures;
     for (int rank = 0; rank < ranks; ++rank) {
       futures.push_back(start(*(*communicators)[rank], rank, executor));
@@ -62,8 +77,7 @@ class CollectivesTest : public ::testing::Test {
         EXPECT_FALSE(IsReady(futures.back())) << rank;
       }
     }
-    std::vector<absl::Status> statuses;
-    for (CollectiveEvent& future : futures) statuses.push_back(Await(future));
+    for (int rank = 0; rank < ranks; ++rank) statuses[rank] = Await(futures[rank]);
     return statuses;
   }
 

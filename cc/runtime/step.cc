@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "cc/abi/xla/collectives_wait.h"
 #include "cc/base/compute_pool.h"
 #include "cc/runtime/collective_table.h"
 #include "cc/runtime/launch_transfers.h"
@@ -102,13 +103,14 @@ void Step::StartRuns(std::unique_ptr<Execution> execution) {
       });
     }
   }
-  // The caller's thread is as good as another one.
+  // The caller's thread is as good as another one, unless it would wait in a collective for others
+  // that need it to get there.
   const auto start_first = [self = shared_from_this(), on_one_thread] {
     self->StartRun(StepRun(0), 0 < on_one_thread);
     self->Release();
   };
-  if (waits) {
-    services_.compute_pool->Continue(start_first);
+  if (kCollectivesWait && waits) {
+    services_.compute_pool->Schedule(start_first);
   } else {
     start_first();
   }
