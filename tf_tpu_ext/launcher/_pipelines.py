@@ -64,8 +64,12 @@ def wrap_ready(ready: Callable[[dict[str, Any]], bool]) -> None:
     Args:
         ready: Tells whether the module with a namespace has defined its functions.
     """
-    for namespace in [one for one in _importing if ready(one)]:
-        _importing.remove(namespace)
+    if not _importing:
+        return  # as for nearly every import
+    namespaces = [one for one in _importing if ready(one)]
+    # By identity: comparing namespaces would compare what is in them.
+    _importing[:] = [one for one in _importing if not any(one is other for other in namespaces)]
+    for namespace in namespaces:
         _wrap_functions(namespace)
 
 
@@ -119,8 +123,7 @@ def _has_graph_tensors(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     import tensorflow as tf
 
     values = tf.nest.flatten([args, kwargs])
-    function = tf.inside_function()
-    return function and any(isinstance(value, tf.Tensor) for value in values)
+    return tf.inside_function() and any(isinstance(value, tf.Tensor) for value in values)
 
 
 def _there(place: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

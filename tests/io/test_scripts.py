@@ -1,4 +1,4 @@
-"""`tf-tpu run --legacy`: functions of a script that need native ops of tensorflow-io run there."""
+"""Scripts that `tf-tpu run` starts: with pipelines, and with functions that have to run there."""
 
 from __future__ import annotations
 
@@ -69,19 +69,57 @@ SCRIPT = """
 """
 
 
+PIPELINE = """
+    import tensorflow as tf
+    import tensorflow_io as tfio
+
+    def make(words):
+        match = tfio.experimental.text.re2_full_match
+        words = tf.data.Dataset.from_tensor_slices(words)
+        return words.map(lambda word: tf.cast(match(word, "t.*")[0], tf.int32)).repeat()
+"""
+TPU_SCRIPT = """
+    import tensorflow as tf
+    import tf_tpu_ext.io
+
+    strategy = tf.distribute.TPUStrategy(tf.distribute.cluster_resolver.TPUClusterResolver("old"))
+    matches = tf_tpu_ext.io.dataset("pipeline.py:make", ["tpu", "cpu", "towers", "x"])
+    batches = iter(strategy.experimental_distribute_dataset(matches.batch(8, drop_remainder=True)))
+
+    @tf.function
+    def step(batch):
+        return strategy.reduce("SUM", strategy.run(tf.reduce_sum, args=(batch,)), axis=None)
+
+    print(strategy.num_replicas_in_sync, [int(step(next(batches))) for _ in range(3)])
+"""
+
+
+def run(folder: pathlib.Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(PACKAGE / "cli"), "run", *arguments],
+        env={key: value for key, value in os.environ.items() if key != "PYTHONPATH"},
+        capture_output=True,
+        text=True,
+        timeout=200,
+        cwd=folder,
+    )
+
+
+def test_a_script_reads_by_a_pipeline(io_environment: Any, tmp_path: pathlib.Path) -> None:
+    del io_environment
+    (tmp_path / "pipeline.py").write_text(textwrap.dedent(PIPELINE))
+    (tmp_path / "script.py").write_text(textwrap.dedent(TPU_SCRIPT))
+    done = run(tmp_path, "--cores=8", "script.py")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "8 [4, 4, 4]\n"
+
+
 @needs_estimator
 def test_functions_of_a_script_and_of_its_modules_run_there(io_environment: Any, tmp_path) -> None:
     del io_environment
     (tmp_path / "data.py").write_text(textwrap.dedent(DATA))
     (tmp_path / "script.py").write_text(textwrap.dedent(SCRIPT))
-    done = subprocess.run(
-        [sys.executable, str(PACKAGE / "cli"), "run", "--legacy", "--cores=2", "script.py"],
-        env={key: value for key, value in os.environ.items() if key != "PYTHONPATH"},
-        capture_output=True,
-        text=True,
-        timeout=200,
-        cwd=tmp_path,
-    )
+    done = run(tmp_path, "--legacy", "--cores=2", "script.py")
     assert done.returncode == 1
     assert "script.py:main needs native ops" in done.stderr
     assert "it returns no dataset" in done.stderr
