@@ -165,20 +165,8 @@ def make_step(
         dense: Whether gradients of tables are made dense before they are summed.
         loop: Whether the function takes a number of steps and makes them in a loop on the host.
     """
-    with strategy.scope():
-        variables, states = _variables(program)
-    update = _update(program)
     data = distribute(strategy, program.data())
-
-    def apply(strategy: tf.distribute.Strategy, gradients: list[Any]) -> None:
-        for variable, gradient, state in zip(variables.values(), gradients, states, strict=True):
-            strategy.extended.update(variable, update, args=(gradient, *state), group=False)
-
-    def replica_step(batch: Any) -> Any:
-        loss, gradients = _loss_and_gradients(program, variables, batch, dense)
-        context = tf.distribute.get_replica_context()
-        context.merge_call(apply, args=(context.all_reduce("SUM", gradients),))
-        return loss
+    replica_step = make_replica_step(program, strategy, dense)
 
     def step() -> Any:
         return strategy.reduce("SUM", strategy.run(replica_step, args=(data,)), axis=None)
@@ -193,3 +181,24 @@ def make_step(
         looping = tf.function(steps)
         return lambda count: looping(tf.constant(count)), _read
     return tf.function(step), _read
+
+
+def make_replica_step(
+    program: Program, strategy: tf.distribute.Strategy, dense: bool
+) -> Callable[[Any], Any]:
+    """Returns a function that makes a replica's step with its part of a batch."""
+    with strategy.scope():
+        variables, states = _variables(program)
+    update = _update(program)
+
+    def apply(strategy: tf.distribute.Strategy, gradients: list[Any]) -> None:
+        for variable, gradient, state in zip(variables.values(), gradients, states, strict=True):
+            strategy.extended.update(variable, update, args=(gradient, *state), group=False)
+
+    def replica_step(batch: Any) -> Any:
+        loss, gradients = _loss_and_gradients(program, variables, batch, dense)
+        context = tf.distribute.get_replica_context()
+        context.merge_call(apply, args=(context.all_reduce("SUM", gradients),))
+        return loss
+
+    return replica_step

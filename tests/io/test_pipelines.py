@@ -100,6 +100,52 @@ def test_several_readers_read_all_or_parts_by_the_modes_of_the_service(pipeline)
         assert sorted(int(x) for x in dataset) == sorted(list(range(30)) * copies), mode
 
 
+# Which process read an element: with one reader each, that is which reader.
+SHARDS = """
+    import os
+
+    def with_process(element):
+        return element, tf.numpy_function(lambda: os.getpid(), [], tf.int64)
+
+    def make(source):
+        if isinstance(source, list):
+            return tf.data.TFRecordDataset(source).map(with_process)
+        hint = tf.data.experimental.SHARD_HINT
+        return tf.data.Dataset.range(source).shard(hint, hint).map(with_process)
+"""
+
+
+def test_files_are_shared_by_the_mode_of_that_name(pipeline, tmp_path):
+    paths = [str(tmp_path / f"{number}.tfrecord") for number in range(4)]
+    for path in paths:
+        with tf.io.TFRecordWriter(path) as file:
+            for record in range(5):
+                file.write(f"{path} {record}".encode())
+    mode = tf.data.experimental.service.ShardingPolicy.FILE
+    shards = read_shards(pipeline(SHARDS, paths, readers=2, processes=2, processing_mode=mode))
+    everything = [[f"{path} {record}".encode() for record in range(5)] for path in paths]
+    assert sorted(shards) == [everything[0] + everything[2], everything[1] + everything[3]]
+
+
+def test_a_hint_says_where_elements_are_shared(pipeline):
+    mode = tf.data.experimental.service.ShardingPolicy.HINT
+    shards = read_shards(pipeline(SHARDS, 11, readers=2, processes=2, processing_mode=mode))
+    assert sorted(shards) == [list(range(0, 11, 2)), list(range(1, 11, 2))]
+
+
+def read_shards(dataset):
+    shards = {}
+    for element, process in dataset:
+        shards.setdefault(int(process), []).append(element.numpy())
+    return list(shards.values())
+
+
+def test_a_pipeline_without_files_cannot_be_shared_by_files(pipeline):
+    mode = tf.data.experimental.service.ShardingPolicy.FILE
+    with pytest.raises(tf.errors.OpError, match="file"):
+        list(pipeline(NUMBERS, 3, readers=2, processing_mode=mode))
+
+
 def test_functions_in_python_run_in_every_process(pipeline):
     code = """
         def make():

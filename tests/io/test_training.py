@@ -8,6 +8,8 @@ import keras
 import numpy as np
 import pytest
 
+import tf_tpu_ext  # before TensorFlow's first operation
+
 import tensorflow as tf  # isort: skip
 
 WAVES, SAMPLES, BATCH = 64, 32, 16
@@ -90,3 +92,36 @@ def test_every_element_reaches_a_core_once(pipeline, strategy, tones, how):
     assert cores == 8
     expected = samples.reshape(WAVES // BATCH, -1).sum(axis=1)
     np.testing.assert_allclose(totals, expected, atol=1e-4)
+
+
+def test_towers_train_as_numpy_does(pipeline, tones):
+    paths, samples, labels = tones
+    strategy = tf_tpu_ext.TPUStrategy()
+    assert strategy.num_towers == 8
+    dataset = pipeline(PIPELINE, paths, labels)
+    per_tower = dataset.batch(BATCH // strategy.num_towers, drop_remainder=True)
+
+    def tower(samples, labels):
+        scores = tf.linalg.matvec(samples, weights)
+        errors = tf.sigmoid(scores) - tf.cast(labels, tf.float32)
+        gradient = tf.linalg.matvec(samples, errors, transpose_a=True) / BATCH
+        # The variable adds up what all towers add.
+        return weights.assign_add(-0.5 * gradient, read_value=False)
+
+    def step(context, samples, labels):
+        del context
+        return strategy.call_for_each_tower(tower, samples, labels)
+
+    with strategy.scope():
+        weights = tf.Variable(
+            tf.zeros([SAMPLES]), aggregation=tf_tpu_ext.towers.VariableAggregation.SUM
+        )
+        iterator = strategy.distribute_dataset(lambda: per_tower).make_one_shot_iterator()
+        strategy.run_steps_on_dataset(step, iterator, iterations=WAVES // BATCH)
+    expected = np.zeros(SAMPLES)
+    for start in range(0, WAVES, BATCH):
+        batch = samples[start : start + BATCH].astype(np.float64)
+        errors = 1 / (1 + np.exp(-batch @ expected)) - labels[start : start + BATCH]
+        expected -= 0.5 * batch.T @ errors / BATCH
+    assert np.abs(expected).max() > 0.01
+    np.testing.assert_allclose(weights.numpy(), expected, rtol=1e-4, atol=1e-6)

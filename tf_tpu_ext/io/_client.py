@@ -119,7 +119,7 @@ def start(
         iterators,
     )
     started.start()
-    return _reading.dataset_of(_reading.Source(started, iterators, processing_mode))
+    return _reading.dataset_of(_reading.Source(started, iterators, processing_mode), legacy)
 
 
 def _check_mode(mode: Any) -> None:

@@ -118,6 +118,8 @@ def variables(own: bool) -> dict[str, str]:
     result = {"TF_CPP_MIN_LOG_LEVEL": "2", **os.environ}
     if own:
         result["PYTHONNOUSERSITE"] = "1"
+        # It has Keras 3 only.
+        result.pop("TF_USE_LEGACY_KERAS", None)
     # What other programs put there may be packages for this interpreter.
     paths = [path for path in result.pop("PYTHONPATH", "").split(os.pathsep) if path]
     paths = [path for path in paths if not _has_packages(path)]

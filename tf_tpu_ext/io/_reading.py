@@ -17,7 +17,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.core.protobuf import struct_pb2
 from tensorflow.python.data.experimental.ops import data_service_ops
-from tensorflow.python.data.ops import from_generator_op
+from tensorflow.python.data.ops import dataset_ops, from_generator_op
 from tensorflow.python.data.util import structure
 from tensorflow.python.eager import cancellation, context, execute
 from tensorflow.python.saved_model import nested_structure_coder
@@ -198,12 +198,17 @@ class Source:
 _of_graphs: weakref.WeakKeyDictionary[Any, list[Source]] = weakref.WeakKeyDictionary()
 
 
-def dataset_of(source: Source) -> Any:
-    """Returns the dataset of a pipeline for the program."""
+def dataset_of(source: Source, legacy: bool) -> Any:
+    """Returns the dataset of a pipeline for the program.
+
+    Args:
+        source: The pipeline.
+        legacy: Whether the program is written for TensorFlow 1.
+    """
     # TensorFlow keeps the functions that datasets call for as long as the process lives.
     dataset = _Elements(weakref.ref(source), source.element_spec).prefetch(_PREFETCH)
-    if not isinstance(dataset, tf.data.Dataset):
-        dataset = tf.compat.v1.data.Dataset._from_v2(dataset)
+    if legacy:
+        dataset = dataset_ops.DatasetV1Adapter(dataset)
     dataset._tf_tpu_ext_source = source
     if not tf.executing_eagerly():
         graph = tf.compat.v1.get_default_graph()

@@ -9,7 +9,9 @@ from __future__ import annotations
 import builtins
 import functools
 import importlib
+import importlib.util
 import os
+import sys
 import sysconfig
 import types
 from collections.abc import Callable, Mapping, Sequence
@@ -17,6 +19,8 @@ from typing import Any
 
 from tf_tpu_ext import patches
 from tf_tpu_ext.contrib import _names
+from tf_tpu_ext.io import _environment
+from tf_tpu_ext.launcher import _pipelines
 from tf_tpu_ext.patches._changes import Changes
 
 # Prefixes of the names of installed packages that are written for TensorFlow 2.
@@ -97,6 +101,9 @@ def replace_import(changes: Changes) -> None:
     tensorflow = importlib.import_module("tensorflow")
     # `import tensorflow.compat.v1` returns another module than the attribute.
     view = TensorFlow1(tensorflow, importlib.import_module("tensorflow.compat.v1"))
+    if importlib.util.find_spec(_pipelines.LIBRARY) is None and _environment.find() is not None:
+        library = _pipelines.MissingLibrary(_pipelines.LIBRARY)
+        changes.put_item(sys.modules, _pipelines.LIBRARY, library)
     changes.wrap(builtins, "__import__", functools.partial(_import_of, tensorflow, view))
 
 
@@ -123,6 +130,9 @@ def _import_of(
         level: int = 0,
     ) -> Any:
         module = stock(name, globals, locals, fromlist or (), level)
+        _pipelines.wrap_ready(_pipelines.is_imported)
+        if isinstance(globals, dict) and not is_for_today(globals):
+            _pipelines.note_import(name, globals)
         return view if module is tensorflow and not is_for_today(globals) else module
 
     return import_

@@ -1,7 +1,9 @@
 """Finds a script or module, and runs it as Python runs its main program."""
 
 from __future__ import annotations
+import __future__
 
+import ast
 import dataclasses
 import importlib.abc
 import importlib.machinery
@@ -9,6 +11,13 @@ import importlib.util
 import os
 import sys
 import types
+
+from tf_tpu_ext.launcher import _imports, _pipelines
+
+# Flags of the compiler that `from __future__ import ...` sets.
+_FUTURE = 0
+for _name in __future__.all_feature_names:
+    _FUTURE |= getattr(__future__, _name).compiler_flag
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,32 +83,50 @@ def run(program: Program, arguments: list[str]) -> int:
         main.__package__ = program.spec.parent
     sys.modules["__main__"] = main
     sys.argv = [program.file, *arguments]
-    code = None
+    codes: list[types.CodeType] = []
     try:
-        code = _load(program)
-        exec(code, main.__dict__)
+        codes = _load(program)
+        for number, code in enumerate(codes, 1):
+            exec(code, main.__dict__)
+            if number < len(codes):
+                _pipelines.wrap_ready(lambda namespace: namespace is main.__dict__)
     except SystemExit as end:
         return _code(end)
     except BaseException as error:
         # Leaves out the frames of the launcher.
         trace = error.__traceback__
-        while trace is not None and trace.tb_frame.f_code is not code:
+        while trace is not None and trace.tb_frame.f_code not in codes:
             trace = trace.tb_next
         sys.excepthook(type(error), error.with_traceback(trace), trace)
         return 130 if isinstance(error, KeyboardInterrupt) else 1
     return 0
 
 
-def _load(program: Program) -> types.CodeType:
+def _load(program: Program) -> list[types.CodeType]:
+    """Returns the program's code; that which runs only in the main program is the second part."""
     if program.spec is not None:
         loader = program.spec.loader
         assert isinstance(loader, importlib.abc.InspectLoader)
         code = loader.get_code(program.spec.name)
         if code is None:
             raise ImportError(f"the module {program.spec.name} has no Python code to run.")
-        return code
+        source = loader.get_source(program.spec.name)
+        return [code] if source is None else _parts(source, program.file)
     with open(program.file, "rb") as file:
-        return compile(file.read(), program.file, "exec")
+        return _parts(file.read(), program.file)
+
+
+def _parts(source: str | bytes, file: str) -> list[types.CodeType]:
+    # With the source at hand, a SyntaxError shows its line.
+    whole = compile(source, file, "exec", dont_inherit=True)
+    tree = ast.parse(source, file)
+    guards = [n for n, statement in enumerate(tree.body) if _imports.is_main_guard(statement)]
+    if not guards:
+        return [whole]
+    first = ast.Module(tree.body[: guards[0]], tree.type_ignores)
+    last = ast.Module(tree.body[guards[0] :], [])
+    future = whole.co_flags & _FUTURE
+    return [compile(part, file, "exec", flags=future, dont_inherit=True) for part in (first, last)]
 
 
 def _put_first(folder: str) -> None:

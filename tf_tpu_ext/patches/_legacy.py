@@ -51,7 +51,8 @@ PATCHES = (
         group="legacy",
         target="builtins.__import__",
         change="`import tensorflow` returns the names of TensorFlow 1 to the script and to what "
-        "it imports. Packages that are written for TensorFlow 2 get the stock module.",
+        "it imports. Packages that are written for TensorFlow 2 get the stock module. Functions "
+        "that use tensorflow-io are run where its native ops load, if they don't load here.",
         reason="the script was written for TensorFlow 1.",
         install=deferred("tf_tpu_ext.launcher._legacy", "replace_import"),
     ),

@@ -10,6 +10,13 @@ from tf_tpu_ext import _native
 from tf_tpu_ext.patches._changes import Changes, UnavailableError
 
 
+class NativeOpsError(NotImplementedError):
+    """Native ops of tensorflow-io don't load in this TensorFlow."""
+
+    # AutoGraph raises another exception instead of one whose constructor it does not know.
+    __init__ = Exception.__init__
+
+
 def install_tensorflow_io(changes: Changes) -> None:
     import tensorflow as tf
     from tensorflow.python.framework import load_library
@@ -23,7 +30,7 @@ def install_tensorflow_io(changes: Changes) -> None:
                 if not name.startswith("libtensorflow_io"):
                     raise
                 # tensorflow-io reports this error unchanged, and its import tolerates it.
-                raise NotImplementedError(
+                raise NativeOpsError(
                     "The native ops of tensorflow-io don't load in TensorFlow "
                     f"{tf.__version__}: they were built for another version. Its parts in Python "
                     "work. Expected tensorflow-io 0.37.1 beside TensorFlow 2.16 or 2.17. Run the "

@@ -69,6 +69,7 @@ class Server:
     """The pipeline of this process, and its servers."""
 
     _dataset: Any = None
+    _served: Any = None
 
     def __init__(self) -> None:
         """Does nothing yet: TensorFlow takes seconds to import, and may fail."""
@@ -84,10 +85,11 @@ class Server:
         """
         from tensorflow.python.saved_model import nested_structure_coder
 
-        from . import loading
+        from . import carrying, loading
 
         args, kwargs = pickle.loads(arguments)
         self._dataset = loading.make_dataset(function, args, kwargs, legacy)
+        self._served = carrying.serializable(self._dataset)
         spec = self._dataset.element_spec
         return bytes(nested_structure_coder.encode_structure(spec).SerializeToString())
 
@@ -112,7 +114,7 @@ class Server:
         loopback.check()
         address = f"127.0.0.1:{dispatcher.target.rpartition(':')[2]}"
         service.register_dataset(
-            f"grpc://{address}", self._dataset, compression=None, dataset_id=_DATASET
+            f"grpc://{address}", self._served, compression=None, dataset_id=_DATASET
         )
         return address
 
