@@ -122,7 +122,125 @@ class TestLayoutsThatTheCpuRefuses:
         np.testing.assert_array_equal(gradient, expected.reshape(images.shape))
 
 
+class TestInputsThatTheCpuRefuses:
+    """A TPU takes them."""
+
+    def test_dilated_gradients(self, run: Run) -> None:
+        images = np.random.default_rng(3).normal(size=(1, 7, 7, 2)).astype(np.float32)
+        filters = np.random.default_rng(4).normal(size=(3, 3, 2, 3)).astype(np.float32)
+        gradient = run(
+            lambda: tf.raw_ops.Conv2DBackpropInput(
+                input_sizes=[1, 7, 7, 2],
+                filter=tf.constant(filters),
+                out_backprop=tf.ones([1, 3, 3, 3]),
+                strides=[1, 1, 1, 1],
+                padding="VALID",
+                dilations=[1, 2, 2, 1],
+            )
+        )
+        expected = np.zeros_like(images)
+        for row, column in np.ndindex(3, 3):
+            for i, j in np.ndindex(3, 3):
+                expected[0, row + 2 * i, column + 2 * j] += filters[i, j].sum(1)
+        np.testing.assert_allclose(gradient, expected, rtol=1e-5, atol=1e-5)
+
+    def test_gradients_of_grouped_convolutions(self, run: Run) -> None:
+        filters = np.random.default_rng(5).normal(size=(1, 1, 2, 6)).astype(np.float32)
+        gradient = run(
+            lambda: tf.raw_ops.Conv2DBackpropInput(
+                input_sizes=[1, 2, 2, 6],
+                filter=tf.constant(filters),
+                out_backprop=tf.ones([1, 2, 2, 6]),
+                strides=[1, 1, 1, 1],
+                padding="VALID",
+            )
+        )
+        groups = filters[0, 0].reshape(2, 3, 2).sum(2).T.reshape(6)
+        np.testing.assert_allclose(gradient, np.broadcast_to(groups, (1, 2, 2, 6)), rtol=1e-5)
+
+    @pytest.mark.parametrize("dilations", [[1, 1, 1, 1, 1], [1, 2, 2, 2, 1]])
+    def test_convolution_in_three_dimensions(self, run: Run, dilations: list[int]) -> None:
+        volume = np.random.default_rng(6).normal(size=(1, 4, 4, 4, 1)).astype(np.float32)
+        convolved = run(
+            lambda: tf.raw_ops.Conv3D(
+                input=tf.constant(volume),
+                filter=tf.ones([2, 2, 2, 1, 1]),
+                strides=[1] * 5,
+                padding="VALID",
+                dilations=dilations,
+            )
+        )
+        step = dilations[1]
+        size = 4 - step
+        expected = sum(
+            volume[:, i : i + size, j : j + size, k : k + size]
+            for i, j, k in np.ndindex(2 * step, 2 * step, 2 * step)
+            if not (i % step or j % step or k % step)
+        )
+        np.testing.assert_allclose(convolved, expected, rtol=1e-5, atol=1e-5)
+
+    def test_channels_first_in_an_op_of_any_dimensions(self, run: Run) -> None:
+        images = np.random.default_rng(7).normal(size=(1, 3, 4, 4)).astype(np.float32)
+        convolved = run(
+            lambda: tf.raw_ops.Conv(
+                input=tf.constant(images),
+                filter=tf.ones([1, 1, 3, 2]),
+                strides=[1] * 4,
+                padding="VALID",
+                data_format="CHANNELS_FIRST",
+            )
+        )
+        expected = np.repeat(images.sum(1, keepdims=True), 2, 1)
+        np.testing.assert_allclose(convolved, expected, rtol=1e-5, atol=1e-5)
+
+    def test_labels_out_of_range(self, run: Run) -> None:
+        loss, _ = run(
+            lambda: tf.raw_ops.SparseSoftmaxCrossEntropyWithLogits(
+                features=tf.zeros([3, 4]), labels=tf.constant([0, 7, 3])
+            )
+        )
+        np.testing.assert_allclose(loss, [np.log(4), np.nan, np.log(4)], rtol=1e-6)
+
+    def test_updates_out_of_range_are_dropped_and_others_count(self, run: Run) -> None:
+        # The index that is refused comes last: nothing that was written before may remain.
+        updated = run(
+            lambda: tf.tensor_scatter_nd_add(
+                tf.ones([3]) + tf.zeros([3]), [[0], [2], [9]], [1.0, 2.0, 4.0]
+            )
+        )
+        np.testing.assert_array_equal(updated, [2, 1, 3])
+
+    def test_what_a_tpu_refuses_too_is_an_error(self, run: Run) -> None:
+        with pytest.raises((tf.errors.InvalidArgumentError, ValueError)):
+            run(lambda: tf.gather_nd(tf.zeros([2]), [[0, 0, 0]]))
+        np.testing.assert_array_equal(run(lambda: tf.constant([1.0]) + 1.0), [2])
+
+
+class TestResultsThatDifferOnTheCpu:
+    """Eagerly: in graphs, TensorFlow computes ops of constants on the CPU."""
+
+    def test_singular_vectors_that_are_not_computed(self) -> None:
+        values, left, right = _eagerly(
+            lambda: tf.raw_ops.Svd(input=tf.linalg.diag([3.0, 2.0]), compute_uv=False)
+        )
+        np.testing.assert_allclose(values, [3, 2], rtol=1e-6)
+        assert left.shape == right.shape == (0,)
+
+    def test_gradient_of_a_complex_reciprocal(self) -> None:
+        y, dy = np.array([4 + 2j, 2j]), np.array([5, 7 - 3j])
+        gradient = _eagerly(lambda: tf.raw_ops.ReciprocalGrad(y=tf.constant(y), dy=tf.constant(dy)))
+        np.testing.assert_allclose(gradient, -dy * y * y)
+
+
 class TestTypesThatTheCpuRefuses:
+    def test_cast(self, run: Run) -> None:
+        small = tf.as_dtype("float8_e5m2fnuz")
+        found = run(lambda: tf.cast(tf.cast([0.5, -4.0], small), tf.float32))
+        np.testing.assert_array_equal(found, [0.5, -4])
+
+    def test_truth_of_a_bfloat16(self, run: Run) -> None:
+        assert run(lambda: tf.raw_ops.ToBool(input=tf.constant(5.0, tf.bfloat16)))
+
     @staticmethod
     def _apply(dtype: tf.DType) -> tuple[np.ndarray, np.ndarray]:
         var, accumulator, squares = (
@@ -177,6 +295,21 @@ class TestBadInput:
                     var=variable.handle,
                     alpha=tf.constant(1.0, tf.float16),
                     delta=tf.ones([2], tf.float16),
+                )
+            variable.assign_add([1.0, 1.0])
+        np.testing.assert_array_equal(variable, [2.0, 3.0])
+
+    def test_an_update_that_does_not_fit_the_variable(self) -> None:
+        """The kernels of updates are synchronous, the op that orders them is not."""
+        with tf.device(CORE):
+            variable = tf.Variable([1.0, 2.0])
+            with pytest.raises(tf.errors.InvalidArgumentError, match="same shape"):
+                tf.raw_ops.ResourceApplyGradientDescent(
+                    var=variable.handle, alpha=1.0, delta=tf.ones([3])
+                )
+            with pytest.raises(tf.errors.InvalidArgumentError, match=r"indices\[0\] = 7"):
+                tf.raw_ops.ResourceScatterUpdate(
+                    resource=variable.handle, indices=[7], updates=[1.0]
                 )
             variable.assign_add([1.0, 1.0])
         np.testing.assert_array_equal(variable, [2.0, 3.0])

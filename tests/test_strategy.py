@@ -216,6 +216,29 @@ class TestVariables:
         assert variable.read_value() == 3.5
         assert [float(copy) for copy in variable.values] == [3.5] * 4
 
+    @pytest.mark.parametrize("declared", [None, [None]])
+    def test_shape_known_only_when_the_program_runs(self, topology, declared):
+        strategy = strategy_on(topology, 2)
+        with strategy.scope():
+            variable = tf.Variable([1.0, 2.0, 3.0], shape=tf.TensorShape(declared))
+
+        @tf.function
+        def shape_and_sum():
+            value = variable.read_value()
+            return tf.shape(value), tf.shape(variable), tf.reduce_sum(value)
+
+        def results():
+            return tf.nest.map_structure(
+                lambda copies: [copy.numpy().tolist() for copy in copies.values],
+                strategy.run(shape_and_sum),
+            )
+
+        assert results() == ([[3]] * 2, [[3]] * 2, [6.0] * 2)
+        variable.assign([4.0, 5.0])
+        assert results() == ([[2]] * 2, [[2]] * 2, [9.0] * 2)
+        strategy.run(tf.function(lambda: variable.assign(tf.concat([variable, [1.0]], 0))))
+        assert results() == ([[3]] * 2, [[3]] * 2, [10.0] * 2)
+
 
 def train(strategy: Any, steps: int, host_loop: bool) -> np.ndarray:
     """Linear regression; every replica has its own rows."""

@@ -5,8 +5,10 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "cc/compiler/lower/lower_module.h"
 #include "cc/compiler/lower/rewrite_functions.h"
 #include "cc/compiler/overrides/checked_ops.h"
 #include "cc/kernels/compile_and_launch.h"
@@ -16,6 +18,7 @@
 #include "tensorflow/core/framework/node_def_util.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
+#include "tensorflow/core/framework/types.h"
 #include "tensorflow/core/platform/errors.h"
 #include "tensorflow/core/public/version.h"
 
@@ -53,6 +56,27 @@ absl::Status CheckShapes(OpKernelContext* context) {
   return inference.Run(op->shape_inference_fn);
 }
 
+bool HasChannelsFirst(const NodeDef& node) {
+  std::string data_format;
+  return tensorflow::TryGetNodeAttr(node, "data_format", &data_format) &&
+         (absl::StartsWith(data_format, "NC") || data_format == "CHANNELS_FIRST");
+}
+
+// Whether the CPU's kernel takes the op, and computes something else than a TPU.
+bool DiffersOnCpu(const NodeDef& node) {
+  // The singular vectors that were not asked for are empty on a TPU, scalars on the CPU.
+  bool compute_uv = true;
+  if (node.op() == "Svd" && tensorflow::TryGetNodeAttr(node, "compute_uv", &compute_uv)) {
+    return !compute_uv;
+  }
+  // Of complex numbers the CPU's gradients conjugate the result, a TPU's do not.
+  static const auto* const gradients = new absl::flat_hash_set<std::string>(
+      {"InvGrad", "ReciprocalGrad", "RsqrtGrad", "SigmoidGrad", "SqrtGrad", "TanhGrad"});
+  tensorflow::DataType type;
+  return gradients->contains(node.op()) && tensorflow::TryGetNodeAttr(node, "T", &type) &&
+         tensorflow::DataTypeIsComplex(type);
+}
+
 // Runs one op.
 class CompileOnDemandOp : public CompileAndLaunchOp {
  public:
@@ -76,16 +100,18 @@ class CompileOnDemandOp : public CompileAndLaunchOp {
 }  // namespace
 
 bool MustCompileOnDemand(const NodeDef& node) {
-  std::string data_format;
-  if (tensorflow::TryGetNodeAttr(node, "data_format", &data_format) &&
-      absl::StartsWith(data_format, "NC")) {
-    return true;
-  }
+  if (HasChannelsFirst(node) || DiffersOnCpu(node)) return true;
   std::string kernel_class;
   const absl::Status found =
       tensorflow::FindKernelDef(tensorflow::DeviceType(tensorflow::DEVICE_CPU), node,
                                 /*def=*/nullptr, &kernel_class);
   return !found.ok() || kernel_class == kStockCompileOnDemand;
+}
+
+bool CanCompileOnDemand(const NodeDef& node) {
+  return tensorflow::FindKernelDef(tensorflow::DeviceType(kCompilationDevice), node,
+                                   /*def=*/nullptr, /*kernel_class_name=*/nullptr)
+      .ok();
 }
 
 tensorflow::OpKernel* MakeCompileOnDemandKernel(OpKernelConstruction* construction) {

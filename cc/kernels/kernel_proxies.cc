@@ -14,6 +14,7 @@
 #include "cc/compiler/lower/lower_module.h"
 #include "cc/device/virtual_device.h"
 #include "cc/kernels/compile_on_demand.h"
+#include "cc/kernels/cpu_first.h"
 #include "cc/kernels/ordered_update.h"
 #include "cc/kernels/variable_types.h"
 #include "cc/ops/host_update_ops.h"
@@ -182,13 +183,13 @@ bool UpdatesVariableOfCore(const OpKernelConstruction& construction) {
          UpdatesVariable(construction.def().op());
 }
 
-// Makes the kernel that the CPU has for the same node, or for the op that it overrides. An op that
-// it can't compute is compiled.
+// Makes the kernel that the CPU has for the same node, or for the op that it overrides. What that
+// does not take is compiled.
 class CpuKernelFactory : public tensorflow::kernel_factory::OpKernelFactory {
  public:
   OpKernel* Create(OpKernelConstruction* construction) override {
-    if (construction->device_type() == tensorflow::DeviceType(kTpuDeviceType) &&
-        MustCompileOnDemand(construction->def())) {
+    const bool on_core = construction->device_type() == tensorflow::DeviceType(kTpuDeviceType);
+    if (on_core && MustCompileOnDemand(construction->def())) {
       return MakeCompileOnDemandKernel(construction);
     }
     // The library knows functions too, which nodes may name as their op.
@@ -200,8 +201,18 @@ class CpuKernelFactory : public tensorflow::kernel_factory::OpKernelFactory {
     absl::StatusOr<std::unique_ptr<OpKernel>> kernel =
         CreateCpuKernel(*registry, library, construction);
     if (!kernel.ok()) {
+      // The CPU may refuse attributes that a TPU takes.
+      if (on_core && CanCompileOnDemand(construction->def())) {
+        return MakeCompileOnDemandKernel(construction);
+      }
       construction->SetStatus(kernel.status());
       return nullptr;
+    }
+    if (on_core && CpuRefusesInputs(construction->def()) && (*kernel)->AsAsync() == nullptr &&
+        CanCompileOnDemand(construction->def())) {
+      std::unique_ptr<OpKernel> compiled(MakeCompileOnDemandKernel(construction));
+      if (compiled == nullptr) return nullptr;
+      return MakeCpuFirst(construction, *std::move(kernel), std::move(compiled));
     }
     if (UpdatesVariableOfCore(*construction) && (*kernel)->AsAsync() == nullptr) {
       return MakeOrderedUpdate(construction, *std::move(kernel));
@@ -272,28 +283,20 @@ void RegisterCompileOnDemand(const KernelDef& compiled) {
 // A function's arguments and results live on the core, but for handles and strings. (The kernels
 // that every device has would keep int32 on the host.)
 void RegisterFunctionBoundary(const char* op, const char* host_argument) {
-  struct {
-    std::vector<tensorflow::DataType> types;
-    bool on_host;
-  } const constraints[] = {
-      {{tensorflow::DT_FLOAT, tensorflow::DT_DOUBLE, tensorflow::DT_INT32, tensorflow::DT_UINT8,
-        tensorflow::DT_INT16, tensorflow::DT_INT8, tensorflow::DT_INT64, tensorflow::DT_BOOL,
-        tensorflow::DT_QINT8, tensorflow::DT_QUINT8, tensorflow::DT_QINT32, tensorflow::DT_BFLOAT16,
-        tensorflow::DT_UINT16, tensorflow::DT_HALF, tensorflow::DT_UINT32, tensorflow::DT_UINT64,
-        tensorflow::DT_COMPLEX64, tensorflow::DT_COMPLEX128, tensorflow::DT_VARIANT},
-       false},
-      {{tensorflow::DT_RESOURCE, tensorflow::DT_STRING}, true},
-  };
-  for (const auto& constraint : constraints) {
+  for (const bool on_host : {false, true}) {
     auto kernel = std::make_unique<KernelDef>();
     kernel->set_op(op);
     kernel->set_device_type(kTpuDeviceType);
     auto* types = kernel->add_constraint();
     types->set_name("T");
-    for (tensorflow::DataType type : constraint.types) {
-      types->mutable_allowed_values()->mutable_list()->add_type(type);
+    for (int type = tensorflow::DT_FLOAT; type < tensorflow::kDataTypeRefOffset; ++type) {
+      if (!tensorflow::DataType_IsValid(type)) continue;
+      const bool is_of_host = type == tensorflow::DT_RESOURCE || type == tensorflow::DT_STRING;
+      if (is_of_host != on_host) continue;
+      types->mutable_allowed_values()->mutable_list()->add_type(
+          static_cast<tensorflow::DataType>(type));
     }
-    if (constraint.on_host) kernel->add_host_memory_arg(host_argument);
+    if (on_host) kernel->add_host_memory_arg(host_argument);
     Register(std::move(kernel));
   }
 }

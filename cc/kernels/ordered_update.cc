@@ -11,6 +11,7 @@
 #include "cc/base/core_threads.h"
 #include "cc/base/process.h"
 #include "cc/base/wait_monitor.h"
+#include "cc/kernels/nested_kernel.h"
 #include "cc/kernels/variable_types.h"
 #include "cc/runtime/core_order.h"
 #include "tensorflow/compiler/tf2xla/resource_operation_table.h"
@@ -69,12 +70,9 @@ class Update : public std::enable_shared_from_this<Update> {
 
   void Run() {
     if (!End()) return;
-    const absl::Status status = CheckVariableTypes(context_, type_);
-    if (status.ok()) {
-      kernel_->Compute(context_);
-    } else {
-      context_->SetStatus(status);
-    }
+    absl::Status status = CheckVariableTypes(context_, type_);
+    if (status.ok()) status = ComputeNested(kernel_, /*keep_inputs=*/false, context_);
+    context_->SetStatus(status);
     Finish();
   }
 

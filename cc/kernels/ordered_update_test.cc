@@ -46,16 +46,17 @@ class OrderedUpdateTest : public testing::Test {
     return entrance.place;
   }
 
-  // An op that adds 1 to the variable.
+  // An op that adds to the variable, 1 by default.
   std::unique_ptr<KernelRunner::Execution> StartAdd(
-      tensorflow::CancellationManager* cancellation = nullptr) {
+      tensorflow::CancellationManager* cancellation = nullptr,
+      const Tensor& value = MakeScalar(1.0f)) {
     KernelRunner::Step step;
     step.cancellation = cancellation;
     auto add = runner_.Start(KernelRunner::Node("AssignAddVariableOp",
                                                 [](tensorflow::NodeDef* node) {
                                                   AddNodeAttr("dtype", tensorflow::DT_FLOAT, node);
                                                 }),
-                             kCore, {variable_, MakeScalar(1.0f)}, step);
+                             kCore, {variable_, value}, step);
     EXPECT_TRUE(add.ok()) << add.status();
     return *std::move(add);
   }
@@ -75,6 +76,15 @@ TEST_F(OrderedUpdateTest, RunsAtOnceOnAFreeCore) {
   EXPECT_TRUE(StartAdd()->has_ended());
   EXPECT_EQ(Value(), 2.0f);
   order().Leave(other);
+}
+
+TEST_F(OrderedUpdateTest, FailsAsItsKernelDoes) {
+  const auto misfit = StartAdd(/*cancellation=*/nullptr, MakeVector<float>({1, 2}));
+  const absl::Status status = misfit->Wait().status();
+  EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+  EXPECT_EQ(Value(), 1.0f);
+  // It has given up its place.
+  order().Leave(Hold(1, User::kProgram));
 }
 
 TEST_F(OrderedUpdateTest, WaitsForAProgram) {

@@ -16,6 +16,13 @@ using tensorflow::Node;
 // After TensorFlow's own passes of the phase, the bridge among them.
 constexpr int kShapesPhase = 999;
 
+// The device is an assigned one until the bridge has rewritten the graph, a requested one then.
+bool IsOnCompositeDevice(const Node& node) {
+  constexpr char kComposite[] = "device:COMPOSITE:";
+  return absl::StrContains(node.assigned_device_name(), kComposite) ||
+         absl::StrContains(node.requested_device(), kComposite);
+}
+
 class PackedVariableShapes : public tensorflow::GraphOptimizationPass {
  public:
   absl::Status Run(const tensorflow::GraphOptimizationPassOptions& options) override {
@@ -23,10 +30,7 @@ class PackedVariableShapes : public tensorflow::GraphOptimizationPass {
     for (Node* node : (*options.graph)->op_nodes()) {
       if (node->type_string() != "VariableShape" || !node->requested_device().empty()) continue;
       const Node* variable = nullptr;
-      if (!node->input_node(0, &variable).ok() ||
-          !absl::StrContains(variable->assigned_device_name(), "device:COMPOSITE:")) {
-        continue;
-      }
+      if (!node->input_node(0, &variable).ok() || !IsOnCompositeDevice(*variable)) continue;
       for (const Edge* edge : variable->out_edges()) {
         if (!IsExecute(*edge->dst())) continue;
         node->set_requested_device(edge->dst()->requested_device());

@@ -245,6 +245,16 @@ TEST_F(PackedVariableShapesTest, AreAskedOnOneOfTheCores) {
   EXPECT_EQ(shape->requested_device(), Core(1));
 }
 
+TEST_F(PackedVariableShapesTest, AreAskedOnACoreAfterTheBridgeHasRewrittenTheGraph) {
+  Node* shape = ShapeOfVariableOn("");
+  const Node* variable = nullptr;
+  ASSERT_TRUE(shape->input_node(0, &variable).ok());
+  const_cast<Node*>(variable)->set_requested_device(
+      "/job:localhost/replica:0/task:0/device:COMPOSITE:0");
+  ASSERT_TRUE(Run("PackedVariableShapes").ok());
+  EXPECT_EQ(shape->requested_device(), Core(1));
+}
+
 TEST_F(PackedVariableShapesTest, OthersStayWhereTheyAre) {
   Node* shape = ShapeOfVariableOn(Core(0));
   ASSERT_TRUE(Run("PackedVariableShapes").ok());

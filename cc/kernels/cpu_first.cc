@@ -1,0 +1,71 @@
+#include "cc/kernels/cpu_first.h"
+
+#include <string>
+#include <utility>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/status.h"
+#include "cc/kernels/nested_kernel.h"
+
+namespace tf_tpu_ext {
+namespace {
+
+using tensorflow::AsyncOpKernel;
+using tensorflow::OpKernel;
+using tensorflow::OpKernelConstruction;
+using tensorflow::OpKernelContext;
+
+class CpuFirstOp : public AsyncOpKernel {
+ public:
+  CpuFirstOp(OpKernelConstruction* construction, std::unique_ptr<OpKernel> cpu,
+             std::unique_ptr<OpKernel> compiled)
+      : AsyncOpKernel(construction), cpu_(std::move(cpu)), compiled_(std::move(compiled)) {}
+
+  void ComputeAsync(OpKernelContext* context, DoneCallback done) override {
+    // The compiled op needs the inputs as they came: a kernel that refuses a later index may have
+    // written by then.
+    const absl::Status status = ComputeNested(cpu_.get(), /*keep_inputs=*/true, context);
+    if (absl::IsInvalidArgument(status) || absl::IsUnimplemented(status)) {
+      compiled_->AsAsync()->ComputeAsync(context, std::move(done));
+      return;
+    }
+    context->SetStatus(status);
+    done();
+  }
+  bool IsExpensive() override { return cpu_->IsExpensive(); }
+
+ private:
+  const std::unique_ptr<OpKernel> cpu_;
+  const std::unique_ptr<OpKernel> compiled_;
+};
+
+}  // namespace
+
+bool CpuRefusesInputs(const tensorflow::NodeDef& node) {
+  static const auto* const ops = new absl::flat_hash_set<std::string>({
+      "Conv",
+      "Conv2D",
+      "Conv2DBackpropFilter",
+      "Conv2DBackpropInput",
+      "Conv3D",
+      "Conv3DBackpropFilterV2",
+      "Conv3DBackpropInputV2",
+      "GatherNd",
+      "ScatterNd",
+      "SparseSoftmaxCrossEntropyWithLogits",
+      "TensorScatterAdd",
+      "TensorScatterMax",
+      "TensorScatterMin",
+      "TensorScatterSub",
+      "TensorScatterUpdate",
+      "ToBool",
+  });
+  return ops->contains(node.op());
+}
+
+OpKernel* MakeCpuFirst(OpKernelConstruction* construction, std::unique_ptr<OpKernel> cpu,
+                       std::unique_ptr<OpKernel> compiled) {
+  return new CpuFirstOp(construction, std::move(cpu), std::move(compiled));
+}
+
+}  // namespace tf_tpu_ext

@@ -1,0 +1,24 @@
+// Kernels that a core runs by the CPU's kernel as far as that takes the inputs.
+#ifndef TF_TPU_EXT_CC_KERNELS_CPU_FIRST_H_
+#define TF_TPU_EXT_CC_KERNELS_CPU_FIRST_H_
+
+#include <memory>
+
+#include "tensorflow/core/framework/node_def.pb.h"
+#include "tensorflow/core/framework/op_kernel.h"
+
+namespace tf_tpu_ext {
+
+// Whether a TPU takes inputs of the op that the CPU's kernel refuses when it sees them: labels and
+// indices out of range, updates of other shapes, gradients of grouped convolutions.
+bool CpuRefusesInputs(const tensorflow::NodeDef& node);
+
+// A kernel that runs `cpu`, and `compiled` for inputs that `cpu` refuses. `compiled` gets the
+// inputs as they came. Neither may have effects but its outputs.
+tensorflow::OpKernel* MakeCpuFirst(tensorflow::OpKernelConstruction* construction,
+                                   std::unique_ptr<tensorflow::OpKernel> cpu,
+                                   std::unique_ptr<tensorflow::OpKernel> compiled);
+
+}  // namespace tf_tpu_ext
+
+#endif  // TF_TPU_EXT_CC_KERNELS_CPU_FIRST_H_
