@@ -57,7 +57,7 @@ def test_the_one_of_the_environment_variable(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv(build_backend.VARIABLE, tf_config.MINORS[0])
     assert build_backend.tensorflow_requirement() == f"tensorflow-cpu=={tf_config.MINORS[0]}.*"
     monkeypatch.setenv(build_backend.VARIABLE, "2.1")
-    with pytest.raises(ValueError, match=r"must be one of 2\.20, 2\.21\. Received: '2\.1'"):
+    with pytest.raises(ValueError, match=r"must be one of 2\.19, 2\.20, 2\.21\. Received: '2\.1'"):
         build_backend.tensorflow_requirement()
 
 
