@@ -95,5 +95,7 @@ def test_another_tensorflow_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         lambda: {"tensorflow": ["tensorflow"]},
     )
     monkeypatch.setattr(tf_config.importlib.metadata, "version", lambda name: "2.17.0")
-    with pytest.raises(RuntimeError, match=r"compiles against TensorFlow 2\.20 and 2\.21; found 2"):
+    with pytest.raises(
+        RuntimeError, match=r"compiles against TensorFlow 2\.19, 2\.20, 2\.21; found 2"
+    ):
         tf_config.find_tensorflow()
