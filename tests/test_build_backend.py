@@ -57,7 +57,7 @@ def test_the_one_of_the_environment_variable(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv(build_backend.VARIABLE, tf_config.MINORS[0])
     assert build_backend.tensorflow_requirement() == f"tensorflow-cpu=={tf_config.MINORS[0]}.*"
     monkeypatch.setenv(build_backend.VARIABLE, "2.1")
-    with pytest.raises(ValueError, match=r"must be one of 2\.20, 2\.21\. Received: '2\.1'"):
+    with pytest.raises(ValueError, match=r"must be one of 2\.19, 2\.20, 2\.21\. Received: '2\.1'"):
         build_backend.tensorflow_requirement()
 
 
@@ -95,5 +95,7 @@ def test_another_tensorflow_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         lambda: {"tensorflow": ["tensorflow"]},
     )
     monkeypatch.setattr(tf_config.importlib.metadata, "version", lambda name: "2.17.0")
-    with pytest.raises(RuntimeError, match=r"compiles against TensorFlow 2\.20 and 2\.21; found 2"):
+    with pytest.raises(
+        RuntimeError, match=r"compiles against TensorFlow 2\.19, 2\.20, 2\.21; found 2"
+    ):
         tf_config.find_tensorflow()

@@ -124,7 +124,7 @@ def find_tensorflow() -> TensorFlow:
     version = next(iter(owners.values()))
     if minor_of(version) not in MINORS:
         raise RuntimeError(
-            f"The native part compiles against TensorFlow {' and '.join(MINORS)}; found {version} "
+            f"The native part compiles against TensorFlow {', '.join(MINORS)}; found {version} "
             f"in {spec.origin}. Run `{sys.executable} -m pip install 'tensorflow-cpu=="
             f"{MINORS[-1]}.*'`."
         )
