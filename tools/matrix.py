@@ -33,26 +33,24 @@ import environments  # noqa: E402
 import tf_config  # noqa: E402
 
 PYTHONS = tuple(f"python3.{minor}" for minor in range(10, 14))
+# The files that go through each main path once.
 MAIN_PATHS = (
-    "tests/estimator",
-    "tests/outside_compilation",
+    "tests/estimator/test_tpu_estimator.py",
+    "tests/outside_compilation/test_clusters.py",
+    "tests/outside_compilation/test_control_flow.py",
+    "tests/test_collectives.py",
     "tests/test_keras.py",
     "tests/test_native.py",
     "tests/test_patch_targets.py",
     "tests/test_strategy.py",
-    "tests/towers",
-    "tests/tpu",
-)
-# Those of them that go through many numbers of cores or kill processes, for minutes.
-LONG_TESTS = (
-    "tests/estimator/test_recovery.py",
-    "tests/outside_compilation/test_cluster_core_counts.py",
-    "tests/outside_compilation/test_fuzz.py",
-    "tests/tpu/test_core_counts.py",
+    "tests/towers/test_tower_calls.py",
+    "tests/towers/test_reductions.py",
+    "tests/tpu/test_maximum_shapes.py",
+    "tests/tpu/test_replicate.py",
 )
 SUITES: dict[str, tuple[str, ...]] = {
     "whole": ("tests",),
-    "main": (*MAIN_PATHS, *(f"--ignore={path}" for path in LONG_TESTS)),
+    "main": MAIN_PATHS,
     "smoke": build_wheel.SMOKE_TESTS,
 }
 
