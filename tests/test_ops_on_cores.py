@@ -226,6 +226,21 @@ class TestResultsThatDifferOnTheCpu:
         np.testing.assert_allclose(values, [3, 2], rtol=1e-6)
         assert left.shape == right.shape == (0,)
 
+    def test_gradient_of_a_dilated_depthwise_convolution(self) -> None:
+        filters = np.arange(1.0, 5.0, dtype=np.float32).reshape(2, 2, 1, 1)
+        gradient = _eagerly(
+            lambda: tf.raw_ops.DepthwiseConv2dNativeBackpropInput(
+                input_sizes=[1, 3, 3, 1],
+                filter=filters,
+                out_backprop=tf.ones([1, 1, 1, 1]),
+                strides=[1, 1, 1, 1],
+                padding="VALID",
+                dilations=[1, 2, 2, 1],
+            )
+        )
+        np.testing.assert_array_equal(gradient[0, ::2, ::2], filters[..., 0])
+        np.testing.assert_array_equal(gradient.sum(), 10)
+
     def test_gradient_of_a_complex_reciprocal(self) -> None:
         y, dy = np.array([4 + 2j, 2j]), np.array([5, 7 - 3j])
         gradient = _eagerly(lambda: tf.raw_ops.ReciprocalGrad(y=tf.constant(y), dy=tf.constant(dy)))

@@ -1,5 +1,7 @@
 #include "cc/kernels/compile_on_demand.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -62,8 +64,16 @@ bool HasChannelsFirst(const NodeDef& node) {
          (absl::StartsWith(data_format, "NC") || data_format == "CHANNELS_FIRST");
 }
 
+bool IsDilated(const NodeDef& node) {
+  std::vector<int32_t> dilations;
+  return tensorflow::TryGetNodeAttr(node, "dilations", &dilations) &&
+         std::any_of(dilations.begin(), dilations.end(), [](int32_t rate) { return rate > 1; });
+}
+
 // Whether the CPU's kernel takes the op, and computes something else than a TPU.
 bool DiffersOnCpu(const NodeDef& node) {
+  // The CPU computes depthwise convolutions as if they were not dilated.
+  if (absl::StartsWith(node.op(), "DepthwiseConv2dNative") && IsDilated(node)) return true;
   // The singular vectors that were not asked for are empty on a TPU, scalars on the CPU.
   bool compute_uv = true;
   if (node.op() == "Svd" && tensorflow::TryGetNodeAttr(node, "compute_uv", &compute_uv)) {
