@@ -1,4 +1,5 @@
 // All sources of this room, to compile together: `tools/lint --fix` writes this.
+#include "cc/kernels/ask_target.cc"
 #include "cc/kernels/check_preemption.cc"
 #include "cc/kernels/collective_cpu_kernels.cc"
 #include "cc/kernels/compilation_status.cc"

@@ -24,4 +24,5 @@
 #include "cc/runtime/slot_execution.cc"
 #include "cc/runtime/step.cc"
 #include "cc/runtime/step_transfers.cc"
+#include "cc/runtime/target_programs.cc"
 #include "cc/runtime/ynn_threads.cc"
