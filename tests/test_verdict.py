@@ -12,7 +12,9 @@ import sys
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.python.compiler.xla.experimental import xla_sharding
 from tensorflow.python.tpu import tpu as stock_tpu
+from tensorflow.python.tpu.ops import tpu_ops
 
 import tf_tpu_ext
 from tf_tpu_ext.verdict import Answer, _cache, _compiler, _table, _targets
@@ -185,6 +187,67 @@ def test_emulated_types_and_host_calls_in_loops_are_noted():
     kinds = {note.kind: note for note in verdict.notes}
     assert kinds["emulated"].what == "float64"
     assert "host call in a loop" in kinds
+
+
+@needs_libtpu
+def test_every_generation():
+    names = ["v2-8", "v3-8", "v4-16", "v5e-8", "v5p-16", "v6e-8", "7x-8"]
+    with tf_tpu_ext.compile_for(names) as checked:
+        tf_tpu_ext.tpu.rewrite(tf.linalg.matmul, [tf.ones([256, 256]), tf.ones([256, 256])])
+    assert [verdict.target for verdict in checked.verdicts()] == names
+    assert all(verdict.ok for verdict in checked.verdicts()), checked.verdicts()
+    gibibytes = [round(verdict.memory.available / 2**30) for verdict in checked.verdicts()]
+    assert gibibytes == [7, 15, 31, 16, 96, 31, 95]
+
+
+@needs_libtpu
+def test_infeed_and_outfeed():
+    def computation(x):
+        [dequeued] = tpu_ops.infeed_dequeue_tuple([tf.float32], [[8]])
+        tpu_ops.outfeed_enqueue_tuple([dequeued + tf.reduce_sum(x)])
+        return dequeued
+
+    verdict = check_compiled_only(computation, [4])
+    assert verdict.ok, verdict
+    assert verdict.not_asked == ""
+
+
+@needs_libtpu
+def test_spmd_programs_have_their_partitions():
+    with tf_tpu_ext.compile_for("v5e-8") as checked:
+        resolver = tf.distribute.cluster_resolver.TPUClusterResolver()
+        topology = tf.tpu.experimental.initialize_tpu_system(resolver)
+        assignment = tf.tpu.experimental.DeviceAssignment.build(
+            topology, computation_shape=[2, 4, 1, 1], num_replicas=1
+        )
+
+        def computation(x):
+            return xla_sharding.split(x, 0, 8, use_sharding_op=True) * 2.0
+
+        tf_tpu_ext.tpu.replicate(
+            computation,
+            [[tf.ones([64, 1024])]],
+            device_assignment=assignment,
+            xla_options=tf.compat.v1.tpu.XLAOptions(use_spmd_for_xla_partitioning=True),
+        )
+    [verdict] = checked.verdicts()
+    assert verdict.ok, verdict
+    assert verdict.num_cores_per_replica == 8
+
+
+@needs_libtpu
+def test_function_of_one_core_knows_its_variables():
+    with tf_tpu_ext.compile_for("v5e-8") as checked, tf.device("TPU:0"):
+        variable = tf.Variable(tf.ones([1024]))
+
+        @tf.function(jit_compile=True)
+        def update():
+            variable.assign_add(variable * 2.0)
+
+        update()
+    [verdict] = checked.verdicts()
+    assert verdict.ok, verdict
+    assert verdict.memory.variables == 4 * 1024
 
 
 @needs_libtpu
