@@ -1,8 +1,12 @@
 // What happens when the library is loaded, and the C interface that Python uses.
+#include "cc/pjrt/plugin.h"
+
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,10 +30,14 @@
 #include "cc/ops/host_update_ops.h"
 #include "cc/passes/bridge_passes.h"
 #include "cc/passes/preparing_passes.h"
+#include "cc/pjrt/compile_only.h"
+#include "cc/program/target_program.h"
 #include "cc/runtime/padding_stats.h"
 #include "cc/runtime/process_objects.h"
 #include "cc/runtime/program_cache.h"
+#include "cc/runtime/target_programs.h"
 #include "cc/transfer/transfer_stats.h"
+#include "tensorflow/core/platform/env.h"
 #include "tensorflow/core/platform/errors.h"
 #include "tensorflow/core/platform/statusor.h"
 
@@ -79,7 +87,7 @@ absl::Status Configure(MachineOptions options, const char* folder) {
 JsonObject Describe(const MachineOptions& options) {
   JsonObject json;
   json.Integer("cores", options.cores)
-      .Integers("mesh_shape", MeshShape(options.cores))
+      .Integers("mesh_shape", MeshShape(options))
       .Number("wait_limit_seconds", absl::ToDoubleSeconds(options.wait_limit))
       .Bool("local_devices", options.local_devices)
       .Integer("max_programs", options.program_limits.programs)
@@ -141,6 +149,44 @@ OwnedText GiveRecords(const Records& records) {
   return Give(JsonArray(objects));
 }
 
+JsonObject Describe(const TargetProgram& program) {
+  return JsonObject()
+      .Integer("program_id", program.program_id)
+      .String("name", program.name)
+      .String("argument_shapes", program.argument_shapes)
+      .Integer("num_replicas", program.num_replicas)
+      .Integer("num_cores_per_replica", program.num_cores_per_replica)
+      .String("not_asked", program.not_asked)
+      .String("error", program.error);
+}
+
+absl::StatusOr<JsonObject> CompileForTarget(const char* plugin_file, const char* topology_name,
+                                            const char* chip_config, const char* module_file,
+                                            const char* options_file, const char* optimized_file) {
+  TF_ASSIGN_OR_RETURN(const PjrtPlugin plugin, PjrtPlugin::Load(plugin_file));
+  TF_ASSIGN_OR_RETURN(const PjrtTopology topology,
+                      PjrtTopology::Create(plugin, topology_name, chip_config));
+  JsonObject devices, memory, costs;
+  TF_ASSIGN_OR_RETURN(const auto attributes, topology.Attributes());
+  for (const auto& [name, value] : attributes) devices.Integer(name, value);
+  auto* const files = tensorflow::Env::Default();
+  std::string module, options;
+  TF_RETURN_IF_ERROR(tensorflow::ReadFileToString(files, module_file, &module));
+  TF_RETURN_IF_ERROR(tensorflow::ReadFileToString(files, options_file, &options));
+  JsonObject told;
+  told.Object("devices", devices);
+  const absl::StatusOr<CompiledForDevice> compiled = topology.Compile(std::move(module), options);
+  if (!compiled.ok()) {
+    // What the devices are is known all the same.
+    return told.String("error", compiled.status().message())
+        .String("code", absl::StatusCodeToString(compiled.status().code()));
+  }
+  for (const auto& [name, bytes] : compiled->memory) memory.Integer(name, bytes);
+  for (const auto& [name, value] : compiled->costs) costs.Number(name, value);
+  TF_RETURN_IF_ERROR(tensorflow::WriteStringToFile(files, optimized_file, compiled->optimized));
+  return told.String("error", "").Object("memory", memory).Object("costs", costs);
+}
+
 }  // namespace
 }  // namespace tf_tpu_ext
 
@@ -149,14 +195,18 @@ extern "C" {
 using tf_tpu_ext::OwnedText;
 
 // Changes the machine's settings; returns null, or why it could not be done. Switches of programs
-// stay as they are unless `programs` names them. The compilation cache stays as it is if null, and
-// ends if empty.
+// stay as they are unless `programs` names them. `mesh_shape` has four sizes, zeros for the one
+// that follows from the number of cores. The compilation cache stays as it is if null, and ends if
+// empty.
 OwnedText TfTpuExt_Configure(int cores, int local_devices, double wait_limit_seconds,
                              int64_t max_programs, int64_t max_program_bytes, const char* programs,
-                             const char* compilation_cache) {
+                             const char* compilation_cache, const int* mesh_shape,
+                             int lowers_for_target) {
   tf_tpu_ext::MachineOptions options = tf_tpu_ext::GetMachineOptions();
   options.cores = cores;
   options.local_devices = local_devices != 0;
+  std::copy_n(mesh_shape, options.mesh_shape.size(), options.mesh_shape.begin());
+  options.lowers_for_target = lowers_for_target != 0;
   options.wait_limit = absl::Seconds(wait_limit_seconds);
   options.program_limits = {max_programs, max_program_bytes};
   absl::Status status = tf_tpu_ext::ApplyProgramOptions(programs, &options.programs);
@@ -219,6 +269,42 @@ void TfTpuExt_DisarmFaults() { tf_tpu_ext::DisarmFaults(); }
 
 // What all fault points have done so far, as a JSON array.
 OwnedText TfTpuExt_CountFaults() { return tf_tpu_ext::GiveRecords(tf_tpu_ext::CountFaults()); }
+
+// The next program for the target's compiler, as a JSON object: its module and options are written
+// to these files. Waits until there is one; null after TfTpuExt_WakeTarget.
+OwnedText TfTpuExt_TakeTargetProgram(const char* module_file, const char* options_file) {
+  std::optional<tf_tpu_ext::TargetProgram> program =
+      tf_tpu_ext::Process::Get().target_programs->Take();
+  if (!program.has_value()) return nullptr;
+  if (program->error.empty()) {
+    auto* const files = tensorflow::Env::Default();
+    absl::Status status = tensorflow::WriteStringToFile(files, module_file, program->module);
+    status.Update(tensorflow::WriteStringToFile(files, options_file, program->options));
+    if (!status.ok()) program->error = std::string(status.message());
+  }
+  return tf_tpu_ext::Give(tf_tpu_ext::Describe(*program).Text());
+}
+
+void TfTpuExt_WakeTarget() { tf_tpu_ext::Process::Get().target_programs->Wake(); }
+
+// How many programs there were for the target's compiler so far.
+int64_t TfTpuExt_TargetPrograms() { return tf_tpu_ext::Process::Get().target_programs->added(); }
+
+// Compiles the module of a file for a topology of a PJRT plugin; the optimized module is written to
+// a file. `chip_config` is as in cc/pjrt/compile_only.h. Returns a JSON object. For a process of
+// its own: a plugin may do as it likes.
+OwnedText TfTpuExt_CompileForTarget(const char* plugin, const char* topology,
+                                    const char* chip_config, const char* module_file,
+                                    const char* options_file, const char* optimized_file) {
+  absl::StatusOr<tf_tpu_ext::JsonObject> told = tf_tpu_ext::CompileForTarget(
+      plugin, topology, chip_config, module_file, options_file, optimized_file);
+  if (!told.ok()) {
+    told = tf_tpu_ext::JsonObject()
+               .String("error", told.status().message())
+               .String("code", absl::StatusCodeToString(told.status().code()));
+  }
+  return tf_tpu_ext::Give(told->Text());
+}
 
 void TfTpuExt_Free(OwnedText text) { std::free(text); }
 

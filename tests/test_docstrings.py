@@ -29,6 +29,7 @@ PUBLIC_MODULES = [
     "tf_tpu_ext.patches",
     "tf_tpu_ext.towers",
     "tf_tpu_ext.tpu",
+    "tf_tpu_ext.verdict",
 ]
 
 # Each function, and each class with its methods, has a process of its own with the names of its

@@ -19,6 +19,7 @@ Each name has one home:
 | `tf_tpu_ext.towers` | what goes with that strategy: tower contexts, datasets, and so on |
 | `tf_tpu_ext.contrib` | `install()` for programs that import `tf.contrib` |
 | `tf_tpu_ext.io` | pipelines of tensorflow-io, run under the TensorFlow that it was built for |
+| `tf_tpu_ext.verdict` | what a real TPU's compiler says of programs: the records of `verdicts` |
 | `tf_tpu_ext.estimator` | TPUEstimator; needs `pip install 'tf_tpu_ext[estimator]'` |
 """
 
@@ -35,7 +36,7 @@ if _native.load():
     _machine.configure_from_environment()
     patches.apply()
 
-from tf_tpu_ext import contrib, io, towers, tpu
+from tf_tpu_ext import contrib, io, towers, tpu, verdict
 from tf_tpu_ext._machine import (
     Cluster,
     Compilation,
@@ -51,6 +52,8 @@ from tf_tpu_ext._machine import (
 from tf_tpu_ext._options import Options
 from tf_tpu_ext._version import VERSION
 from tf_tpu_ext.towers import TPUStrategy
+from tf_tpu_ext.verdict import compile_for, verdicts
+from tf_tpu_ext.verdict._records import Verdict
 
 __version__ = VERSION
 
@@ -62,7 +65,9 @@ __all__ = [
     "Options",
     "TPUStrategy",
     "TransferStats",
+    "Verdict",
     "compilation_stats",
+    "compile_for",
     "configure",
     "contrib",
     "io",
@@ -72,6 +77,8 @@ __all__ = [
     "towers",
     "tpu",
     "transfer_stats",
+    "verdict",
+    "verdicts",
 ]
 
 

@@ -7,10 +7,13 @@ import dataclasses
 import inspect
 import json
 import os
+from collections.abc import Sequence
 from typing import Any
 
-from tf_tpu_ext import _native
+from tf_tpu_ext import _native, verdict
 from tf_tpu_ext._options import Options, to_text
+from tf_tpu_ext.verdict._asking import asker
+from tf_tpu_ext.verdict._targets import Target
 
 CORES_VARIABLE = "TF_TPU_EXT_CORES"
 WAIT_LIMIT_VARIABLE = "TF_TPU_EXT_WAIT_LIMIT_SECONDS"
@@ -37,6 +40,7 @@ class Machine:
         max_programs: How many compiled programs are kept.
         max_program_bytes: How many bytes they may take together.
         compilation_cache: The folder that keeps compiled programs for later processes, or None.
+        target: The real TPUs whose compiler is asked about programs, see docs/verdict.md.
         options: The options of programs that are not traced inside `with Options(...)`.
     """
 
@@ -47,6 +51,7 @@ class Machine:
     max_programs: int
     max_program_bytes: int
     compilation_cache: str | None
+    target: tuple[str, ...]
     options: Options
 
 
@@ -247,6 +252,7 @@ def configure(
     max_programs: int | None = None,
     max_program_bytes: int | None = None,
     compilation_cache: str | os.PathLike[str] | None = None,
+    target: str | Sequence[str] | None = None,
     options: Options | None = None,
     **switches: bool | None,
 ) -> Machine:
@@ -273,6 +279,10 @@ def configure(
             processes may share it, and its files may be deleted at any time. Code is reused only
             with the same versions of TensorFlow and of this package, on the same kind of processor.
             The default, an empty string, keeps nothing.
+        target: A real TPU, such as `v5e-8` or `v5e:2x4`, or several with the same number of cores.
+            Its compiler is asked about each program compiled from now on, see
+            `tf_tpu_ext.verdicts`, and the virtual TPU gets its number of cores and topology. An
+            empty string ends that. Initialize the TPU system after the change.
         options: The options of programs that are traced from now on (`fold_host_calls`,
             `launch_from_host`) or compiled from now on (all others). Programs traced inside `with
             Options(...)` use those instead. All options are True by default.
@@ -297,6 +307,13 @@ def configure(
     For the topology, see https://www.tensorflow.org/api_docs/python/tf/tpu/experimental/Topology.
     """
     current = machine()
+    targets = _targets(current, target)
+    if targets and cores not in (None, targets[0].cores):
+        raise ValueError(
+            f"The target {targets[0].name} has {targets[0].cores} cores. Received: cores={cores!r}"
+        )
+    if targets:
+        cores = targets[0].cores
     cores = current.cores if cores is None else cores
     limit = current.wait_limit_seconds if wait_limit_seconds is None else wait_limit_seconds
     local = current.local_devices if local_devices is None else local_devices
@@ -319,11 +336,18 @@ def configure(
         ctypes.c_int64(program_bytes),
         ctypes.c_char_p(to_text(_joined(options, switches)).encode()),
         ctypes.c_char_p(None if compilation_cache is None else os.fsencode(compilation_cache)),
+        (ctypes.c_int * 4)(*(targets[0].mesh_shape if targets else ())),
+        ctypes.c_int(bool(targets)),
     )
     if message is not None:
         raise (RuntimeError if "already created" in message else ValueError)(message)
+    asker.use(targets)
     _native.refresh_physical_devices()
     return machine()
+
+
+def _targets(current: Machine, target: str | Sequence[str] | None) -> tuple[Target, ...]:
+    return verdict.parse_all(current.target if target is None else target)
 
 
 def _check_int(name: str, value: object) -> None:
@@ -354,9 +378,8 @@ def _joined(options: Options | None, switches: dict[str, bool | None]) -> Option
     if unknown:
         raise TypeError(
             f"configure got {', '.join(unknown)}, expected cores, wait_limit_seconds, "
-            f"local_devices, max_programs, max_program_bytes, compilation_cache, options, or a "
-            f"switch of Options: "
-            f"{', '.join(names)}."
+            f"local_devices, max_programs, max_program_bytes, compilation_cache, target, options, "
+            f"or a switch of Options: {', '.join(names)}."
         )
     return Options(**switches).over(options or Options())
 
@@ -374,7 +397,8 @@ def machine() -> Machine:
     settings["wait_limit_seconds"] = float(settings["wait_limit_seconds"])
     switches = [field.name for field in dataclasses.fields(Options)]
     options = Options(**{name: settings.pop(name) for name in switches})
-    return Machine(**settings, options=options)
+    target = tuple(target.name for target in asker.targets)
+    return Machine(**settings, target=target, options=options)
 
 
 def is_virtual() -> bool:

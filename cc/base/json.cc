@@ -48,6 +48,10 @@ JsonObject& JsonObject::Bool(absl::string_view name, bool value) {
 
 JsonObject& JsonObject::Null(absl::string_view name) { return Member(name, "null"); }
 
+JsonObject& JsonObject::Object(absl::string_view name, const JsonObject& value) {
+  return Member(name, value.Text());
+}
+
 std::string JsonObject::Text() const { return absl::StrCat("{", members_, "}"); }
 
 JsonObject& JsonObject::Member(absl::string_view name, absl::string_view json) {

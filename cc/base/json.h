@@ -28,6 +28,7 @@ class JsonObject {
   JsonObject& Number(absl::string_view name, double value);
   JsonObject& Bool(absl::string_view name, bool value);
   JsonObject& Null(absl::string_view name);
+  JsonObject& Object(absl::string_view name, const JsonObject& value);
 
   std::string Text() const;
 

@@ -37,6 +37,7 @@ TEST(JsonTest, EveryKindOfMember) {
                                .Bool("restored", true)
                                .Bool("stacked", false)
                                .Null("cache")
+                               .Object("bytes", JsonObject().Integer("total", 8))
                                .Text();
   const Struct read = Read(text);
   const auto& fields = read.fields();

@@ -1,6 +1,10 @@
 #include "cc/base/machine.h"
 
+#include <functional>
+
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "cc/base/process.h"
 
 namespace tf_tpu_ext {
@@ -13,6 +17,13 @@ absl::Status ValidateCores(int64_t cores) {
 
 absl::Status Machine::SetOptions(const MachineOptions& options) {
   if (absl::Status valid = ValidateCores(options.cores); !valid.ok()) return valid;
+  if (const Mesh& mesh = options.mesh_shape; mesh != Mesh{}) {
+    const int64_t size = absl::c_accumulate(mesh, int64_t{1}, std::multiplies<int64_t>());
+    if (size != options.cores || absl::c_any_of(mesh, [](int extent) { return extent < 1; })) {
+      return absl::InvalidArgumentError(absl::StrCat("A mesh of ", absl::StrJoin(mesh, " x "),
+                                                     " does not hold ", options.cores, " cores."));
+    }
+  }
   if (options.wait_limit <= absl::ZeroDuration()) {
     return absl::InvalidArgumentError(absl::StrCat("The wait limit must be positive. Received: ",
                                                    absl::FormatDuration(options.wait_limit)));
@@ -49,7 +60,7 @@ void Machine::MarkDevicesCreated() {
 
 MachineOptions GetMachineOptions() { return Process::Get().machine->options(); }
 
-std::array<int, 4> MeshShape(int cores) {
+Mesh MeshShape(int cores) {
   const int cores_per_chip = cores % 2 == 0 ? 2 : 1;
   const int chips = cores / cores_per_chip;
   int y = 1;
@@ -59,13 +70,17 @@ std::array<int, 4> MeshShape(int cores) {
   return {chips / y, y, 1, cores_per_chip};
 }
 
-std::vector<std::array<int, 4>> CoreCoordinates(int cores) {
-  const std::array<int, 4> shape = MeshShape(cores);
-  std::vector<std::array<int, 4>> coordinates;
-  coordinates.reserve(cores);
-  for (int core = 0; core < cores; ++core) {
-    const int chip = core / shape[3];
-    coordinates.push_back({chip % shape[0], chip / shape[0], 0, core % shape[3]});
+Mesh MeshShape(const MachineOptions& options) {
+  return options.mesh_shape == Mesh{} ? MeshShape(options.cores) : options.mesh_shape;
+}
+
+std::vector<Mesh> CoreCoordinates(const Mesh& mesh_shape) {
+  const auto [x, y, z, cores_per_chip] = mesh_shape;
+  std::vector<Mesh> coordinates;
+  for (int chip = 0; chip < x * y * z; ++chip) {
+    for (int core = 0; core < cores_per_chip; ++core) {
+      coordinates.push_back({chip % x, chip / x % y, chip / x / y, core});
+    }
   }
   return coordinates;
 }

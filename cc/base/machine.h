@@ -28,14 +28,21 @@ struct ProgramLimits {
   int64_t bytes = int64_t{4} << 30;
 };
 
+// Mesh shape [x, y, z, cores per chip].
+using Mesh = std::array<int, 4>;
+
 struct MachineOptions {
   int cores = kDefaultCores;
+  // As large as the number of cores, or zeros: then it follows from that number.
+  Mesh mesh_shape = {};
   // Whether this process has cores of its own; a client of a remote machine has none.
   bool local_devices = true;
   absl::Duration wait_limit = absl::Minutes(30);
   // Of programs that were traced without options of their own.
   ProgramOptions programs;
   ProgramLimits program_limits;
+  // Whether programs are also lowered for the compiler of a real TPU.
+  bool lowers_for_target = false;
   // Where machine code is kept for later processes; null for nowhere.
   std::shared_ptr<const CompilationCache> compilation_cache;
 };
@@ -64,13 +71,17 @@ class Machine {
 // Those of Process::Get().
 MachineOptions GetMachineOptions();
 
-// Mesh shape [x, y, z, cores per chip]. A chip has two cores, as a Cloud TPU's has, unless `cores`
-// is odd; chips stand in the most square x * y rectangle.
-std::array<int, 4> MeshShape(int cores);
+// A chip has two cores, as a Cloud TPU's has, unless `cores` is odd; chips stand in the most square
+// x * y rectangle.
+Mesh MeshShape(int cores);
+
+// The options' own shape, or else that of their number of cores.
+Mesh MeshShape(const MachineOptions& options);
 
 // Coordinates of every core, in the order of /device:TPU:i. The order is the row-major one that
-// TensorFlow's bridge uses to turn coordinates back into device numbers.
-std::vector<std::array<int, 4>> CoreCoordinates(int cores);
+// TensorFlow's bridge uses to turn coordinates back into device numbers; real TPUs number their
+// cores alike.
+std::vector<Mesh> CoreCoordinates(const Mesh& mesh_shape);
 
 }  // namespace tf_tpu_ext
 

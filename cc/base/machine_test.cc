@@ -44,7 +44,7 @@ TEST(MeshShapeTest, HoldsAllCoresAsSquareAsItCan) {
 TEST(CoreCoordinatesTest, EveryPlaceOnceAndInTheBridgesOrder) {
   for (int cores = 1; cores <= 64; ++cores) {
     const Shape shape = MeshShape(cores);
-    const std::vector<Shape> coordinates = CoreCoordinates(cores);
+    const std::vector<Shape> coordinates = CoreCoordinates(MeshShape(cores));
     ASSERT_EQ(coordinates.size(), cores);
     EXPECT_EQ(std::set<Shape>(coordinates.begin(), coordinates.end()).size(), cores);
     for (int core = 0; core < cores; ++core) {
@@ -59,7 +59,7 @@ TEST(CoreCoordinatesTest, EveryPlaceOnceAndInTheBridgesOrder) {
 }
 
 TEST(CoreCoordinatesTest, NeighboursShareAChip) {
-  const std::vector<Shape> coordinates = CoreCoordinates(8);
+  const std::vector<Shape> coordinates = CoreCoordinates(MeshShape(8));
   EXPECT_EQ(coordinates[0], (Shape{0, 0, 0, 0}));
   EXPECT_EQ(coordinates[1], (Shape{0, 0, 0, 1}));
   EXPECT_EQ(coordinates[2], (Shape{1, 0, 0, 0}));

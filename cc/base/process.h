@@ -16,6 +16,7 @@ class PaddingStats;
 class ProgramCache;
 struct ProgramServices;
 class StepTransfers;
+class TargetPrograms;
 class TensorChannels;
 class TransferStats;
 class WaitMonitor;
@@ -49,6 +50,7 @@ struct Process {
   PaddingStats* padding = nullptr;
   const ProgramServices* program_services = nullptr;
   ProgramCache* programs = nullptr;
+  TargetPrograms* target_programs = nullptr;
 
   static const Process& Get();
   // `process` must live on; it takes the place of the one before.

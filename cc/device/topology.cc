@@ -1,17 +1,16 @@
 #include "cc/device/topology.h"
 
-#include <array>
-
-#include "cc/base/machine.h"
+#include <vector>
 
 namespace tf_tpu_ext {
 
-tensorflow::tpu::TopologyProto MakeTopology(int cores) {
+tensorflow::tpu::TopologyProto MakeTopology(const Mesh& mesh_shape) {
   tensorflow::tpu::TopologyProto topology;
-  for (int extent : MeshShape(cores)) topology.add_mesh_shape(extent);
+  for (int extent : mesh_shape) topology.add_mesh_shape(extent);
+  const std::vector<Mesh> cores = CoreCoordinates(mesh_shape);
   topology.set_num_tasks(1);
-  topology.set_num_tpu_devices_per_task(cores);
-  for (const std::array<int, 4>& coordinates : CoreCoordinates(cores)) {
+  topology.set_num_tpu_devices_per_task(static_cast<int>(cores.size()));
+  for (const Mesh& coordinates : cores) {
     for (int coordinate : coordinates) topology.add_device_coordinates(coordinate);
   }
   return topology;

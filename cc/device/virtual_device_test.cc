@@ -36,7 +36,7 @@ TEST(CoreOfDeviceTest, IsTheNumberOfACore) {
 
 TEST(TopologyTest, NamesEachCoreOnce) {
   for (int cores : {1, 2, 3, 8, 64}) {
-    const tensorflow::tpu::TopologyProto topology = MakeTopology(cores);
+    const tensorflow::tpu::TopologyProto topology = MakeTopology(MeshShape(cores));
     ASSERT_EQ(topology.mesh_shape_size(), 4);
     EXPECT_EQ(topology.num_tasks(), 1);
     EXPECT_EQ(topology.num_tpu_devices_per_task(), cores);

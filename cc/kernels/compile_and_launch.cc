@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -15,7 +16,9 @@
 #include "cc/compiler/overrides/checked_ops.h"
 #include "cc/compiler/overrides/tensorflow_kernels.h"
 #include "cc/device/virtual_device.h"
+#include "cc/kernels/ask_target.h"
 #include "cc/kernels/make_program.h"
+#include "cc/program/lowering_target.h"
 #include "cc/program/traced_options.h"
 #include "cc/program/value_numbers.h"
 #include "cc/runtime/join_launch.h"
@@ -166,28 +169,14 @@ absl::StatusOr<std::shared_ptr<Program>> CompileAndLaunchOp::Compile(OpKernelCon
   record->name = computation_;
   record->argument_shapes = call.shapes;
   const absl::Time start = absl::Now();
-  tensorflow::XlaCompiler::Options options;
-  options.device_type = tensorflow::DeviceType(kCompilationDevice);
-  tensorflow::FunctionLibraryDefinition library(
-      *context->function_library()->GetFunctionLibraryDefinition());
-  TF_RETURN_IF_ERROR(ChooseTpuPlatforms(&library));
-  TF_RETURN_IF_ERROR(UseCheckedOps(&library));
-  if (call.options.tensorflow_kernels) TF_RETURN_IF_ERROR(UseTensorFlowKernels(&library));
-  options.flib_def = &library;
-  options.graph_def_version = context->function_library()->graph_def_version();
-  options.allow_cpu_custom_calls = true;
-  options.detailed_logging = false;
-  tensorflow::XlaCompiler compiler(options);
-  tensorflow::XlaCompiler::CompileOptions compile_options;
-  compile_options.is_entry_computation = true;
   LoweredModule lowered;
-  lowered.options = call.options;
-  const absl::Status status =
-      Lower(context, &compiler, compile_options, call.arguments, &lowered.result);
+  const absl::Status status = LowerCall(context, call, &lowered);
   record->lowering = absl::Now() - start;
   TF_RETURN_IF_ERROR(status);
-  TF_ASSIGN_OR_RETURN(std::shared_ptr<Program> program,
-                      MakeProgram(lowered, tensorflow::tpu::TPUCompileMetadataProto(), id, record));
+  const tensorflow::tpu::TPUCompileMetadataProto metadata;
+  AskTarget(*record, metadata,
+            [&](LoweredModule* for_target) { return LowerCall(context, call, for_target); });
+  TF_ASSIGN_OR_RETURN(std::shared_ptr<Program> program, MakeProgram(lowered, metadata, id, record));
   auto interface = std::make_shared<Interface>();
   interface->outputs = lowered.result.outputs;
   interface->updates = lowered.result.resource_updates;
@@ -196,6 +185,34 @@ absl::StatusOr<std::shared_ptr<Program>> CompileAndLaunchOp::Compile(OpKernelCon
   absl::erase_if(known_, [](const auto& known) { return known.second.program.expired(); });
   known_[call.key] = {program, std::move(interface)};
   return program;
+}
+
+absl::Status CompileAndLaunchOp::LowerCall(OpKernelContext* context, const Call& call,
+                                           LoweredModule* lowered) {
+  lowered->options = call.options;
+  tensorflow::XlaCompiler::Options options;
+  tensorflow::FunctionLibraryDefinition library(
+      *context->function_library()->GetFunctionLibraryDefinition());
+  std::function<absl::Status(tensorflow::ResourceMgr*)> tell = SetLowersForTarget;
+  if (lowered->for_target) {
+    options.device_type = tensorflow::DeviceType(kTargetCompilationDevice);
+    options.populate_resource_manager = &tell;
+  } else {
+    options.device_type = tensorflow::DeviceType(kCompilationDevice);
+    TF_RETURN_IF_ERROR(ChooseTpuPlatforms(&library));
+    TF_RETURN_IF_ERROR(UseCheckedOps(&library));
+    if (call.options.tensorflow_kernels) TF_RETURN_IF_ERROR(UseTensorFlowKernels(&library));
+  }
+  options.flib_def = &library;
+  options.graph_def_version = context->function_library()->graph_def_version();
+  options.allow_cpu_custom_calls = true;
+  options.detailed_logging = false;
+  tensorflow::XlaCompiler compiler(options);
+  tensorflow::XlaCompiler::CompileOptions compile_options;
+  compile_options.is_entry_computation = true;
+  // New values of variables take the memory of the old ones.
+  compile_options.alias_resource_update = lowered->for_target;
+  return Lower(context, &compiler, compile_options, call.arguments, &lowered->result);
 }
 
 absl::StatusOr<std::shared_ptr<const CompileAndLaunchOp::Interface>>

@@ -15,6 +15,7 @@
 #include "cc/base/scalar_input.h"
 #include "cc/compiler/build/program_description.h"
 #include "cc/compiler/lower/lower_module.h"
+#include "cc/kernels/ask_target.h"
 #include "cc/kernels/compilation_status.h"
 #include "cc/kernels/make_program.h"
 #include "cc/program/program_key.h"
@@ -191,6 +192,9 @@ class CompileMlirOp : public OpKernel {
     const absl::Status status = LowerModule(module_, metadata_, shapes, &lowered);
     record->lowering = absl::Now() - start;
     TF_RETURN_IF_ERROR(WithoutInventedTrace(status));
+    AskTarget(*record, metadata_, [&](LoweredModule* for_target) {
+      return WithoutInventedTrace(LowerModule(module_, metadata_, shapes, for_target));
+    });
     return MakeProgram(lowered, metadata_, id, record);
   }
 

@@ -22,7 +22,7 @@ class ConfigureDistributedTpuOp : public OpKernel {
     Tensor* output = nullptr;
     OP_REQUIRES_OK(context, context->allocate_output(0, {}, &output));
     output->scalar<tensorflow::tstring>()() =
-        MakeTopology(GetMachineOptions().cores).SerializeAsString();
+        MakeTopology(MeshShape(GetMachineOptions())).SerializeAsString();
   }
 };
 

@@ -78,7 +78,7 @@ absl::StatusOr<CoreFunction::Instance> CoreFunction::Instantiate(
       key.library->GetFunctionLibraryDefinition()->ReachableDefinitions(function_.name()));
   auto definitions = std::make_unique<FunctionLibraryDefinition>(std::move(reachable));
   if (prepare_ != nullptr) TF_RETURN_IF_ERROR(prepare_(arguments, definitions.get()));
-  TF_RETURN_IF_ERROR(PlaceOnCore(key.ordinal, GetMachineOptions().cores, definitions.get()));
+  TF_RETURN_IF_ERROR(PlaceOnCore(key.ordinal, MeshShape(GetMachineOptions()), definitions.get()));
 
   FunctionLibraryRuntime::InstantiateOptions options;
   if (key.library->config_proto() != nullptr) {

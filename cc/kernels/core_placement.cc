@@ -1,13 +1,11 @@
 #include "cc/kernels/core_placement.h"
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "cc/base/machine.h"
 #include "cc/device/topology.h"
 #include "tensorflow/core/framework/attr_value.pb.h"
 #include "tensorflow/core/framework/function.pb.h"
@@ -27,7 +25,9 @@ int64_t IntegerAttribute(const NodeDef& node, const char* name, int64_t missing)
   return found == node.attr().end() ? missing : found->second.i();
 }
 
-absl::Status Place(int ordinal, int cores, NodeDef* metadata) {
+absl::Status Place(int ordinal, const Mesh& mesh, NodeDef* metadata) {
+  const std::vector<Mesh> coordinates = CoreCoordinates(mesh);
+  const int64_t cores = static_cast<int64_t>(coordinates.size());
   const int64_t replicas = IntegerAttribute(*metadata, "num_replicas", 1);
   if (replicas != 1) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -44,10 +44,9 @@ absl::Status Place(int ordinal, int cores, NodeDef* metadata) {
         ". Use a lower ordinal, or more cores: tf_tpu_ext.configure(cores=...)."));
   }
   auto& attributes = *metadata->mutable_attr();
-  attributes["topology"].set_s(MakeTopology(cores).SerializeAsString());
+  attributes["topology"].set_s(MakeTopology(mesh).SerializeAsString());
   auto* assignment = attributes["device_assignment"].mutable_list();
   assignment->Clear();
-  const std::vector<std::array<int, 4>> coordinates = CoreCoordinates(cores);
   for (int64_t core = first; core < first + size; ++core) {
     for (int coordinate : coordinates[core]) assignment->add_i(coordinate);
   }
@@ -56,7 +55,9 @@ absl::Status Place(int ordinal, int cores, NodeDef* metadata) {
 
 }  // namespace
 
-absl::Status PlaceOnCore(int ordinal, int cores, tensorflow::FunctionLibraryDefinition* library) {
+absl::Status PlaceOnCore(int ordinal, const Mesh& mesh,
+                         tensorflow::FunctionLibraryDefinition* library) {
+  const int cores = static_cast<int>(CoreCoordinates(mesh).size());
   if (ordinal < 0 || ordinal >= cores) {
     return absl::InvalidArgumentError(absl::StrCat(
         "There is no core ", ordinal, "; this virtual TPU has the cores 0 to ", cores - 1,
@@ -70,7 +71,7 @@ absl::Status PlaceOnCore(int ordinal, int cores, tensorflow::FunctionLibraryDefi
     FunctionDef function = *found;
     for (NodeDef& node : *function.mutable_node_def()) {
       if (!IsMetadata(node)) continue;
-      TF_RETURN_IF_ERROR(Place(ordinal, cores, &node));
+      TF_RETURN_IF_ERROR(Place(ordinal, mesh, &node));
     }
     TF_RETURN_IF_ERROR(library->ReplaceFunction(name, function));
   }

@@ -2,16 +2,18 @@
 #define TF_TPU_EXT_CC_KERNELS_CORE_PLACEMENT_H_
 
 #include "absl/status/status.h"
+#include "cc/base/machine.h"
 #include "tensorflow/core/framework/function.h"
 
 namespace tf_tpu_ext {
 
-// Places every TPU computation in the library on the core `ordinal` of a machine of `cores` cores.
+// Places every TPU computation in the library on the core `ordinal` of a machine of that shape.
 // A replica of n cores goes to the n cores of which that one is a part: the first n, the next n...
 // Whatever placement the computations had is replaced.
 //
 // Returns InvalidArgument if there is no such core, or if a computation has several replicas.
-absl::Status PlaceOnCore(int ordinal, int cores, tensorflow::FunctionLibraryDefinition* library);
+absl::Status PlaceOnCore(int ordinal, const Mesh& mesh,
+                         tensorflow::FunctionLibraryDefinition* library);
 
 }  // namespace tf_tpu_ext
 

@@ -54,8 +54,8 @@ TEST_F(CorePlacementTest, PlacesEveryComputation) {
   Define("f", 1, 1);
   Define("g", 1, 1);
   for (int core = 0; core < 8; ++core) {
-    ASSERT_TRUE(PlaceOnCore(core, 8, &library_).ok());
-    const std::array<int, 4> coordinates = CoreCoordinates(8)[core];
+    ASSERT_TRUE(PlaceOnCore(core, MeshShape(8), &library_).ok());
+    const std::array<int, 4> coordinates = CoreCoordinates(MeshShape(8))[core];
     for (const char* name : {"f", "g"}) {
       EXPECT_EQ(Assignment(name), std::vector<int>(coordinates.begin(), coordinates.end()));
       tensorflow::tpu::TopologyProto topology;
@@ -68,7 +68,7 @@ TEST_F(CorePlacementTest, PlacesEveryComputation) {
 TEST_F(CorePlacementTest, ReplicaOfTwoCoresTakesTheChip) {
   Define("f", 1, 2);
   for (int core : {2, 3}) {
-    ASSERT_TRUE(PlaceOnCore(core, 8, &library_).ok());
+    ASSERT_TRUE(PlaceOnCore(core, MeshShape(8), &library_).ok());
     EXPECT_EQ(Assignment("f"), (std::vector<int>{1, 0, 0, 0, 1, 0, 0, 1}));
   }
 }
@@ -78,13 +78,13 @@ TEST_F(CorePlacementTest, OtherFunctionsStay) {
   function.mutable_signature()->set_name("f");
   function.add_node_def()->set_op("NoOp");
   ASSERT_TRUE(library_.AddFunctionDef(function).ok());
-  ASSERT_TRUE(PlaceOnCore(1, 2, &library_).ok());
+  ASSERT_TRUE(PlaceOnCore(1, MeshShape(2), &library_).ok());
   EXPECT_EQ(library_.Find("f")->SerializeAsString(), function.SerializeAsString());
 }
 
 TEST_F(CorePlacementTest, CoreThatDoesNotExist) {
   for (int core : {-1, 8, 100}) {
-    const absl::Status status = PlaceOnCore(core, 8, &library_);
+    const absl::Status status = PlaceOnCore(core, MeshShape(8), &library_);
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_NE(status.message().find("the cores 0 to 7"), std::string::npos) << status;
   }
@@ -92,13 +92,13 @@ TEST_F(CorePlacementTest, CoreThatDoesNotExist) {
 
 TEST_F(CorePlacementTest, ReplicaThatDoesNotFit) {
   Define("f", 1, 2);
-  const absl::Status status = PlaceOnCore(2, 3, &library_);
+  const absl::Status status = PlaceOnCore(2, MeshShape(3), &library_);
   EXPECT_NE(status.message().find("the cores 2 to 3"), std::string::npos) << status;
 }
 
 TEST_F(CorePlacementTest, SeveralReplicas) {
   Define("f", 2, 1);
-  const absl::Status status = PlaceOnCore(0, 8, &library_);
+  const absl::Status status = PlaceOnCore(0, MeshShape(8), &library_);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_NE(status.message().find("'metadata' has 2"), std::string::npos) << status;
 }

@@ -1,5 +1,6 @@
 // All sources of this room, to compile together: `tools/lint --fix` writes this.
 // NOLINTBEGIN(bugprone-suspicious-include)
+#include "cc/kernels/ask_target.cc"
 #include "cc/kernels/check_preemption.cc"
 #include "cc/kernels/collective_cpu_kernels.cc"
 #include "cc/kernels/compilation_status.cc"

@@ -54,6 +54,7 @@ ProcessObjects::ProcessObjects()
         process.padding = &padding_;
         process.program_services = &program_services_;
         process.programs = &programs_;
+        process.target_programs = &target_programs_;
         return process;
       }()) {}
 

@@ -19,6 +19,7 @@
 #include "cc/runtime/program_cache.h"
 #include "cc/runtime/program_services.h"
 #include "cc/runtime/step_transfers.h"
+#include "cc/runtime/target_programs.h"
 #include "cc/runtime/ynn_threads.h"
 #include "cc/transfer/channels.h"
 #include "cc/transfer/transfer_stats.h"
@@ -67,6 +68,7 @@ class ProcessObjects {
   PaddingStats padding_;
   const ProgramServices program_services_;
   ProgramCache programs_;
+  TargetPrograms target_programs_;
   const Process process_;
 };
 

@@ -25,5 +25,6 @@
 #include "cc/runtime/slot_execution.cc"
 #include "cc/runtime/step.cc"
 #include "cc/runtime/step_transfers.cc"
+#include "cc/runtime/target_programs.cc"
 #include "cc/runtime/ynn_threads.cc"
 // NOLINTEND(bugprone-suspicious-include)

@@ -1,12 +1,16 @@
 #include "cc/transfer/effect_xla_kernel.h"
 
+#include <optional>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "cc/program/lowering_target.h"
 #include "tensorflow/compiler/tf2xla/side_effect_util.h"
 #include "tensorflow/compiler/tf2xla/xla_compiler.h"
 #include "xla/hlo/builder/sharding_builder.h"
 #include "xla/layout_util.h"
 #include "xla/shape_util.h"
+#include "xla/side_effect_util.h"
 #include "xla/tsl/platform/statusor.h"
 
 namespace tf_tpu_ext {
@@ -19,6 +23,15 @@ using tensorflow::XlaOpKernelContext;
 xla::Shape WithRowMajorLayout(xla::Shape shape) {
   if (shape.IsArray()) xla::LayoutUtil::SetToDefaultLayout(&shape);
   return shape;
+}
+
+// What tells a TPU's runtime who on the host takes part in a transfer.
+xla::FrontendAttributes HostTransfer(const std::string& key) {
+  xla::FrontendAttributes attributes;
+  auto& map = *attributes.mutable_map();
+  map[xla::kXlaHostTransferHandlerNameAttr] = xla::kXlaHostTransferTfRendezvousHandlerName;
+  map[xla::kXlaHostTransferRendezvousNameAttr] = key;
+  return attributes;
 }
 
 }  // namespace
@@ -36,6 +49,9 @@ absl::Status EffectXlaKernel::Call(XlaOpKernelContext* context, const std::strin
                                    std::vector<xla::XlaOp> operands,
                                    std::vector<xla::Shape> results,
                                    std::vector<xla::XlaOp>* received) const {
+  if (LowersForTarget(context->op_kernel_context()->resource_manager())) {
+    return TransferOnTarget(context, sharding, std::move(operands), results, received);
+  }
   xla::XlaBuilder* builder = context->builder();
   xla::XlaOp token;
   {
@@ -68,6 +84,57 @@ absl::Status EffectXlaKernel::Call(XlaOpKernelContext* context, const std::strin
   }
   return context->compiler()->SetNodeToken(token_owner_,
                                            xla::GetTupleElement(call, results.size() - 1));
+}
+
+absl::Status EffectXlaKernel::TransferOnTarget(XlaOpKernelContext* context,
+                                               const xla::OpSharding& sharding,
+                                               std::vector<xla::XlaOp> operands,
+                                               const std::vector<xla::Shape>& results,
+                                               std::vector<xla::XlaOp>* received) const {
+  xla::XlaBuilder* const builder = context->builder();
+  std::optional<xla::OpSharding> on_core;
+  if (builder->sharding().has_value() || sharding.type() == xla::OpSharding::MANUAL) {
+    on_core = sharding;
+  }
+  const xla::XlaScopedShardingAssignment scope(builder, on_core);
+  TF_ASSIGN_OR_RETURN(xla::XlaOp token, InputToken(context));
+  const auto unpack = [&](xla::XlaOp data_and_token) {
+    token = xla::GetTupleElement(data_and_token, 1);
+    return xla::GetTupleElement(data_and_token, 0);
+  };
+  if (on_target() == OnTarget::kInfeed) {
+    std::vector<xla::Shape> shapes;
+    for (const xla::Shape& result : results) shapes.push_back(WithRowMajorLayout(result));
+    const xla::XlaOp data =
+        unpack(xla::InfeedWithToken(token, xla::ShapeUtil::MakeTupleShape(shapes)));
+    for (size_t i = 0; i < results.size(); ++i) {
+      received->push_back(xla::GetTupleElement(data, i));
+    }
+    return context->compiler()->SetNodeToken(token_owner_, token);
+  }
+  if (on_target() == OnTarget::kOutfeed) {
+    const xla::XlaOp data = xla::Tuple(builder, operands);
+    TF_ASSIGN_OR_RETURN(xla::Shape shape, builder->GetShape(data));
+    xla::LayoutUtil::SetToDefaultLayout(&shape);
+    token = xla::OutfeedWithToken(data, token, shape, "");
+    return context->compiler()->SetNodeToken(token_owner_, token);
+  }
+  for (size_t i = 0; i < operands.size(); ++i) {
+    const std::string key = absl::StrCat(name(), " send ", i);
+    xla::ChannelHandle handle;
+    TF_RETURN_IF_ERROR(context->compiler()->GetDeviceToHostChannelHandle(key, &handle));
+    TF_ASSIGN_OR_RETURN(xla::Shape shape, builder->GetShape(operands[i]));
+    const xla::XlaScopedFrontendAttributesAssignment attributes(builder, HostTransfer(key));
+    token = xla::SendToHost(operands[i], token, WithRowMajorLayout(std::move(shape)), handle);
+  }
+  for (size_t i = 0; i < results.size(); ++i) {
+    const std::string key = absl::StrCat(name(), " receive ", i);
+    xla::ChannelHandle handle;
+    TF_RETURN_IF_ERROR(context->compiler()->GetHostToDeviceChannelHandle(key, &handle));
+    const xla::XlaScopedFrontendAttributesAssignment attributes(builder, HostTransfer(key));
+    received->push_back(unpack(xla::RecvFromHost(token, WithRowMajorLayout(results[i]), handle)));
+  }
+  return context->compiler()->SetNodeToken(token_owner_, token);
 }
 
 xla::OpSharding EffectXlaKernel::OneCore(const xla::XlaBuilder& builder) {

@@ -26,12 +26,22 @@ class EffectXlaKernel : public tensorflow::XlaOpKernel {
                     std::vector<xla::XlaOp> operands, std::vector<xla::Shape> results,
                     std::vector<xla::XlaOp>* received) const;
 
+  // By what a real TPU does that.
+  enum class OnTarget { kHostTransfer, kInfeed, kOutfeed };
+  virtual OnTarget on_target() const { return OnTarget::kHostTransfer; }
+
   // On the core that the program names, or on the first one.
   static xla::OpSharding OneCore(const xla::XlaBuilder& builder);
 
  private:
   // What the call has to come after.
   absl::StatusOr<xla::XlaOp> InputToken(tensorflow::XlaOpKernelContext* context) const;
+
+  // What Call adds where the program is lowered for a real TPU: XLA's own transfers.
+  absl::Status TransferOnTarget(tensorflow::XlaOpKernelContext* context,
+                                const xla::OpSharding& sharding, std::vector<xla::XlaOp> operands,
+                                const std::vector<xla::Shape>& results,
+                                std::vector<xla::XlaOp>* received) const;
 
   std::vector<std::string> token_inputs_;
   std::string token_owner_;

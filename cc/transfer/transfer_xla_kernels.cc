@@ -206,6 +206,7 @@ class InfeedDequeueOp : public TransferOp {
   }
 
  private:
+  OnTarget on_target() const override { return OnTarget::kInfeed; }
   const char* AdviceOnShapes() const override {
     return "Give the infeed queue or op static shapes.";
   }
@@ -216,6 +217,9 @@ class OutfeedEnqueueOp : public TransferOp {
   explicit OutfeedEnqueueOp(OpKernelConstruction* construction) : TransferOp(construction) {
     call_.send = kOutfeedName;
   }
+
+ private:
+  OnTarget on_target() const override { return OnTarget::kOutfeed; }
 };
 
 REGISTER_XLA_OP(Name(kHostCallOp), HostCallOp);

@@ -144,6 +144,11 @@ def tpu(environment: dict[str, str]) -> Check:
     return Check("TPU", status, f"{choice.because}: programs get {gets[choice.tpu]}", choice.advice)
 
 
+def is_package_folder(entry: str) -> bool:
+    """Returns whether the package can be imported from this entry of Python's path."""
+    return (pathlib.Path(entry or ".") / PACKAGE.name / "__init__.py").exists()
+
+
 def package_version() -> str:
     """Returns the version of the package."""
     return str(_module("_version").VERSION)

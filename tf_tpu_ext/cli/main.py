@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from . import doctor, pipelines, run
+from . import check, doctor, pipelines, run
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -15,14 +15,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: The command line without the program's name; that of the process if None.
 
     Returns:
-        The exit code: that of the script, for `run`. Otherwise 0 for success, 1 if a problem was
-        found, and 2 (also as SystemExit) for a wrong command line.
+        The exit code: that of the script, for `run`, and for `check` if the script fails. Otherwise
+        0 for success, 1 if a problem was found, and 2 (also as SystemExit) for a wrong command
+        line.
 
     Example:
         $ tf-tpu --version
         $ tf-tpu doctor
         $ tf-tpu doctor --json --cores 2
         $ tf-tpu io setup
+        $ tf-tpu check --target v5e-8 train.py
         $ tf-tpu run --legacy --cores 2 mnist_tpu.py --tpu=any-name --data_dir=mnist
     """
     parser = argparse.ArgumentParser(prog="tf-tpu", description="Virtual TPU cores for TensorFlow.")
@@ -31,6 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     doctor.add_parser(commands)
     run.add_parser(commands)
+    check.add_parser(commands)
     pipelines.add_parser(commands)
     options = parser.parse_args(arguments)
     return int(options.run(options))

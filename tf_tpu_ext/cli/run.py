@@ -69,7 +69,7 @@ def run(options: argparse.Namespace) -> int:
             return _refuse(f"--hosts is {options.hosts}, expected at least 1.")
         os.environ[doctor.HOSTS_VARIABLE] = str(options.hosts)
     # A checkout, which runs this file by its path, is not on Python's path.
-    if not any(_is_package_folder(entry) for entry in sys.path):
+    if not any(doctor.is_package_folder(entry) for entry in sys.path):
         sys.path.append(str(doctor.PACKAGE.parent))
     try:
         with storage.left_out():
@@ -84,10 +84,6 @@ def run(options: argparse.Namespace) -> int:
     return int(
         launcher.launch(program, options.arguments, report=options.report, quiet=options.quiet)
     )
-
-
-def _is_package_folder(entry: str) -> bool:
-    return (pathlib.Path(entry or ".") / doctor.PACKAGE.name / "__init__.py").exists()
 
 
 def _refuse(problem: str) -> int:

@@ -162,6 +162,10 @@ std::vector<ParameterNumber> BatchedMirroredParameters(const ProgramSource& sour
 
 }  // namespace
 
+absl::Status DonateVariables(const ProgramSource& source, xla::HloModule* module) {
+  return Overwrite(source, OutputsOfResults(source.compiled.outputs), module).status();
+}
+
 absl::StatusOr<std::shared_ptr<const CompiledProgram>> BuildSource(XlaCompiler& compiler,
                                                                    ProgramSource source) {
   CompiledProgram& compiled = source.compiled;

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "cc/base/core_numbers.h"
 #include "cc/base/number.h"
@@ -41,6 +42,9 @@ struct ProgramSource {
 // may be split off.
 absl::StatusOr<std::shared_ptr<const CompiledProgram>> BuildSource(XlaCompiler& compiler,
                                                                    ProgramSource source);
+
+// Lets the whole program write the new values of variables over the old ones.
+absl::Status DonateVariables(const ProgramSource& source, xla::HloModule* module);
 
 // Compiles the program of groups of replicas. Nothing if the program is not of that kind.
 absl::StatusOr<std::shared_ptr<const BatchedReplicas>> BuildBatched(

@@ -3,6 +3,7 @@
 #include "cc/compiler/build/compilation_cache.cc"
 #include "cc/compiler/build/program_description.cc"
 #include "cc/compiler/build/program_source.cc"
+#include "cc/compiler/build/target_module.cc"
 #include "cc/compiler/build/xla_build.cc"
 #include "cc/compiler/build/xla_compiler.cc"
 // NOLINTEND(bugprone-suspicious-include)

@@ -18,6 +18,7 @@
 #include "cc/compiler/overrides/checked_ops.h"
 #include "cc/compiler/overrides/dynamic_ops.h"
 #include "cc/compiler/overrides/tensorflow_kernels.h"
+#include "cc/program/lowering_target.h"
 #include "llvm/ADT/StringRef.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "tensorflow/c/tf_status.h"
@@ -149,11 +150,16 @@ absl::Status DescribeArguments(const Metadata& metadata, const std::vector<Tenso
 absl::Status RewriteFunctions(const std::string& module, const Metadata& metadata,
                               LoweredModule* lowered, FunctionLibraryDefinition* library) {
   const Partitioning partitioning = PartitioningOf(metadata);
-  if (partitioning == Partitioning::kMerged) TF_RETURN_IF_ERROR(RemovePlacement(library));
+  const bool for_target = lowered->for_target;
+  if (partitioning == Partitioning::kMerged && !for_target) {
+    TF_RETURN_IF_ERROR(RemovePlacement(library));
+  }
   // It also gives the bridge's host computations our op's name, which the next two look for.
   TF_RETURN_IF_ERROR(OrderHostTransfers(kEntryFunction, library, &lowered->has_host_transfers));
   TF_RETURN_IF_ERROR(CountClusters(ClusterMarks(module), library));
   TF_RETURN_IF_ERROR(TakeHostFunctions(library, &lowered->host_functions));
+  // The rest is ours: a TPU has TensorFlow's own kernels.
+  if (for_target) return absl::OkStatus();
   TF_RETURN_IF_ERROR(ChooseTpuPlatforms(library));
   TF_RETURN_IF_ERROR(UseCheckedOps(library));
   // Both replace average pools: where sizes are dynamic, the first must have them, for the stock
@@ -211,19 +217,20 @@ absl::Status MakeGraph(const Metadata& metadata, tensorflow::FunctionLibraryRunt
 }
 
 absl::Status CompileFunctions(const Metadata& metadata, const std::vector<TensorShape>& shapes,
-                              FunctionLibraryDefinition* library,
-                              tensorflow::XlaCompilationResult* result) {
+                              FunctionLibraryDefinition* library, LoweredModule* lowered) {
   std::vector<XlaCompiler::Argument> arguments;
   TF_RETURN_IF_ERROR(DescribeArguments(metadata, shapes, &arguments));
 
   tensorflow::XlaOpRegistry::RegisterCompilationKernels();
   XlaCompiler::Options options;
-  options.device_type = tensorflow::DeviceType(kCompilationDevice);
+  options.device_type =
+      tensorflow::DeviceType(lowered->for_target ? kTargetCompilationDevice : kCompilationDevice);
   options.flib_def = library;
   options.allow_cpu_custom_calls = true;
   options.detailed_logging = false;
   std::function<absl::Status(tensorflow::ResourceMgr*)> tell_replicas =
-      [&metadata](tensorflow::ResourceMgr* manager) {
+      [&metadata, for_target = lowered->for_target](tensorflow::ResourceMgr* manager) {
+        if (for_target) TF_RETURN_IF_ERROR(SetLowersForTarget(manager));
         return SetProgramReplicas(manager, std::max(1, metadata.num_replicas()));
       };
   options.populate_resource_manager = &tell_replicas;
@@ -236,7 +243,7 @@ absl::Status CompileFunctions(const Metadata& metadata, const std::vector<Tensor
   compile_options.always_return_tuple = true;
   compile_options.is_entry_computation = true;
   return compiler.CompileGraph(compile_options, kEntryFunction, std::move(graph), arguments,
-                               result);
+                               &lowered->result);
 }
 
 }  // namespace
@@ -277,7 +284,7 @@ absl::Status LowerModule(const std::string& module, const Metadata& metadata,
                                     tensorflow::FunctionDefLibrary());
   TF_RETURN_IF_ERROR(ExportFunctions(module, &library));
   TF_RETURN_IF_ERROR(RewriteFunctions(module, metadata, lowered, &library));
-  return CompileFunctions(metadata, argument_shapes, &library, &lowered->result);
+  return CompileFunctions(metadata, argument_shapes, &library, lowered);
 }
 
 }  // namespace tf_tpu_ext

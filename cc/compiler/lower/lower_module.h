@@ -31,6 +31,8 @@ Partitioning PartitioningOf(const tensorflow::tpu::TPUCompileMetadataProto& meta
 
 struct LoweredModule {
   ProgramOptions options;
+  // Whether it is lowered for the compiler of a real TPU, with TensorFlow's kernels only.
+  bool for_target = false;
   tensorflow::XlaCompilationResult result;
   // Whether the program talks to the host while it runs.
   bool has_host_transfers = false;

@@ -1,0 +1,53 @@
+// Compiles programs for devices that are not there.
+#ifndef TF_TPU_EXT_CC_PJRT_COMPILE_ONLY_H_
+#define TF_TPU_EXT_CC_PJRT_COMPILE_ONLY_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "cc/pjrt/plugin.h"
+#include "xla/pjrt/c/pjrt_c_api.h"
+
+namespace tf_tpu_ext {
+
+// What the compiler has made of a program. All sizes are bytes on one device.
+struct CompiledForDevice {
+  // Bytes by kind: "argument", "output", "alias" (arguments whose memory outputs take over),
+  // "temp", "generated_code", "total".
+  std::map<std::string, int64_t> memory;
+  // What one run costs by the compiler's own estimate: "flops", "bytes accessed",
+  // "optimal_seconds" and others. Negative where the compiler does not know.
+  std::map<std::string, double> costs;
+  // A serialized HloModuleProto.
+  std::string optimized;
+};
+
+// Devices as a name of the plugin's describes them, such as "v5e:2x2".
+class PjrtTopology {
+ public:
+  // `chip_config` is how the cores of a chip act, such as "megacore" (as one); empty for the
+  // plugin's default.
+  static absl::StatusOr<PjrtTopology> Create(const PjrtPlugin& plugin, const std::string& name,
+                                             const std::string& chip_config);
+
+  // What the plugin says of all devices, and their number as "devices".
+  absl::StatusOr<std::map<std::string, int64_t>> Attributes() const;
+
+  // Compiles a serialized HloModuleProto with a serialized CompileOptionsProto.
+  absl::StatusOr<CompiledForDevice> Compile(std::string module, const std::string& options) const;
+
+ private:
+  PjrtTopology(const PjrtPlugin& plugin, std::shared_ptr<PJRT_TopologyDescription> topology)
+      : plugin_(plugin), topology_(std::move(topology)) {}
+
+  PjrtPlugin plugin_;
+  std::shared_ptr<PJRT_TopologyDescription> topology_;
+};
+
+}  // namespace tf_tpu_ext
+
+#endif  // TF_TPU_EXT_CC_PJRT_COMPILE_ONLY_H_

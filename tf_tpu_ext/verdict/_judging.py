@@ -1,0 +1,110 @@
+"""From the compiler's answer to a verdict."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from tf_tpu_ext.verdict import _hlo
+from tf_tpu_ext.verdict._records import Answer, Buffer, Cost, Memory
+from tf_tpu_ext.verdict._targets import Generation
+
+_OUT_OF_MEMORY = "RESOURCE_EXHAUSTED"
+# What the compiler's words mean for the program, and what to write instead.
+_ADVICE = (
+    (
+        re.compile(r"CompileTimeHbmOom|exceeds available HBM"),
+        "Make the batch smaller, compute in bfloat16, recompute activations (tf.recompute_grad), "
+        "or split the model over more cores.",
+    ),
+    (
+        re.compile(r"(?i)\bf64\b|double"),
+        "A TPU emulates float64 and lacks some ops for it. Use float32.",
+    ),
+    (
+        re.compile(r"(?i)custom.?call"),
+        "The op is code for another device. Use TensorFlow's own ops, or run it on the host by "
+        "tf_tpu_ext.tpu.outside_compilation.",
+    ),
+)
+_INSTRUCTION = re.compile(r"%([\w.-]+)")
+
+
+def judge(
+    answer: dict[str, Any], asked: Any, optimized: Any | None, generation: Generation
+) -> dict[str, Any]:
+    """Returns the fields of a verdict that follow from the answer.
+
+    Args:
+        answer: The compiler's answer, as `Compiler.ask` returns it.
+        asked: The module of the question, an `HloModuleProto`.
+        optimized: That of the answer, None if there is none.
+        generation: That of the target.
+    """
+    fields: dict[str, Any] = {"notes": _hlo.notes(asked)}
+    if answer["error"]:
+        out = answer.get("code") == _OUT_OF_MEMORY
+        fields["answer"] = Answer.OUT_OF_MEMORY if out else Answer.REFUSED
+        fields["error"] = answer["error"].strip()
+        fields["op"], fields["source"] = _named(answer["error"], asked)
+        fields["advice"] = next((say for sign, say in _ADVICE if sign.search(answer["error"])), "")
+        # The compiler names no tensors; those of the program come before any of its passes.
+        fields["largest"] = _hlo.largest(_hlo.buffers(asked)) if out else ()
+        return fields
+    assert optimized is not None
+    memory = _memory(answer)
+    fits = memory.left >= 0
+    fields["answer"] = Answer.FITS if fits else Answer.OUT_OF_MEMORY
+    if not fits:
+        fields["error"] = (
+            f"The program compiles, but needs {memory.needed} bytes of a core's memory, which has "
+            f"{memory.available}."
+        )
+    buffers: list[Buffer] = _hlo.buffers(optimized)
+    fields["memory"] = memory
+    fields["cost"] = _cost(answer["costs"], optimized, generation)
+    fields["largest"] = _hlo.largest(buffers)
+    fields["padded"] = _hlo.most_padded(buffers)
+    return fields
+
+
+def _memory(answer: dict[str, Any]) -> Memory:
+    told = answer["memory"]
+    return Memory(
+        arguments=told["argument"],
+        variables=told["alias"],
+        results=told["output"],
+        temporaries=told["temp"],
+        code=told["generated_code"],
+        available=answer["devices"]["device_memory_bytes_limit"],
+    )
+
+
+def _cost(costs: dict[str, float | None], optimized: Any, generation: Generation) -> Cost:
+    flops = max(0.0, costs.get("flops") or 0.0)
+    accessed = max(0.0, costs.get("bytes accessed") or 0.0)
+    seconds = costs.get("optimal_seconds") or 0.0
+    known = seconds if seconds > 0 else None
+    number, moved = _hlo.collectives(optimized)
+    return Cost(
+        flops=flops,
+        bytes_accessed=accessed,
+        seconds=known,
+        collective_bytes=moved,
+        collectives=number,
+        peak_share=flops / known / generation.flops if known else None,
+        bound="compute" if flops / generation.flops > accessed / generation.bandwidth else "memory",
+    )
+
+
+def _named(error: str, asked: Any) -> tuple[str, str]:
+    """Returns op and Python line of the instruction that an error names; empty if none."""
+    names = set(_INSTRUCTION.findall(error))
+    for computation in asked.computations:
+        for instruction in computation.instructions:
+            if instruction.name in names:
+                metadata = instruction.metadata
+                return metadata.op_name or instruction.name, _hlo.where(metadata)
+    match = re.search(r'op_name="([^"]+)"', error)
+    line = re.search(r'source_file="([^"]+)" source_line=(\d+)', error)
+    return match[1] if match else "", f"{line[1]}:{line[2]}" if line else ""
