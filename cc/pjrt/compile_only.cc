@@ -22,8 +22,6 @@ absl::StatusOr<std::map<std::string, int64_t>> MemoryOf(const PjrtPlugin& plugin
       {"alias", args.alias_size_in_bytes},
       {"temp", args.temp_size_in_bytes},
       {"generated_code", args.generated_code_size_in_bytes},
-      {"peak", args.peak_memory_in_bytes},
-      {"total", args.total_size_in_bytes},
   };
 }
 
