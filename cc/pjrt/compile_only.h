@@ -17,7 +17,7 @@ namespace tf_tpu_ext {
 // What the compiler has made of a program. All sizes are bytes on one device.
 struct CompiledForDevice {
   // Bytes by kind: "argument", "output", "alias" (arguments whose memory outputs take over),
-  // "temp", "generated_code", "total".
+  // "temp", "generated_code".
   std::map<std::string, int64_t> memory;
   // What one run costs by the compiler's own estimate: "flops", "bytes accessed",
   // "optimal_seconds" and others. Negative where the compiler does not know.
