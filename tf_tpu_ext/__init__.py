@@ -31,10 +31,11 @@ from typing import Any
 from tf_tpu_ext import _native, patches
 
 if _native.load():
-    from tf_tpu_ext import _machine
+    from tf_tpu_ext import _forks, _machine
 
     _machine.configure_from_environment()
     patches.apply()
+    _forks.watch()
 
 from tf_tpu_ext import contrib, io, towers, tpu, verdict
 from tf_tpu_ext._machine import (

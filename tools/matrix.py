@@ -1,7 +1,7 @@
 """Runs the tests on each minor of TensorFlow and each Python, in fresh virtual environments.
 
 The newest TensorFlow gets the whole suite, the others the main paths: strategies, replicate,
-outside compilation, towers, estimators and Keras, without the longest tests. Without --wheel, pip
+outside compilation, towers, estimators and Keras, a file or two each. Without --wheel, pip
 compiles the package for each minor; with --quick, clang++ does, without optimization, in an eighth
 of the time.
 
