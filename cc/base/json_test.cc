@@ -41,7 +41,8 @@ TEST(JsonTest, EveryKindOfMember) {
                                .Text();
   const Struct read = Read(text);
   const auto& fields = read.fields();
-  ASSERT_EQ(fields.size(), 7);
+  ASSERT_EQ(fields.size(), 8);
+  EXPECT_EQ(fields.at("bytes").struct_value().fields().at("total").number_value(), 8);
   EXPECT_EQ(fields.at("name").string_value(), "a program");
   EXPECT_EQ(fields.at("id").number_value(), -7);
   EXPECT_EQ(fields.at("seconds").number_value(), 0.25);
