@@ -68,7 +68,7 @@ def test_sources_are_copied_without_the_library(tmp_path):
     assert not (copied / "build").exists()
 
 
-@pytest.mark.parametrize("tests", [build_wheel.SMOKE_TESTS, matrix.MAIN_PATHS, matrix.LONG_TESTS])
+@pytest.mark.parametrize("tests", [build_wheel.SMOKE_TESTS, matrix.MAIN_PATHS])
 def test_tests_that_are_named_exist(tests):
     assert [name for name in tests if not (ROOT / name).exists()] == []
 
