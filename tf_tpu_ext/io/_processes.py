@@ -15,6 +15,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Mapping
 from multiprocessing import connection
@@ -42,6 +43,9 @@ class Watched(Protocol):
 
     def cancel(self) -> None:
         """Ends all waits in errors."""
+
+    def is_quiet(self) -> bool:
+        """Returns whether nothing waits, and nothing has for a moment."""
 
 
 class _Process:
@@ -243,11 +247,18 @@ class Processes:
             return  # a fork of the program, whose pipelines are its parent's
         with self._lock:
             self._closing = True
+            self.error = self.error or f"The pipeline {self.function} has ended."
+        # A dead service keeps its readers waiting, and TensorFlow what reads ahead of the program.
+        self._watched.cancel()
         with contextlib.suppress(OSError):
             self._waker.send(b"\0")
         self._end()
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join(_END_SECONDS)
+
+    def is_quiet(self) -> bool:
+        """Returns whether nothing waits for an element, and nothing has for a moment."""
+        return self._watched.is_quiet()
 
     def _end(self) -> None:
         for process in self._processes:
@@ -316,5 +327,11 @@ def _wait_limit() -> float:
 
 @atexit.register
 def _close_all() -> None:
-    for processes in list(_alive):
+    closed = list(_alive)
+    for processes in closed:
         processes.close()
+    # A thread that calls Python while Python ends never returns, and TensorFlow would wait for it.
+    # What reads ahead calls a few more times, for an error each.
+    limit = time.monotonic() + _END_SECONDS
+    while time.monotonic() < limit and not all(processes.is_quiet() for processes in closed):
+        time.sleep(0.01)

@@ -30,6 +30,8 @@ from tf_tpu_ext.io._processes import Processes
 _REFRESH_MS = 20
 # How many elements wait in this process for their turn.
 _PREFETCH = 4
+# Longer than it takes TensorFlow to ask for an element after it has got the one before.
+_QUIET_SECONDS = 0.1
 
 _numbers = itertools.count(1)
 # TensorFlow knows an iterator by its number.
@@ -52,6 +54,7 @@ class Iterator:
         self._shapes = tuple(structure.get_flat_tensor_shapes(source.element_spec))
         self._cancellation = cancellation.CancellationManager()
         self._waits_since: float | None = None
+        self._last_call = 0.0
 
     def next(self) -> list[Any]:
         """Returns the tensors of the next element.
@@ -61,10 +64,10 @@ class Iterator:
             PipelineError: The pipeline failed.
         """
         processes = self.source.processes
-        if processes.error is not None:
-            raise PipelineError(processes.error)
-        self._waits_since = time.monotonic()
+        self._waits_since = self._last_call = time.monotonic()
         try:
+            if processes.error is not None:
+                raise PipelineError(processes.error)
             return list(
                 execute.execute_with_cancellation(
                     b"IteratorGetNext",
@@ -81,11 +84,17 @@ class Iterator:
             raise PipelineError(self._words_of(error)) from None
         finally:
             self._waits_since = None
+            self._last_call = time.monotonic()
 
     def waits(self) -> float:
         """Returns for how many seconds it has waited for an element."""
         since = self._waits_since
         return 0.0 if since is None else time.monotonic() - since
+
+    def is_quiet(self) -> bool:
+        """Returns whether it does not wait for an element, and has not for a moment."""
+        quiet = time.monotonic() - self._last_call > _QUIET_SECONDS
+        return self._waits_since is None and quiet
 
     def cancel(self) -> None:
         """Ends the wait for an element in an error; there will be no other element."""
@@ -125,6 +134,10 @@ class Iterators:
     def stalled(self, limit: float) -> bool:
         """Returns whether one has waited for more than so many seconds."""
         return any(iterator.waits() > limit for iterator in list(self._by_number.values()))
+
+    def is_quiet(self) -> bool:
+        """Returns whether none waits, and none has for a moment."""
+        return all(iterator.is_quiet() for iterator in list(self._by_number.values()))
 
     def cancel(self) -> None:
         """Ends all waits in errors."""
