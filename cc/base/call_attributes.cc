@@ -90,7 +90,7 @@ CallAttributes::CallAttributes(const XLA_FFI_Attrs& attributes) {
 }
 
 absl::StatusOr<CallAttributes> CallAttributes::Parse(absl::string_view text) {
-  const absl::Status malformed = absl::InternalError(
+  absl::Status malformed = absl::InternalError(
       absl::StrCat("Expected the configuration of a custom call; got '", text, "'."));
   CallAttributes attributes;
   if (!absl::ConsumePrefix(&text, "{") || !absl::ConsumeSuffix(&text, "}")) return malformed;

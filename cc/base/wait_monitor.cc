@@ -16,7 +16,7 @@ constexpr absl::Duration kResolution = absl::Milliseconds(200);
 WaitMonitor::WaitMonitor(std::function<absl::Duration()> limit,
                          std::function<void(std::function<void()>)> run)
     : limit_(std::move(limit)),
-      run_(run != nullptr ? std::move(run) : [](std::function<void()> work) { work(); }) {}
+      run_(run != nullptr ? std::move(run) : [](const std::function<void()>& work) { work(); }) {}
 
 WaitMonitor::~WaitMonitor() {
   {

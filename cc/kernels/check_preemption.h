@@ -9,7 +9,7 @@ namespace tf_tpu_ext {
 void RegisterCheckPreemption();
 
 // What the op tells from now on: whether this process is about to be ended. Thread-safe.
-void SetPreempted(bool preempted);
+void SetPreempted(bool value);
 
 }  // namespace tf_tpu_ext
 

@@ -106,7 +106,7 @@ absl::StatusOr<CoreFunction::Instance> CoreFunction::Instantiate(
   return instance;
 }
 
-void CoreFunction::Call(OpKernelContext* context, std::vector<Tensor> arguments, int ordinal,
+void CoreFunction::Call(OpKernelContext* context, const std::vector<Tensor>& arguments, int ordinal,
                         tensorflow::AsyncOpKernel::DoneCallback done) {
   FunctionLibraryRuntime* library = context->function_library();
   OP_REQUIRES_ASYNC(context, library != nullptr && library->device() != nullptr,

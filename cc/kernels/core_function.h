@@ -33,7 +33,7 @@ class CoreFunction {
   ~CoreFunction();
 
   // Runs the function with the arguments on core `ordinal`; the results are the op's outputs.
-  void Call(tensorflow::OpKernelContext* context, std::vector<tensorflow::Tensor> arguments,
+  void Call(tensorflow::OpKernelContext* context, const std::vector<tensorflow::Tensor>& arguments,
             int ordinal, tensorflow::AsyncOpKernel::DoneCallback done);
 
  private:

@@ -54,7 +54,7 @@ class JitWithHostOp : public AsyncOpKernel {
     std::vector<Tensor> arguments;
     arguments.reserve(context->num_inputs());
     for (int i = 0; i < context->num_inputs(); ++i) arguments.push_back(context->input(i));
-    function_.Call(context, std::move(arguments), kCore, std::move(done));
+    function_.Call(context, arguments, kCore, std::move(done));
   }
 
  private:

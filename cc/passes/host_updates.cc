@@ -91,7 +91,7 @@ class OverridingFunctions {
       changed = changed || used;
     }
     if (!changed) return name;
-    const std::string copy = library_->UniqueFunctionName(absl::StrCat(name, "_whole_updates_"));
+    std::string copy = library_->UniqueFunctionName(absl::StrCat(name, "_whole_updates_"));
     function.mutable_signature()->set_name(copy);
     TF_RETURN_IF_ERROR(library_->AddFunctionDef(function, record->stack_traces()));
     copies_[name] = copy;

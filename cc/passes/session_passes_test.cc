@@ -22,7 +22,6 @@ namespace {
 
 using tensorflow::AddNodeAttr;
 using tensorflow::DataType;
-using tensorflow::Edge;
 using tensorflow::FunctionLibraryDefinition;
 using tensorflow::Graph;
 using tensorflow::Node;

@@ -84,7 +84,7 @@ class CollectiveTable {
 
     bool Has(Rank rank) const;
     // An error unless the participant takes part in the same operation as the first one.
-    absl::Status CheckFits(const std::string& name, const CollectiveParticipant& participant) const;
+    absl::Status CheckFits(const std::string& other_name, const CollectiveParticipant& other) const;
   };
 
   mutable absl::Mutex mutex_;

@@ -209,7 +209,7 @@ class KernelCustomCall : public CustomCall {
         before_(before) {}
 
   absl::Status Execute(XLA_FFI_CallFrame* frame) const override {
-    const absl::Status status = Compute(*frame);
+    absl::Status status = Compute(*frame);
     if (status.ok()) return status;
     return absl::Status(status.code(), absl::StrCat("Op ", op_, ": ", status.message()));
   }

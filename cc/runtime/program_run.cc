@@ -115,10 +115,12 @@ absl::Status Program::Run::Prepare() {
   // Made of the options, so these must be complete.
   TF_ASSIGN_OR_RETURN(auto collective_params,
                       xla::cpu::Thunk::CollectiveExecuteParams::Create(&options_));
+  // Trivial to copy in some of TensorFlow's minors only. NOLINTBEGIN(performance-move-const-arg)
   collective_params_.emplace(std::move(collective_params));
   TF_ASSIGN_OR_RETURN(auto custom_call_params,
                       xla::cpu::Thunk::CustomCallExecuteParams::Create(&options_));
   custom_call_params_.emplace(std::move(custom_call_params));
+  // NOLINTEND(performance-move-const-arg)
 
   params_.function_library = executable_.function_library();
   params_.buffer_allocations = &*buffers_;

@@ -75,7 +75,7 @@ class Program::Run {
 
   void Finish(absl::Status status);
   absl::Status CollectOutputs(Outputs* outputs);
-  tensorflow::Tensor TakeResult(ResultNumber result) const;
+  tensorflow::Tensor TakeResult(ResultNumber number) const;
   absl::StatusOr<tensorflow::Tensor> CutToSize(tensorflow::Tensor padded,
                                                OutputNumber output) const;
 

@@ -75,8 +75,8 @@ CompiledProgram Describe(absl::string_view hlo, int num_parameters,
 class ProgramTest : public ::testing::Test {
  protected:
   ProgramTest() {
-    services_.compute_pool = pool_;
-    services_.ynn_threads = ynn_threads_;
+    services_.compute_pool = kPool;
+    services_.ynn_threads = kYnnThreads;
     services_.kernel_threads = &kernel_threads_;
     services_.collectives = collectives_.get();
     services_.padding = &padding_;
@@ -107,11 +107,11 @@ class ProgramTest : public ::testing::Test {
   }
 
   // Not destroyed: their threads outlive the tests.
-  inline static ComputePool* const pool_ = new ComputePool;
-  inline static YnnThreads* const ynn_threads_ = new YnnThreads(pool_);
-  KernelThreadPools kernel_threads_{pool_};
+  inline static ComputePool* const kPool = new ComputePool;
+  inline static YnnThreads* const kYnnThreads = new YnnThreads(kPool);
+  KernelThreadPools kernel_threads_{kPool};
   CollectiveTable table_;
-  std::unique_ptr<xla::cpu::CpuCollectives> collectives_ = MakeCollectives(&table_, pool_);
+  std::unique_ptr<xla::cpu::CpuCollectives> collectives_ = MakeCollectives(&table_, kPool);
   PaddingStats padding_;
   ProgramServices services_;
 };
