@@ -96,7 +96,7 @@ bool AnswersMetadata(XLA_FFI_CallFrame* frame) {
 absl::Status HandOver(const XLA_FFI_CallFrame& frame, std::unique_ptr<CustomCall> call) {
   XLA_FFI_Error* error = SetFfiState(frame, *StateType(), call.get(), DeleteCall);
   TF_RETURN_IF_ERROR(TakeError(frame.api, error));
-  static_cast<void>(call.release());
+  call.release();  // NOLINT(bugprone-unused-return-value)
   return absl::OkStatus();
 }
 
