@@ -104,8 +104,6 @@ def quick(sanitize: str | None) -> Toolchain:
     linkopts = ["-fuse-ld=lld"] if shutil.which("ld.lld") else ["-fuse-ld=gold"]
     copts = ["-O0", "-Wno-deprecated-declarations"]
     if sanitize:
-        # Without any optimization, programs are an order of magnitude slower.
-        copts[0] = "-O1"
         copts += [f"-fsanitize={SANITIZERS[sanitize]}", "-fno-omit-frame-pointer", "-g1"]
         # Type information of TensorFlow's classes, which these checks want, is not there.
         copts += ["-fno-sanitize=vptr,function"] if sanitize == "address" else []

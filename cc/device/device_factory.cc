@@ -59,7 +59,7 @@ class VirtualDeviceFactory : public tensorflow::DeviceFactory {
 
 }  // namespace
 
-void RegisterDeviceFactories(Machine* machine, std::function<CoreThreads*()> core_threads) {
+void RegisterDeviceFactories(Machine* machine, const std::function<CoreThreads*()>& core_threads) {
   for (const char* type : {kTpuSystemDeviceType, kTpuDeviceType}) {
     tensorflow::DeviceFactory::Register(
         type, std::make_unique<VirtualDeviceFactory>(type, machine, core_threads), kPriority,

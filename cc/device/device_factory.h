@@ -11,7 +11,7 @@ class Machine;
 // Registers the factories of the TPU and TPU_SYSTEM devices. They make as many cores as the machine
 // has at the time when TensorFlow creates its devices; only then is `core_threads` asked for the
 // threads that they share. Both must live on.
-void RegisterDeviceFactories(Machine* machine, std::function<CoreThreads*()> core_threads);
+void RegisterDeviceFactories(Machine* machine, const std::function<CoreThreads*()>& core_threads);
 
 }  // namespace tf_tpu_ext
 

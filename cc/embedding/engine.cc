@@ -84,52 +84,47 @@ EmbeddingEngine::WaitId EmbeddingEngine::Receive(int core, int64_t owner,
                                                  std::shared_ptr<const EmbeddingBatch> batch,
                                                  std::vector<float*> outputs, Done done) {
   std::vector<Waiter> freed;
-  absl::Status refused;
   int64_t step = 0;
-  bool now = false;
-  WaitId id;
-  {
-    absl::MutexLock lock(&mutex_);
-    id = next_id_++;
-    Core& state = CoreOf(core);
-    if (state.owes != nullptr) {
-      refused = absl::FailedPreconditionError(absl::StrCat(
-          "Core ", core,
-          " takes its next embedding batch, but never sent the gradients of the "
-          "training batch before. Enqueue with training=False (mode_override 'inference') for a "
-          "program that applies no gradients."));
-    } else {
-      // With pipelining the lookup of a step overlaps the step before it, whose update it misses.
-      const bool overlaps = layout_.pipelined && batch->training;
-      const int64_t needed = state.training_steps - (overlaps && state.training_steps > 0 ? 1 : 0);
-      if (batch->training) {
-        step = ++state.training_steps;
-        state.owes = batch;
-      }
-      if (!overlaps) MakeUpdates(/*flush=*/true, &freed);
-      now = updates_ >= needed;
-      // The lookup itself happens outside the lock, as other cores look up at the same time. The
-      // update of a training step can't come before it: that needs the core's gradients, which the
-      // core sends after it. With pipelining the one before waits for FinishLookup.
-      if (!now) {
-        auto run = [self = shared_from_this(), batch = std::move(batch),
-                    outputs = std::move(outputs), step, done] {
-          self->LookUp(*batch, outputs);
-          self->FinishLookup(step);
-          done(absl::OkStatus());
-        };
-        waiters_.push_back({id, core, owner, needed, std::move(run), std::move(done)});
-      }
-    }
+  absl::ReleasableMutexLock lock(&mutex_);
+  const WaitId id = next_id_++;
+  Core& state = CoreOf(core);
+  if (state.owes != nullptr) {
+    lock.Release();
+    done(absl::FailedPreconditionError(absl::StrCat(
+        "Core ", core,
+        " takes its next embedding batch, but never sent the gradients of the "
+        "training batch before. Enqueue with training=False (mode_override 'inference') for a "
+        "program that applies no gradients.")));
+    return id;
   }
+  // With pipelining the lookup of a step overlaps the step before it, whose update it misses.
+  const bool overlaps = layout_.pipelined && batch->training;
+  const int64_t needed = state.training_steps - (overlaps && state.training_steps > 0 ? 1 : 0);
+  if (batch->training) {
+    step = ++state.training_steps;
+    state.owes = batch;
+  }
+  if (!overlaps) MakeUpdates(/*flush=*/true, &freed);
+  // The lookup itself happens outside the lock, as other cores look up at the same time. The update
+  // of a training step can't come before it: that needs the core's gradients, which the core sends
+  // after it. With pipelining the one before waits for FinishLookup.
+  if (updates_ < needed) {
+    auto run = [self = shared_from_this(), batch = std::move(batch), outputs = std::move(outputs),
+                step, done] {
+      self->LookUp(*batch, outputs);
+      self->FinishLookup(step);
+      done(absl::OkStatus());
+    };
+    waiters_.push_back({id, core, owner, needed, std::move(run), std::move(done)});
+    lock.Release();
+    ScheduleAll(std::move(freed));
+    return id;
+  }
+  lock.Release();
   ScheduleAll(std::move(freed));
-  if (!refused.ok()) {
-    done(refused);
-  } else if (now) {
-    LookUp(*batch, outputs);
-    FinishLookup(step);
-    done(absl::OkStatus());
-  }
+  LookUp(*batch, outputs);
+  FinishLookup(step);
+  done(absl::OkStatus());
   return id;
 }
 

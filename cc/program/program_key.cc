@@ -5,6 +5,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "tensorflow/core/framework/allocation_description.pb.h"
 
 namespace tf_tpu_ext {
@@ -17,10 +18,10 @@ using tensorflow::tstring;
 // The strings of a key, and what it keeps alive.
 class KeyBuffer : public tensorflow::TensorBuffer {
  public:
-  KeyBuffer(std::string first, std::string second, std::string third,
+  KeyBuffer(absl::string_view first, absl::string_view second, absl::string_view third,
             std::shared_ptr<const void> kept)
       : TensorBuffer(strings_),
-        strings_{std::move(first), std::move(second), std::move(third)},
+        strings_{tstring(first), tstring(second), tstring(third)},
         kept_(std::move(kept)) {}
 
   size_t size() const override { return sizeof(strings_); }
@@ -35,10 +36,10 @@ class KeyBuffer : public tensorflow::TensorBuffer {
   const std::shared_ptr<const void> kept_;
 };
 
-Tensor MakeKey(std::string first, std::string second, std::string third,
+Tensor MakeKey(absl::string_view first, absl::string_view second, absl::string_view third,
                std::shared_ptr<const void> kept) {
   const tensorflow::core::RefCountPtr<KeyBuffer> buffer(
-      new KeyBuffer(std::move(first), std::move(second), std::move(third), std::move(kept)));
+      new KeyBuffer(first, second, third, std::move(kept)));
   return Tensor(tensorflow::DT_STRING, TensorShape({kProgramKeySize}), buffer.get());
 }
 
@@ -49,7 +50,7 @@ Tensor EncodeProgramKey(const ProgramKey& key, std::shared_ptr<const void> progr
 }
 
 Tensor EncodeCompilationFailure(const absl::Status& status) {
-  return MakeKey("", absl::StrCat(status.raw_code()), std::string(status.message()), nullptr);
+  return MakeKey("", absl::StrCat(status.raw_code()), status.message(), nullptr);
 }
 
 absl::StatusOr<ProgramKey> DecodeProgramKey(const Tensor& tensor) {

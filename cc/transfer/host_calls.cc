@@ -72,22 +72,22 @@ void HostCalls::Start(int function, std::vector<Tensor> inputs, Done done) {
       if (std::shared_ptr<HostCalls> calls = weak.lock()) calls->Expired(function, waited);
     });
   }
-  absl::Status aborted;
   bool needs_thread = false;
   {
-    absl::MutexLock lock(&mutex_);
-    aborted = aborted_;
-    if (aborted.ok()) {
-      calls_.push_back(std::move(call));
-      needs_thread = !working_ && (waits || !expected_);
-      if (needs_thread && !waits) expected_ = true;
+    absl::ReleasableMutexLock lock(&mutex_);
+    if (!aborted_.ok()) {
+      const absl::Status aborted = aborted_;
+      lock.Release();
+      if (!waits) return;
+      wait_monitor_.End(call.wait);
+      call.done(aborted);
+      return;
     }
+    calls_.push_back(std::move(call));
+    needs_thread = !working_ && (waits || !expected_);
+    if (needs_thread && !waits) expected_ = true;
   }
-  if (!aborted.ok()) {
-    if (!waits) return;
-    wait_monitor_.End(call.wait);
-    call.done(aborted);
-  } else if (needs_thread && waits) {
+  if (needs_thread && waits) {
     // The program has no use for its thread until the call returns.
     host_threads_.ScheduleAfterCurrent([self = shared_from_this()] { self->Work(false); });
   } else if (needs_thread) {
@@ -244,18 +244,18 @@ absl::Status HostCalls::TooLong(int function, int running, absl::Duration waited
 }
 
 void HostCalls::WhenIdle(std::function<void()> idle) {
-  bool is_idle = false, needs_thread = false;
+  bool needs_thread = false;
   {
-    absl::MutexLock lock(&mutex_);
-    is_idle = !aborted_.ok() || (!working_ && calls_.empty());
-    if (!is_idle) {
-      idle_ = std::move(idle);
-      needs_thread = !working_;
+    absl::ReleasableMutexLock lock(&mutex_);
+    if (!aborted_.ok() || (!working_ && calls_.empty())) {
+      lock.Release();
+      idle();
+      return;
     }
+    idle_ = std::move(idle);
+    needs_thread = !working_;
   }
-  if (is_idle) {
-    idle();
-  } else if (needs_thread) {
+  if (needs_thread) {
     // The step waits for the calls now.
     host_threads_.ScheduleAfterCurrent([self = shared_from_this()] { self->Work(false); });
   }

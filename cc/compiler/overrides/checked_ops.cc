@@ -1,15 +1,18 @@
 #include "cc/compiler/overrides/checked_ops.h"
 
+#include <cstdint>
 #include <string>
 
 #include "absl/container/flat_hash_set.h"
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "cc/compiler/overrides/override_kernel.h"
 #include "cc/compiler/overrides/override_ops.h"
 #include "tensorflow/compiler/tf2xla/xla_op_kernel.h"
 #include "tensorflow/compiler/tf2xla/xla_op_registry.h"
 #include "tensorflow/core/framework/op_requires.h"
-#include "tensorflow/core/framework/tensor_shape.h"
+#include "xla/shape.h"
+#include "xla/shape_util.h"
 
 namespace tf_tpu_ext {
 namespace {
@@ -25,15 +28,16 @@ class CheckedDynamicSlice : public OverrideKernel {
       : OverrideKernel(construction, kCheckedPrefix) {}
 
   void Compile(tensorflow::XlaOpKernelContext* context) override {
-    const int rank = context->InputShape(0).dims();
+    OP_REQUIRES_VALUE(const xla::Shape operand, context, context->InputXlaShape(0));
+    const int64_t rank = operand.dimensions().size();
     for (int input : {1, 2}) {
-      const tensorflow::TensorShape shape = context->InputShape(input);
-      OP_REQUIRES(
-          context, shape == tensorflow::TensorShape({rank}),
-          absl::InvalidArgumentError(absl::StrCat(
-              "XlaDynamicSlice takes ", input == 1 ? "start_indices" : "size_indices",
-              " with one element for each of the ", rank,
-              " dimensions of its input. Received a tensor of shape ", shape.DebugString(), ".")));
+      OP_REQUIRES_VALUE(const xla::Shape shape, context, context->InputXlaShape(input));
+      OP_REQUIRES(context, shape.dimensions().size() == 1 && shape.dimensions(0) == rank,
+                  absl::InvalidArgumentError(absl::StrCat(
+                      "XlaDynamicSlice takes ", input == 1 ? "start_indices" : "size_indices",
+                      " with one element for each of the ", rank,
+                      " dimensions of its input. Received a tensor of shape ",
+                      xla::ShapeUtil::HumanString(shape), ".")));
     }
     CompileStock(context);
   }

@@ -138,7 +138,7 @@ absl::StatusOr<BatchedValues> ReplicaBatcher::BatchOne(Scope& scope,
   if (instruction.shape().is_dynamic()) return Alone(instruction, "a dynamic size");
   // For the slice that takes the first replica's value of it, which looks through it.
   if (instruction.opcode() == HloOpcode::kAllToAll) return BatchedValues{BatchedValue()};
-  const BatchedValues operands = scope.Operands(instruction);
+  BatchedValues operands = scope.Operands(instruction);
   for (const BatchedValue& operand : operands) {
     if (operand.instruction != nullptr) continue;
     if (instruction.opcode() == HloOpcode::kSlice) return FirstReplica(scope, instruction);
