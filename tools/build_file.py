@@ -33,8 +33,8 @@ LISTS = (
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
 # Headers here replace TensorFlow's, and are included by TensorFlow's names.
 STAND_INS = "cc/abi"
-# The file of a room that includes all its sources.
-UNITY = "unity.cc"
+# The files of a room that include all its sources, and all its tests.
+UNITY = ("unity.cc", "unity_tests.cc")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,6 +43,7 @@ class Target:
 
     kind: str
     name: str
+    testonly: bool = False
     srcs: tuple[str, ...] = ()
     hdrs: tuple[str, ...] = ()
     textual_hdrs: tuple[str, ...] = ()
@@ -64,7 +65,7 @@ class Target:
     @property
     def unity(self) -> str | None:
         """The unity file, if the target has one."""
-        return next((path for path in self.srcs if path.endswith(f"/{UNITY}")), None)
+        return next((path for path in self.srcs if pathlib.PurePath(path).name in UNITY), None)
 
     @property
     def own_deps(self) -> list[str]:
@@ -86,7 +87,8 @@ def read_build(root: pathlib.Path) -> dict[str, Target]:
             if name in targets:
                 raise ValueError(f"BUILD defines {name} twice")
             kept = {key: tuple(attributes.get(key, ())) for key in LISTS}
-            targets[name] = Target(kind, name, **kept)
+            testonly = attributes.get("testonly", kind == "cc_test")
+            targets[name] = Target(kind, name, testonly, **kept)
 
         return define
 
@@ -145,8 +147,9 @@ def own_includes(root: pathlib.Path, file: str) -> list[str]:
 def unity_text(target: Target) -> str:
     """Returns what a target's unity file has to say."""
     includes = "".join(f'#include "{source}"\n' for source in target.textual_hdrs)
+    what = "tests" if target.testonly else "sources"
     return (
-        "// All sources of this room, to compile together: `tools/lint --fix` writes this.\n"
+        f"// All {what} of this room, to compile together: `tools/lint --fix` writes this.\n"
         "// NOLINTBEGIN(bugprone-suspicious-include)\n"
         f"{includes}"
         "// NOLINTEND(bugprone-suspicious-include)\n"
@@ -156,7 +159,10 @@ def unity_text(target: Target) -> str:
 def stale_unity_files(root: pathlib.Path, targets: Mapping[str, Target]) -> Iterator[Target]:
     """Yields each target whose unity file does not include exactly the target's sources."""
     for target in targets.values():
-        if target.unity and (root / target.unity).read_text() != unity_text(target):
+        if not target.unity:
+            continue
+        path = root / target.unity
+        if not path.exists() or path.read_text() != unity_text(target):
             yield target
 
 
@@ -165,8 +171,7 @@ def misplaced_includes(root: pathlib.Path, targets: Mapping[str, Target]) -> Ite
     owners = _owners(targets)
     for target in targets.values():
         # A test may include everything that it links.
-        is_test = target.kind == "cc_test"
-        allowed = needed(targets, target.own_deps) if is_test else target.own_deps
+        allowed = needed(targets, target.own_deps) if target.testonly else target.own_deps
         names = ", ".join(f":{room}" for room in sorted(allowed)) or "itself"
         for file in (*target.files, *target.hdrs):
             for header in own_includes(root, file):

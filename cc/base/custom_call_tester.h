@@ -64,9 +64,9 @@ class CustomCallTester {
     if (core != nullptr) TF_RETURN_IF_ERROR(execution.context.Insert(core));
     execution.options.set_device_ordinal(0);
     execution.options.set_ffi_execution_context(&execution.context);
-    TF_ASSIGN_OR_RETURN(auto params,
+    TF_ASSIGN_OR_RETURN(const auto params,
                         xla::cpu::Thunk::CustomCallExecuteParams::Create(&execution.options));
-    execution.call_params.emplace(std::move(params));
+    execution.call_params.emplace(params);
     std::vector<stream_executor::DeviceAddressBase> addresses;
     for (const auto* tensors : {&operands_, &results_}) {
       for (const tensorflow::Tensor& tensor : *tensors) {

@@ -14,7 +14,7 @@ namespace {
 using Kind = FeatureValues::Kind;
 using tensorflow::tpu::TPUEmbeddingConfiguration;
 
-absl::StatusOr<EmbeddingLayout> LayoutOf(const std::string& text) {
+absl::StatusOr<EmbeddingLayout> MakeLayout(const std::string& text) {
   TPUEmbeddingConfiguration config;
   EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &config)) << text;
   return EmbeddingLayout::Create(config);
@@ -22,7 +22,7 @@ absl::StatusOr<EmbeddingLayout> LayoutOf(const std::string& text) {
 
 // A feature of table 0 whose activations have the given sizes.
 EmbeddingLayout OneFeature(const std::string& shape) {
-  auto layout = LayoutOf(
+  auto layout = MakeLayout(
       "mode: TRAINING num_tensor_cores: 1"
       " table_descriptor { name: 'video' vocabulary_size: 8 dimension: 2 }"
       " feature_descriptor { name: 'watched' table_id: 0 " +
@@ -129,7 +129,7 @@ TEST(BatchTest, RefusesWhatDoesNotFit) {
 
 // Two samples of three features of one table, the second of which is a sequence of two.
 EmbeddingLayout OneTable() {
-  auto layout = LayoutOf(
+  auto layout = MakeLayout(
       "mode: TRAINING num_tensor_cores: 1 batch_size_per_tensor_core: 2"
       " table_descriptor { name: 'video' vocabulary_size: 8 dimension: 2 num_features: 4 }");
   EXPECT_TRUE(layout.ok()) << layout.status();
@@ -161,7 +161,7 @@ TEST(LayoutTest, RefusesContradictions) {
   const std::string table = "table_descriptor { name: 'a' vocabulary_size: 8 dimension: 2 } ";
   const std::string feature = "feature_descriptor { table_id: 0 input_shape: 2 } ";
   const std::string rest = "mode: TRAINING num_tensor_cores: 1 ";
-  EXPECT_TRUE(LayoutOf(table + feature + rest).ok());
+  EXPECT_TRUE(MakeLayout(table + feature + rest).ok());
   for (const std::string& text : {
            feature + rest,
            table + rest,
@@ -175,7 +175,7 @@ TEST(LayoutTest, RefusesContradictions) {
            table + feature + rest + "spmd_sharding { enabled: true }",
            std::string("table_descriptor { name: 'a' dimension: 2 } ") + feature + rest,
        }) {
-    EXPECT_EQ(LayoutOf(text).status().code(), absl::StatusCode::kInvalidArgument) << text;
+    EXPECT_EQ(MakeLayout(text).status().code(), absl::StatusCode::kInvalidArgument) << text;
   }
 }
 

@@ -26,14 +26,14 @@ namespace {
 using tensorflow::Tensor;
 using tensorflow::TensorShape;
 
-std::string Serialized(const std::string& text) {
+std::string SerializedConfig(const std::string& text) {
   tensorflow::tpu::TPUEmbeddingConfiguration config;
   EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &config)) << text;
   return config.SerializeAsString();
 }
 
 // One table of three rows of two values, looked up by one id for each of two cores.
-constexpr char kConfig[] =
+constexpr char kTwoCores[] =
     "mode: TRAINING num_tensor_cores: 2 table_descriptor { name: 'video' vocabulary_size: 3"
     " dimension: 2 optimization_parameters { stochastic_gradient_descent {}"
     " learning_rate { dynamic { tag: 0 } } } } feature_descriptor { table_id: 0 input_shape: 1 }";
@@ -44,7 +44,7 @@ FakeMonitor& Monitor() {
   return *monitor;
 }
 
-EmbeddingSlot& Embedding() {
+EmbeddingSlot& Slot() {
   static auto* const slot = [] {
     TestProcess& objects = TestProcess::Get();
     auto* const made = new EmbeddingSlot(&objects.compute_pool);
@@ -58,7 +58,7 @@ EmbeddingSlot& Embedding() {
 class EmbeddingCallsTest : public testing::Test {
  protected:
   EmbeddingCallsTest() {
-    Embedding();
+    Slot();
     static int64_t launches = 5000;
     for (int core = 0; core < 2; ++core) {
       cores_[core].core = Core(core);
@@ -67,14 +67,14 @@ class EmbeddingCallsTest : public testing::Test {
     ++launches;
   }
   ~EmbeddingCallsTest() override {
-    Embedding().Drop();
+    Slot().Drop();
     for (int core = 0; core < 2; ++core)
       TestProcess::Get().channels.Drain({kNoLaunch, kEmbeddingName, core});
   }
 
   void Configure() {
-    ASSERT_TRUE(Embedding().Configure(Serialized(kConfig)).ok());
-    engine_ = Embedding().engine();
+    ASSERT_TRUE(Slot().Configure(SerializedConfig(kTwoCores)).ok());
+    engine_ = Slot().engine();
     const std::vector<float> rows = {0, 1, 10, 11, 20, 21};
     ASSERT_TRUE(engine_->Load(0, {0, 1, 2}, {absl::MakeConstSpan(rows)}).ok());
   }
@@ -213,7 +213,7 @@ TEST_F(EmbeddingCallsTest, TheLimitEndsTheWaitForAnUpdateAndSaysWhoIsMissing) {
 TEST_F(EmbeddingCallsTest, BatchesOfAnotherConfigurationAreRefused) {
   Configure();
   std::shared_ptr<EmbeddingEngine> former = engine_;
-  Embedding().Drop();
+  Slot().Drop();
   Configure();
   Send(0, Wrap({former, std::make_shared<EmbeddingBatch>()}));
   EXPECT_EQ(Receiver()->Run(&cores_[0]).code(), absl::StatusCode::kInternal);
@@ -256,21 +256,21 @@ TEST_F(EmbeddingCallsTest, NeedAnEmbeddingAndATpuProgram) {
 }
 
 TEST(CurrentEmbeddingTest, IsConfiguredOnce) {
-  EXPECT_EQ(Embedding().engine(), nullptr);
-  EXPECT_FALSE(Embedding().IsConfigured(""));
-  EXPECT_EQ(Embedding().Require("op").status().code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ(Embedding().Configure("").code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(Embedding().Configure("no configuration").code(), absl::StatusCode::kInvalidArgument);
-  const std::string config = Serialized(kConfig);
-  ASSERT_TRUE(Embedding().Configure(config).ok());
-  EXPECT_TRUE(Embedding().IsConfigured(""));
-  EXPECT_TRUE(Embedding().IsConfigured(config));
-  EXPECT_FALSE(Embedding().IsConfigured("another"));
-  EXPECT_EQ(Embedding().Configure(config).code(), absl::StatusCode::kFailedPrecondition);
-  Embedding().Drop();
-  EXPECT_EQ(Embedding().engine(), nullptr);
-  EXPECT_TRUE(Embedding().Configure(config).ok());
-  Embedding().Drop();
+  EXPECT_EQ(Slot().engine(), nullptr);
+  EXPECT_FALSE(Slot().IsConfigured(""));
+  EXPECT_EQ(Slot().Require("op").status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(Slot().Configure("").code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Slot().Configure("no configuration").code(), absl::StatusCode::kInvalidArgument);
+  const std::string config = SerializedConfig(kTwoCores);
+  ASSERT_TRUE(Slot().Configure(config).ok());
+  EXPECT_TRUE(Slot().IsConfigured(""));
+  EXPECT_TRUE(Slot().IsConfigured(config));
+  EXPECT_FALSE(Slot().IsConfigured("another"));
+  EXPECT_EQ(Slot().Configure(config).code(), absl::StatusCode::kFailedPrecondition);
+  Slot().Drop();
+  EXPECT_EQ(Slot().engine(), nullptr);
+  EXPECT_TRUE(Slot().Configure(config).ok());
+  Slot().Drop();
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ namespace tf_tpu_ext {
 namespace {
 
 // One table of four rows of one value, looked up by one id for each of two cores.
-std::string Config(const std::string& more = "", const std::string& optimizer = "") {
+std::string TableOfFour(const std::string& more = "", const std::string& optimizer = "") {
   return "mode: TRAINING num_tensor_cores: 2 " + more +
          " table_descriptor { name: 'video' vocabulary_size: 4 dimension: 1"
          " optimization_parameters { stochastic_gradient_descent {} learning_rate { constant: 1 "
@@ -69,7 +69,7 @@ class EngineTest : public testing::Test {
 using Floats = std::vector<float>;
 
 TEST_F(EngineTest, UpdatesWithTheGradientsOfAllCores) {
-  Make(Config());
+  Make(TableOfFour());
   EXPECT_EQ(Receive(0, 1)->value, 10);
   EXPECT_EQ(Receive(1, 1)->value, 10);
   EXPECT_TRUE(Send(1, 2).ok());
@@ -80,7 +80,7 @@ TEST_F(EngineTest, UpdatesWithTheGradientsOfAllCores) {
 }
 
 TEST_F(EngineTest, AnEarlyCoreWaitsForTheUpdate) {
-  Make(Config());
+  Make(TableOfFour());
   Receive(0, 1);
   Receive(1, 2);
   EXPECT_TRUE(Send(0, 1).ok());
@@ -97,7 +97,7 @@ TEST_F(EngineTest, AnEarlyCoreWaitsForTheUpdate) {
 }
 
 TEST_F(EngineTest, InferenceAfterTrainingSeesTheUpdate) {
-  Make(Config());
+  Make(TableOfFour());
   Receive(0, 1);
   Receive(1, 1);
   EXPECT_TRUE(Send(0, 1).ok());
@@ -108,7 +108,7 @@ TEST_F(EngineTest, InferenceAfterTrainingSeesTheUpdate) {
 }
 
 TEST_F(EngineTest, GradientsAndTrainingBatchesAnswerEachOther) {
-  Make(Config());
+  Make(TableOfFour());
   EXPECT_EQ(Send(0, 1).code(), absl::StatusCode::kFailedPrecondition);
   Receive(0, 1, /*training=*/false);
   EXPECT_EQ(Send(0, 1).code(), absl::StatusCode::kFailedPrecondition);
@@ -120,7 +120,7 @@ TEST_F(EngineTest, GradientsAndTrainingBatchesAnswerEachOther) {
 }
 
 TEST_F(EngineTest, WaitsEndByCancelAbortAndReset) {
-  Make(Config());
+  Make(TableOfFour());
   const auto wait = [this] {
     Receive(0, 1);
     Receive(1, 1);
@@ -147,7 +147,7 @@ TEST_F(EngineTest, WaitsEndByCancelAbortAndReset) {
 }
 
 TEST_F(EngineTest, ACleanStepFollowsAReset) {
-  Make(Config());
+  Make(TableOfFour());
   Receive(0, 1);
   EXPECT_TRUE(Send(0, 1).ok());
   engine_->Reset(absl::InternalError("failed"));
@@ -159,7 +159,7 @@ TEST_F(EngineTest, ACleanStepFollowsAReset) {
 }
 
 TEST_F(EngineTest, PipelinedStepsMissTheLastUpdate) {
-  Make(Config("pipeline_execution_with_tensor_core: true"));
+  Make(TableOfFour("pipeline_execution_with_tensor_core: true"));
   const auto train = [this] {
     auto first = Receive(0, 1), second = Receive(1, 1);
     EXPECT_TRUE(Send(0, 1).ok());
@@ -176,9 +176,9 @@ TEST_F(EngineTest, PipelinedStepsMissTheLastUpdate) {
 }
 
 TEST_F(EngineTest, WithoutAccumulationEveryCoreMakesAnUpdate) {
-  Make(Config("",
-              "gradient_accumulation_status: DISABLED"
-              " clipping_limits { lower { value: 9 } upper { value: 11 } }"));
+  Make(TableOfFour("",
+                   "gradient_accumulation_status: DISABLED"
+                   " clipping_limits { lower { value: 9 } upper { value: 11 } }"));
   Receive(0, 1);
   Receive(1, 1);
   EXPECT_TRUE(Send(0, 5).ok());
@@ -188,9 +188,9 @@ TEST_F(EngineTest, WithoutAccumulationEveryCoreMakesAnUpdate) {
 }
 
 TEST_F(EngineTest, QuantizesWhatIsLookedUp) {
-  Make(Config("",
-              "simulated_quantization { enabled: true num_buckets: 3 clipping_limits {"
-              " lower { value: 0 } upper { value: 24 } } }"));
+  Make(TableOfFour("",
+                   "simulated_quantization { enabled: true num_buckets: 3 clipping_limits {"
+                   " lower { value: 0 } upper { value: 24 } } }"));
   EXPECT_EQ(Receive(0, 1, false)->value, 12);
   EXPECT_EQ(Receive(0, 3, false)->value, 24);
   EXPECT_EQ(Table()[1], 10);
@@ -269,7 +269,7 @@ TEST_F(EngineTest, StepsOfSeveralCoresAreWhatALoopComputes) {
 }
 
 TEST_F(EngineTest, AResetForgetsWhatCoresOwe) {
-  Make(Config());
+  Make(TableOfFour());
   Receive(0, 1);
   Receive(1, 1);
   EXPECT_TRUE(Send(0, 1).ok());
@@ -281,7 +281,7 @@ TEST_F(EngineTest, AResetForgetsWhatCoresOwe) {
 
 TEST_F(EngineTest, ALookupThatHadToWaitRunsWhereItIsScheduled) {
   tensorflow::tpu::TPUEmbeddingConfiguration config;
-  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(Config(), &config));
+  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(TableOfFour(), &config));
   std::vector<std::function<void()>> scheduled;
   auto created = EmbeddingEngine::Create(
       config, [&](std::function<void()> work) { scheduled.push_back(std::move(work)); });
@@ -311,7 +311,7 @@ TEST_F(EngineTest, RefusesMissingLearningRates) {
 }
 
 TEST_F(EngineTest, RefusesToLoadOtherSlots) {
-  Make(Config());
+  Make(TableOfFour());
   const std::vector<float> rows = {0, 1};
   EXPECT_EQ(engine_->Load(0, {0, 1}, {rows, rows}).code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(engine_->Load(0, {0}, {rows}).code(), absl::StatusCode::kInvalidArgument);

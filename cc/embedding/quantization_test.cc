@@ -9,14 +9,14 @@
 namespace tf_tpu_ext {
 namespace {
 
-tensorflow::tpu::SimulatedQuantization Parse(const std::string& text) {
+tensorflow::tpu::SimulatedQuantization ParseQuantization(const std::string& text) {
   tensorflow::tpu::SimulatedQuantization options;
   EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &options)) << text;
   return options;
 }
 
 TEST(QuantizationTest, TakesTheNearestBucket) {
-  const auto options = Parse(
+  const auto options = ParseQuantization(
       "enabled: true num_buckets: 5 clipping_limits { lower { value: -1 } upper { value: 1 } }");
   ASSERT_TRUE(CheckQuantization("video", options).ok());
   for (float value = -1.5f; value < 1.5f; value += 0.0625f) {
@@ -30,13 +30,14 @@ TEST(QuantizationTest, TakesTheNearestBucket) {
 }
 
 TEST(QuantizationTest, NeedsBucketsAndLimits) {
-  EXPECT_TRUE(CheckQuantization("video", Parse("enabled: false")).ok());
+  EXPECT_TRUE(CheckQuantization("video", ParseQuantization("enabled: false")).ok());
   const std::string limits = "clipping_limits { lower { value: 0 } upper { value: 1 } }";
   for (const std::string& text :
        {std::string("num_buckets: 4"), "num_buckets: 1 " + limits, limits,
         std::string("num_buckets: 4 clipping_limits { lower { value: 0 } }"),
         std::string("num_buckets: 4 clipping_limits { lower { value: 1 } upper { value: 1 } }")}) {
-    const absl::Status status = CheckQuantization("video", Parse("enabled: true " + text));
+    const absl::Status status =
+        CheckQuantization("video", ParseQuantization("enabled: true " + text));
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text;
     EXPECT_NE(status.message().find("table 'video'"), std::string::npos) << status;
   }

@@ -23,7 +23,7 @@ using tensorflow::Node;
 using tensorflow::NodeDef;
 using tensorflow::PartialTensorShape;
 
-constexpr char kComputation[] = "cluster_step";
+constexpr char kFolded[] = "cluster_step";
 
 class FoldClustersTest : public ::testing::Test {
  protected:
@@ -42,7 +42,7 @@ class FoldClustersTest : public ::testing::Test {
     node_.set_name(name);
     node_.set_op(op);
     for (const std::string& input : inputs) node_.add_input(input);
-    tensorflow::AddNodeAttr(kTpuReplicate, kComputation, &node_);
+    tensorflow::AddNodeAttr(kTpuReplicate, kFolded, &node_);
     if (!cluster.empty()) tensorflow::AddNodeAttr(kOutsideCompilation, cluster, &node_);
     return &node_;
   }
@@ -126,7 +126,7 @@ TEST_F(FoldClustersTest, PutsOneCallInThePlaceOfACluster) {
   EXPECT_EQ(source->name(), "x");
   ASSERT_TRUE(Find("after")->input_node(0, &source).ok());
   EXPECT_EQ(source, call);
-  EXPECT_EQ(call->attrs().Find(kTpuReplicate)->s(), kComputation);
+  EXPECT_EQ(call->attrs().Find(kTpuReplicate)->s(), kFolded);
   EXPECT_EQ(call->attrs().Find(kOutsideCompilation), nullptr);
 
   tensorflow::FunctionDefLibrary functions;

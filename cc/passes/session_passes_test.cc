@@ -28,7 +28,7 @@ using tensorflow::Node;
 using tensorflow::NodeDef;
 using tensorflow::OptimizationPassRegistry;
 
-std::string Core(int number) {
+std::string CoreDevice(int number) {
   return absl::StrCat("/job:localhost/replica:0/task:0/device:TPU:", number);
 }
 
@@ -173,7 +173,7 @@ class LaunchGroupsTest : public SessionPassesTest {
             AddNodeAttr("Targs", std::vector<DataType>{}, node);
             AddNodeAttr("Tresults", std::vector<DataType>{}, node);
           });
-      execute->set_requested_device(Core(core));
+      execute->set_requested_device(CoreDevice(core));
       graph_->AddEdge(compile, 1, execute, 0);
     }
     return compile;
@@ -233,7 +233,7 @@ class PackedVariableShapesTest : public SessionPassesTest {
       AddNodeAttr("Targs", std::vector<DataType>{tensorflow::DT_RESOURCE}, node);
       AddNodeAttr("Tresults", std::vector<DataType>{}, node);
     });
-    execute->set_requested_device(Core(1));
+    execute->set_requested_device(CoreDevice(1));
     return Add("shape", "VariableShape", {variable}, [](NodeDef*) {});
   }
 };
@@ -241,7 +241,7 @@ class PackedVariableShapesTest : public SessionPassesTest {
 TEST_F(PackedVariableShapesTest, AreAskedOnOneOfTheCores) {
   Node* shape = ShapeOfVariableOn("/job:localhost/replica:0/task:0/device:COMPOSITE:0");
   ASSERT_TRUE(Run("PackedVariableShapes").ok());
-  EXPECT_EQ(shape->requested_device(), Core(1));
+  EXPECT_EQ(shape->requested_device(), CoreDevice(1));
 }
 
 TEST_F(PackedVariableShapesTest, AreAskedOnACoreAfterTheBridgeHasRewrittenTheGraph) {
@@ -251,11 +251,11 @@ TEST_F(PackedVariableShapesTest, AreAskedOnACoreAfterTheBridgeHasRewrittenTheGra
   const_cast<Node*>(variable)->set_requested_device(
       "/job:localhost/replica:0/task:0/device:COMPOSITE:0");
   ASSERT_TRUE(Run("PackedVariableShapes").ok());
-  EXPECT_EQ(shape->requested_device(), Core(1));
+  EXPECT_EQ(shape->requested_device(), CoreDevice(1));
 }
 
 TEST_F(PackedVariableShapesTest, OthersStayWhereTheyAre) {
-  Node* shape = ShapeOfVariableOn(Core(0));
+  Node* shape = ShapeOfVariableOn(CoreDevice(0));
   ASSERT_TRUE(Run("PackedVariableShapes").ok());
   EXPECT_EQ(shape->requested_device(), "");
 }

@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "cc/base/tensor_testing.h"
 #include "gtest/gtest.h"
 
 namespace tf_tpu_ext {
@@ -16,17 +17,12 @@ Tensor Numbers(const std::vector<float>& values) {
   return tensor;
 }
 
-std::vector<float> ValuesOf(const Tensor& tensor) {
-  const auto flat = tensor.flat<float>();
-  return {flat.data(), flat.data() + flat.size()};
-}
-
 constexpr ArgumentNumber kMirrored(0);
 constexpr ArgumentNumber kBatched(1);
 constexpr OutputNumber kShared(0);
 constexpr OutputNumber kOwn(1);
 
-BatchedReplicas TwoReplicas() {
+BatchedReplicas BatchOfTwo() {
   BatchedReplicas batched;
   batched.group_size = 2;
   batched.batched_arguments = {false, true};
@@ -38,42 +34,42 @@ BatchedReplicas TwoReplicas() {
 TEST(BatchedReplicasTest, EqualBytesMayRunBatched) {
   const Arguments first = {Numbers({1, 2}), Numbers({3})};
   const Arguments equal = {Numbers({1, 2}), Numbers({4})};
-  EXPECT_TRUE(CanRunBatched(TwoReplicas(), {&first, &equal}));
+  EXPECT_TRUE(CanRunBatched(BatchOfTwo(), {&first, &equal}));
 }
 
 TEST(BatchedReplicasTest, AnotherValueMayNot) {
   const Arguments first = {Numbers({1, 2}), Numbers({3})};
   const Arguments other = {Numbers({1, 5}), Numbers({3})};
-  EXPECT_FALSE(CanRunBatched(TwoReplicas(), {&first, &other}));
-  EXPECT_FALSE(CanRunBatched(TwoReplicas(), {&first, &first, &first, &other}));
+  EXPECT_FALSE(CanRunBatched(BatchOfTwo(), {&first, &other}));
+  EXPECT_FALSE(CanRunBatched(BatchOfTwo(), {&first, &first, &first, &other}));
 }
 
 TEST(BatchedReplicasTest, AnotherShapeMayNot) {
   const Arguments first = {Numbers({1, 2}), Numbers({3})};
   const Arguments longer = {first[kMirrored], Numbers({3, 4})};
-  EXPECT_FALSE(CanRunBatched(TwoReplicas(), {&first, &longer}));
+  EXPECT_FALSE(CanRunBatched(BatchOfTwo(), {&first, &longer}));
 }
 
 TEST(BatchedReplicasTest, BatchesArguments) {
   const Arguments first = {Numbers({1, 2}), Numbers({3, 4})};
   const Arguments second = {first[kMirrored], Numbers({5, 6})};
-  const auto arguments = BatchArguments(TwoReplicas(), {&first, &second});
+  const auto arguments = BatchArguments(BatchOfTwo(), {&first, &second});
   ASSERT_TRUE(arguments.ok()) << arguments.status();
   EXPECT_EQ((*arguments)[kMirrored].data(), first[kMirrored].data());
   EXPECT_EQ((*arguments)[kBatched].shape(), TensorShape({2, 2}));
-  EXPECT_EQ(ValuesOf((*arguments)[kBatched]), (std::vector<float>{3, 4, 5, 6}));
+  EXPECT_EQ(ValuesOf<float>((*arguments)[kBatched]), (std::vector<float>{3, 4, 5, 6}));
 }
 
 TEST(BatchedReplicasTest, UnbatchesOutputs) {
   Tensor rows(tensorflow::DT_FLOAT, TensorShape({2, 2}));
   for (int i = 0; i < 4; ++i) rows.flat<float>()(i) = i;
   const Tensor shared = Numbers({7});
-  const auto outputs = UnbatchOutputs(TwoReplicas(), {shared, rows});
+  const auto outputs = UnbatchOutputs(BatchOfTwo(), {shared, rows});
   ASSERT_TRUE(outputs.ok()) << outputs.status();
   ASSERT_EQ(outputs->size(), 2);
   EXPECT_EQ((*outputs)[1][kShared].data(), shared.data());
-  EXPECT_EQ(ValuesOf((*outputs)[0][kOwn]), (std::vector<float>{0, 1}));
-  EXPECT_EQ(ValuesOf((*outputs)[1][kOwn]), (std::vector<float>{2, 3}));
+  EXPECT_EQ(ValuesOf<float>((*outputs)[0][kOwn]), (std::vector<float>{0, 1}));
+  EXPECT_EQ(ValuesOf<float>((*outputs)[1][kOwn]), (std::vector<float>{2, 3}));
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ namespace {
 using ProgramPointer = std::shared_ptr<Program>;
 
 // The cache never looks into a program: an address that is not one stands for it.
-ProgramPointer FakeProgram() {
+ProgramPointer NamedProgram() {
   auto owner = std::make_shared<char>();
   return ProgramPointer(owner, reinterpret_cast<Program*>(owner.get()));
 }
@@ -38,7 +38,7 @@ TEST(ProgramCacheTest, CompilesAKeyOnce) {
     id = given;
     record->name = "step";
     record->argument_shapes = "[2]";
-    return absl::StatusOr<ProgramPointer>(FakeProgram());
+    return absl::StatusOr<ProgramPointer>(NamedProgram());
   };
   const auto first = cache.GetOrCompile("a", compile);
   const auto second = cache.GetOrCompile("a", compile);
@@ -64,7 +64,7 @@ TEST(ProgramCacheTest, KeysHaveProgramsOfTheirOwn) {
   for (const char* key : {"a", "b", ""}) {
     programs.push_back(*cache.GetOrCompile(key, [&](int64_t id, CompilationRecord*) {
       ids.push_back(id);
-      return absl::StatusOr<ProgramPointer>(FakeProgram());
+      return absl::StatusOr<ProgramPointer>(NamedProgram());
     }));
   }
   for (int i = 0; i < 3; ++i) {
@@ -96,7 +96,7 @@ TEST(ProgramCacheTest, FailureIsReportedAndTriedAgain) {
       failed_id = id;
       return absl::StatusOr<ProgramPointer>(absl::UnimplementedError("no kernel"));
     }
-    return absl::StatusOr<ProgramPointer>(FakeProgram());
+    return absl::StatusOr<ProgramPointer>(NamedProgram());
   };
   EXPECT_EQ(cache.GetOrCompile("a", compile).status(), absl::UnimplementedError("no kernel"));
   EXPECT_TRUE(absl::IsNotFound(cache.Find(failed_id).status()));
@@ -127,7 +127,7 @@ TEST(ProgramCacheTest, AnExceptionIsAFailure) {
   EXPECT_TRUE(absl::StrContains(status.message(), "'step': no such dimension")) << status;
   EXPECT_EQ(cache.Records()[0].error, status.ToString());
   EXPECT_TRUE(
-      cache.GetOrCompile("a", [](int64_t, CompilationRecord*) { return FakeProgram(); }).ok());
+      cache.GetOrCompile("a", [](int64_t, CompilationRecord*) { return NamedProgram(); }).ok());
 }
 
 TEST(ProgramCacheTest, ConcurrentCallersWaitForOneCompilation) {
@@ -143,7 +143,7 @@ TEST(ProgramCacheTest, ConcurrentCallersWaitForOneCompilation) {
       programs[caller] = *cache.GetOrCompile("a", [&](int64_t, CompilationRecord*) {
         ++compilations;
         arriving.Wait();
-        return absl::StatusOr<ProgramPointer>(FakeProgram());
+        return absl::StatusOr<ProgramPointer>(NamedProgram());
       });
     });
   }
@@ -167,7 +167,7 @@ TEST(ProgramCacheTest, ConcurrentCallersTryAFailureOneAfterTheOther) {
         if (tries == 0) arriving.Wait();
         --at_once;
         if (++tries == 1) return absl::StatusOr<ProgramPointer>(absl::InternalError("once"));
-        return absl::StatusOr<ProgramPointer>(FakeProgram());
+        return absl::StatusOr<ProgramPointer>(NamedProgram());
       });
       if (!program.ok()) ++failures;
     });
@@ -184,13 +184,13 @@ TEST(ProgramCacheTest, ACompilationHoldsUpNoOtherKey) {
     const auto program = cache.GetOrCompile("slow", [&](int64_t, CompilationRecord*) {
       compiling.Notify();
       release.WaitForNotification();
-      return absl::StatusOr<ProgramPointer>(FakeProgram());
+      return absl::StatusOr<ProgramPointer>(NamedProgram());
     });
     EXPECT_TRUE(program.ok());
   });
   compiling.WaitForNotification();
   const auto quick = [](int64_t, CompilationRecord*) {
-    return absl::StatusOr<ProgramPointer>(FakeProgram());
+    return absl::StatusOr<ProgramPointer>(NamedProgram());
   };
   EXPECT_TRUE(cache.GetOrCompile("quick", quick).ok());
   EXPECT_TRUE(cache.GetOrCompile("quick", quick).ok());
@@ -206,7 +206,7 @@ TEST(ProgramCacheTest, ADroppedProgramEndsWithItsLastUser) {
   const auto compile = [&](int64_t id, CompilationRecord* record) {
     ids.push_back(id);
     record->name = "step";
-    return absl::StatusOr<ProgramPointer>(FakeProgram());
+    return absl::StatusOr<ProgramPointer>(NamedProgram());
   };
   ProgramPointer running = *cache.GetOrCompile("a", compile);
   const std::weak_ptr<Program> program = running;
@@ -234,7 +234,7 @@ class LimitedCacheTest : public ::testing::Test {
       compiled = true;
       last_id_ = id;
       record->bytes = bytes;
-      return absl::StatusOr<ProgramPointer>(FakeProgram());
+      return absl::StatusOr<ProgramPointer>(NamedProgram());
     });
     EXPECT_TRUE(program.ok());
     return compiled;

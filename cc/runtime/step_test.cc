@@ -25,8 +25,8 @@ namespace {
 using tensorflow::Tensor;
 using tensorflow::Var;
 
-constexpr LaunchId kLaunch(7);
-constexpr ArgumentNumber kArgument0(0);
+constexpr LaunchId kStepLaunch(7);
+constexpr ArgumentNumber kFirst(0);
 // More than the least that is worth the locks of a run in place.
 constexpr int kManyElements = 1 << 15;
 
@@ -68,7 +68,7 @@ class StepTest : public ::testing::Test {
     StepCores cores;
     for (StepArguments& each : arguments) {
       StepCore core;
-      core.context.launch_id = kLaunch;
+      core.context.launch_id = kStepLaunch;
       core.context.run_id = RunId(1);
       core.context.core = Core(cores.size());
       core.context.slot = Slot(cores.size());
@@ -90,7 +90,7 @@ class StepTest : public ::testing::Test {
       ++locked_;
       work();
     };
-    return Step::Create(services, kLaunch, std::move(program), std::move(cores),
+    return Step::Create(services, kStepLaunch, std::move(program), std::move(cores),
                         [this](absl::Status status, ByNumber<Slot, Outputs> outputs) {
                           EXPECT_FALSE(status_.has_value()) << "ended twice";
                           status_ = std::move(status);
@@ -368,7 +368,7 @@ class InPlaceStepTest : public StepTest {
   InPlaceStepTest() {
     CompiledProgram compiled = Replicas(1);
     compiled.cores.clear();
-    compiled.overwritten_variables = {{kArgument0, OutputNumber(0)}};
+    compiled.overwritten_variables = {{kFirst, OutputNumber(0)}};
     program_ = std::make_shared<FakeProgram>(std::move(compiled));
   }
 
@@ -383,8 +383,8 @@ class InPlaceStepTest : public StepTest {
 TEST_F(InPlaceStepTest, OverwritesTheVariable) {
   const auto step = Make(program_, {variable_.Arguments()});
   program_->on_start = [&](FakeProgram::Run& run) {
-    EXPECT_EQ(run.options.overwritable, std::vector<ArgumentNumber>{kArgument0});
-    run.arguments[kArgument0].flat<float>().setConstant(2);
+    EXPECT_EQ(run.options.overwritable, std::vector<ArgumentNumber>{kFirst});
+    run.arguments[kFirst].flat<float>().setConstant(2);
     const Tensor updated = run.argument(0);
     // Its last reference but this one goes with the run, so the step must not.
     run.End({updated});
@@ -459,7 +459,7 @@ class UpdateStepTest : public StepTest {
     update->combinations = {sum};
     update->replica_outputs = {OutputNumber(1)};
     update->update_outputs = {OutputNumber(0)};
-    update->read_arguments = {kArgument0};
+    update->read_arguments = {kFirst};
     CompiledProgram compiled = Replicas(2);
     compiled.shared_update = std::move(update);
     compiled.num_combined_outputs = 1;

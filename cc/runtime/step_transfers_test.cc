@@ -11,8 +11,8 @@
 namespace tf_tpu_ext {
 namespace {
 
-constexpr LaunchId kLaunch(5);
-constexpr int64_t kStep = 3;
+constexpr LaunchId kTransferLaunch(5);
+constexpr int64_t kTransferStep = 3;
 
 class StepTransfersTest : public ::testing::Test {
  protected:
@@ -33,17 +33,17 @@ class StepTransfersTest : public ::testing::Test {
 TEST_F(StepTransfersTest, AbortEndsTheWaitsOfTheLaunchUntilItIsForgotten) {
   std::optional<absl::Status> received;
   channels_.Receive(
-      {kLaunch.value(), "call", 0},
+      {kTransferLaunch.value(), "call", 0},
       [&](const absl::StatusOr<TensorMessage>& message) { received = message.status(); });
   transfers_.Abort(LaunchId(6), absl::AbortedError("another"));
   EXPECT_FALSE(received.has_value());
-  transfers_.Abort(kLaunch, absl::AbortedError("failed"));
+  transfers_.Abort(kTransferLaunch, absl::AbortedError("failed"));
   EXPECT_EQ(received, absl::AbortedError("failed"));
-  transfers_.Finish(kLaunch);
+  transfers_.Finish(kTransferLaunch);
   received.reset();
   // The host may still ask what became of the launch.
   channels_.Receive(
-      {kLaunch.value(), "call", 0},
+      {kTransferLaunch.value(), "call", 0},
       [&](const absl::StatusOr<TensorMessage>& message) { received = message.status(); });
   EXPECT_EQ(received, absl::AbortedError("failed"));
 }
@@ -56,7 +56,7 @@ TEST_F(StepTransfersTest, DropsWhatTheProgramWouldHaveTaken) {
   }
   TakenQueues takes;
   takes.infeed = true;
-  transfers_.DropQueued(takes, {Core(0), Core(2)}, kStep, absl::AbortedError("failed"));
+  transfers_.DropQueued(takes, {Core(0), Core(2)}, kTransferStep, absl::AbortedError("failed"));
   EXPECT_EQ(Drain(kInfeedName, 0), 0);
   EXPECT_EQ(Drain(kInfeedName, 1), 1);
   EXPECT_EQ(Drain(kInfeedName, 2), 0);
@@ -64,16 +64,16 @@ TEST_F(StepTransfersTest, DropsWhatTheProgramWouldHaveTaken) {
   // A step of embeddings is one of all cores.
   takes.infeed = false;
   takes.embedding = true;
-  transfers_.DropQueued(takes, {Core(0)}, kStep, absl::AbortedError("failed"));
+  transfers_.DropQueued(takes, {Core(0)}, kTransferStep, absl::AbortedError("failed"));
   for (int core = 0; core < 3; ++core) EXPECT_EQ(Drain(kEmbeddingName, core), 0);
 }
 
 TEST_F(StepTransfersTest, RefusesWhatTheFailedStepStillSends) {
-  transfers_.DropQueued(TakenQueues(), {Core(0)}, kStep, absl::AbortedError("failed"));
+  transfers_.DropQueued(TakenQueues(), {Core(0)}, kTransferStep, absl::AbortedError("failed"));
   std::optional<absl::Status> sent;
   channels_.Send(
       {kNoLaunch, kInfeedName, 0}, {}, kFeedCapacity,
-      [&](absl::Status status) { sent = std::move(status); }, OwnerOfStep(kStep));
+      [&](absl::Status status) { sent = std::move(status); }, OwnerOfStep(kTransferStep));
   EXPECT_EQ(sent, absl::AbortedError("failed"));
   EXPECT_EQ(Drain(kInfeedName, 0), 0);
 }

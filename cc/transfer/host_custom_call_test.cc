@@ -25,7 +25,7 @@ namespace {
 using tensorflow::Tensor;
 
 // Waits for the test. Never deleted: the op may still be on its way out of it.
-absl::Notification* gate = nullptr;
+absl::Notification* call_gate = nullptr;
 
 REGISTER_OP("TpuExtTest>Gate").Input("x: float").Output("y: float").SetIsStateful();
 
@@ -33,18 +33,18 @@ class GateOp : public tensorflow::OpKernel {
  public:
   using OpKernel::OpKernel;
   void Compute(tensorflow::OpKernelContext* context) override {
-    gate->WaitForNotification();
+    call_gate->WaitForNotification();
     context->set_output(0, context->input(0));
   }
 };
 REGISTER_KERNEL_BUILDER(Name("TpuExtTest>Gate").Device(tensorflow::DEVICE_CPU), GateOp);
 
-enum { kSquare, kCheck, kGate };
+enum { kCallSquare, kCallCheck, kCallGate };
 
 class HostCallTest : public testing::Test {
  protected:
   HostCallTest() {
-    gate = new absl::Notification;
+    call_gate = new absl::Notification;
     auto functions = HostFunctions::Create(
         {ChainOfOps("square", {"Square"}), ChainOfOps("check", {"CheckNumerics"}),
          ChainOfOps("gate", {"TpuExtTest>Gate"})},
@@ -57,7 +57,7 @@ class HostCallTest : public testing::Test {
     core_.host_calls = calls_.get();
   }
   ~HostCallTest() override {
-    if (!gate->HasBeenNotified()) gate->Notify();
+    if (!call_gate->HasBeenNotified()) call_gate->Notify();
     AwaitIdle();
   }
 
@@ -85,38 +85,39 @@ class HostCallTest : public testing::Test {
 };
 
 TEST_F(HostCallTest, WhatCannotBlockIsDoneAtOnce) {
-  const auto call = Make(kSquare, {MakeVector<float>({1, 2, 3})}, {MakeVector<float>({0, 0, 0})});
+  const auto call =
+      Make(kCallSquare, {MakeVector<float>({1, 2, 3})}, {MakeVector<float>({0, 0, 0})});
   const auto event = call->Start(&core_);
   ASSERT_TRUE(event.ok() && event->IsConcrete());
   EXPECT_EQ(ValuesOf<float>(call->result(0)), std::vector<float>({1, 4, 9}));
-  EXPECT_GE(functions_->counters(kSquare).calls, 1);
+  EXPECT_GE(functions_->counters(kCallSquare).calls, 1);
 }
 
 TEST_F(HostCallTest, TheProgramWaitsForWhatBlocks) {
-  const auto call = Make(kGate, {MakeScalar<float>(5)}, {MakeScalar<float>(0)});
+  const auto call = Make(kCallGate, {MakeScalar<float>(5)}, {MakeScalar<float>(0)});
   auto event = call->Start(&core_);
   ASSERT_TRUE(event.ok()) << event.status();
   EXPECT_FALSE(event->IsAvailable());
-  gate->Notify();
+  call_gate->Notify();
   tsl::BlockUntilReady(*event);
   EXPECT_TRUE(event->IsConcrete());
   EXPECT_EQ(call->result(0).scalar<float>()(), 5);
 }
 
 TEST_F(HostCallTest, NobodyWaitsForACallWithoutResults) {
-  const auto call = Make(kGate, {MakeScalar<float>(5)}, {});
+  const auto call = Make(kCallGate, {MakeScalar<float>(5)}, {});
   const auto event = call->Start(&core_);
   ASSERT_TRUE(event.ok()) << event.status();
   EXPECT_TRUE(event->IsConcrete());
   // The program may change its memory now.
   call->operand(0).scalar<float>()() = 6;
-  gate->Notify();
+  call_gate->Notify();
   AwaitIdle();
   EXPECT_TRUE(failure_.ok()) << failure_;
 }
 
 TEST_F(HostCallTest, TakesDynamicTensorsAtTheirSize) {
-  const auto call = Make(kSquare, {MakeVector<float>({1, 2, 3}), MakeScalar<int32_t>(2)},
+  const auto call = Make(kCallSquare, {MakeVector<float>({1, 2, 3}), MakeScalar<int32_t>(2)},
                          {MakeVector<float>({0, 0})}, {{0, 0}});
   ASSERT_TRUE(call->Run(&core_).ok());
   EXPECT_EQ(ValuesOf<float>(call->result(0)), std::vector<float>({1, 4}));
@@ -133,7 +134,7 @@ TEST_F(HostCallTest, TakesDynamicTensorsAtTheirSize) {
 }
 
 TEST_F(HostCallTest, ErrorsNameTheFunctionsPlace) {
-  const auto call = Make(kCheck, {MakeScalar<float>(NAN)}, {MakeScalar<float>(0)});
+  const auto call = Make(kCallCheck, {MakeScalar<float>(NAN)}, {MakeScalar<float>(0)});
   const absl::Status status = call->Run(&core_);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_NE(status.message().find("outside_compilation at train.py:7"), std::string::npos)
@@ -141,7 +142,7 @@ TEST_F(HostCallTest, ErrorsNameTheFunctionsPlace) {
 }
 
 TEST_F(HostCallTest, AbortedCallsEnd) {
-  const auto call = Make(kGate, {MakeScalar<float>(5)}, {MakeScalar<float>(0)});
+  const auto call = Make(kCallGate, {MakeScalar<float>(5)}, {MakeScalar<float>(0)});
   auto event = call->Start(&core_);
   ASSERT_TRUE(event.ok()) << event.status();
   calls_->Abort(absl::AbortedError("another core failed"));
@@ -150,7 +151,7 @@ TEST_F(HostCallTest, AbortedCallsEnd) {
 }
 
 TEST_F(HostCallTest, RunsInTpuProgramsOnly) {
-  const auto call = Make(kSquare, {MakeScalar<float>(5)}, {MakeScalar<float>(0)});
+  const auto call = Make(kCallSquare, {MakeScalar<float>(5)}, {MakeScalar<float>(0)});
   EXPECT_EQ(call->Run(nullptr).code(), absl::StatusCode::kFailedPrecondition);
   core_.host_calls = nullptr;
   EXPECT_EQ(call->Run(&core_).code(), absl::StatusCode::kFailedPrecondition);

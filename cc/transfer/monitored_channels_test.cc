@@ -20,7 +20,7 @@
 namespace tf_tpu_ext {
 namespace {
 
-const ChannelKey kInfeed{kNoLaunch, kInfeedName, 3};
+const ChannelKey kMonitored{kNoLaunch, kInfeedName, 3};
 
 // How one wait ended, on whatever thread.
 class Ending {
@@ -56,7 +56,7 @@ class MonitoredChannelsTest : public testing::Test {
   void Fill() {
     for (int i = 0; i < kFeedCapacity; ++i) {
       Ending sent;
-      channels_.Send(kInfeed, {}, kFeedCapacity, User(), sent.sent());
+      channels_.Send(kMonitored, {}, kFeedCapacity, User(), sent.sent());
       ASSERT_TRUE(sent.has_come());
       ASSERT_TRUE(sent.Wait().ok()) << sent.Wait();
     }
@@ -70,13 +70,13 @@ class MonitoredChannelsTest : public testing::Test {
 
 TEST_F(MonitoredChannelsTest, AMessageEndsTheWait) {
   std::optional<std::vector<tensorflow::Tensor>> got;
-  channels_.Receive(kInfeed, User(), [&](absl::StatusOr<TensorMessage> message) {
+  channels_.Receive(kMonitored, User(), [&](absl::StatusOr<TensorMessage> message) {
     ASSERT_TRUE(message.ok()) << message.status();
     got = message->tensors;
   });
   EXPECT_FALSE(got.has_value());
   EXPECT_EQ(monitor_.num_waits(), 1);
-  table_.Send(kInfeed, std::vector{MakeScalar<float>(7)}, kFeedCapacity, [](absl::Status) {});
+  table_.Send(kMonitored, std::vector{MakeScalar<float>(7)}, kFeedCapacity, [](absl::Status) {});
   ASSERT_TRUE(got.has_value());
   ASSERT_EQ(got->size(), 1);
   EXPECT_EQ((*got)[0].scalar<float>()(), 7);
@@ -84,9 +84,9 @@ TEST_F(MonitoredChannelsTest, AMessageEndsTheWait) {
 }
 
 TEST_F(MonitoredChannelsTest, WhatIsThereAlreadyLeavesNoWaitBehind) {
-  channels_.Send(kInfeed, {}, kFeedCapacity, User(), [](absl::Status) {});
+  channels_.Send(kMonitored, {}, kFeedCapacity, User(), [](absl::Status) {});
   Ending received;
-  channels_.Receive(kInfeed, User(), received.received());
+  channels_.Receive(kMonitored, User(), received.received());
   ASSERT_TRUE(received.has_come());
   EXPECT_TRUE(received.Wait().ok());
   EXPECT_EQ(monitor_.num_waits(), 0);
@@ -95,10 +95,10 @@ TEST_F(MonitoredChannelsTest, WhatIsThereAlreadyLeavesNoWaitBehind) {
 TEST_F(MonitoredChannelsTest, RoomEndsTheWaitOfASender) {
   Fill();
   Ending sent;
-  channels_.Send(kInfeed, {}, kFeedCapacity, User(), sent.sent());
+  channels_.Send(kMonitored, {}, kFeedCapacity, User(), sent.sent());
   EXPECT_FALSE(sent.has_come());
   EXPECT_EQ(monitor_.num_waits(), 1);
-  table_.Receive(kInfeed, [](const absl::StatusOr<TensorMessage>&) {});
+  table_.Receive(kMonitored, [](const absl::StatusOr<TensorMessage>&) {});
   ASSERT_TRUE(sent.has_come());
   EXPECT_TRUE(sent.Wait().ok());
   EXPECT_EQ(monitor_.num_waits(), 0);
@@ -106,7 +106,7 @@ TEST_F(MonitoredChannelsTest, RoomEndsTheWaitOfASender) {
 
 TEST_F(MonitoredChannelsTest, TheLimitEndsTheWaitAndSaysOnWhat) {
   Ending received;
-  channels_.Receive(kInfeed, User(), received.received());
+  channels_.Receive(kMonitored, User(), received.received());
   monitor_.Expire(absl::Minutes(2));
   ASSERT_TRUE(received.has_come());
   EXPECT_EQ(received.Wait().code(), absl::StatusCode::kDeadlineExceeded);
@@ -117,12 +117,12 @@ TEST_F(MonitoredChannelsTest, TheLimitEndsTheWaitAndSaysOnWhat) {
 
   Fill();
   Ending sent;
-  channels_.Send(kInfeed, {}, kFeedCapacity, User(), sent.sent());
+  channels_.Send(kMonitored, {}, kFeedCapacity, User(), sent.sent());
   monitor_.Expire();
   ASSERT_TRUE(sent.has_come());
   EXPECT_EQ(sent.Wait().code(), absl::StatusCode::kDeadlineExceeded);
   // The message went with the wait.
-  EXPECT_EQ(table_.Drain(kInfeed), kFeedCapacity);
+  EXPECT_EQ(table_.Drain(kMonitored), kFeedCapacity);
 }
 
 TEST_F(MonitoredChannelsTest, OfALaunchsChannelTheLimitNamesTheLaunch) {
@@ -138,7 +138,7 @@ TEST_F(MonitoredChannelsTest, CancellationEndsWaitsAMomentLater) {
   Fill();
   Ending received, sent;
   channels_.Receive({kNoLaunch, kOutfeedName, 3}, User(), received.received());
-  channels_.Send(kInfeed, {}, kFeedCapacity, User(), sent.sent());
+  channels_.Send(kMonitored, {}, kFeedCapacity, User(), sent.sent());
   cancellation_.StartCancel();
   for (Ending* ending : {&received, &sent}) {
     EXPECT_EQ(ending->Wait().code(), absl::StatusCode::kCancelled);
@@ -153,21 +153,21 @@ TEST_F(MonitoredChannelsTest, CancellationEndsWaitsAMomentLater) {
   EXPECT_FALSE(next.has_come());
   table_.Send({kNoLaunch, kOutfeedName, 3}, {}, kFeedCapacity, [](absl::Status) {});
   EXPECT_TRUE(next.Wait().ok());
-  EXPECT_EQ(table_.Drain(kInfeed), kFeedCapacity);
+  EXPECT_EQ(table_.Drain(kMonitored), kFeedCapacity);
 }
 
 TEST_F(MonitoredChannelsTest, ACancelledStepBeginsNoWait) {
   cancellation_.StartCancel();
   Ending received, sent;
-  channels_.Receive(kInfeed, User(), received.received());
-  channels_.Send(kInfeed, {}, kFeedCapacity, User(), sent.sent());
+  channels_.Receive(kMonitored, User(), received.received());
+  channels_.Send(kMonitored, {}, kFeedCapacity, User(), sent.sent());
   EXPECT_EQ(monitor_.num_waits(), 0);
   for (Ending* ending : {&received, &sent}) {
     EXPECT_EQ(ending->Wait().message(), "Op the op was cancelled.");
     EXPECT_TRUE(tsl::StatusGroup::IsDerived(ending->Wait()));
   }
   // Nothing was sent.
-  EXPECT_EQ(table_.Drain(kInfeed), 0);
+  EXPECT_EQ(table_.Drain(kMonitored), 0);
 }
 
 TEST_F(MonitoredChannelsTest, UnboundedChannelsTakeAtOnce) {
@@ -182,8 +182,8 @@ TEST_F(MonitoredChannelsTest, UnboundedChannelsTakeAtOnce) {
 
 TEST_F(MonitoredChannelsTest, TheOwnersAbortEndsItsWaits) {
   Ending of_launch, of_another;
-  channels_.Receive(kInfeed, {"the op", 5}, of_launch.received());
-  channels_.Receive(kInfeed, {"the op", 6}, of_another.received());
+  channels_.Receive(kMonitored, {"the op", 5}, of_launch.received());
+  channels_.Receive(kMonitored, {"the op", 6}, of_another.received());
   table_.Abort(5, absl::AbortedError("another core failed"));
   ASSERT_TRUE(of_launch.has_come());
   EXPECT_EQ(of_launch.Wait(), absl::AbortedError("another core failed"));

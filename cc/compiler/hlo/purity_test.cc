@@ -12,7 +12,7 @@
 namespace tf_tpu_ext {
 namespace {
 
-constexpr char kStep[] = R"(
+constexpr char kPurityStep[] = R"(
 HloModule step
 
 sum {
@@ -66,7 +66,7 @@ ENTRY entry {
 )";
 
 TEST(PurityTest, WhatIsNotKnownToBePureIsImpure) {
-  const std::unique_ptr<xla::HloModule> module = ParseModule(kStep);
+  const std::unique_ptr<xla::HloModule> module = ParseModule(kPurityStep);
   const std::map<std::string, Purity> expected = {
       {"x", Purity::kPure},           {"elementwise", Purity::kPure},
       {"reduction", Purity::kPure},   {"from_state", Purity::kPure},
@@ -82,7 +82,7 @@ TEST(PurityTest, WhatIsNotKnownToBePureIsImpure) {
 }
 
 TEST(PurityTest, CalleesCount) {
-  const std::unique_ptr<xla::HloModule> module = ParseModule(kStep);
+  const std::unique_ptr<xla::HloModule> module = ParseModule(kPurityStep);
   const auto repeats = [](const xla::HloInstruction& instruction) {
     return PurityOf(instruction) == Purity::kPure;
   };

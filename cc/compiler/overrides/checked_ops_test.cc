@@ -17,13 +17,13 @@ namespace {
 
 using tensorflow::Tensor;
 
-absl::StatusOr<Tensor> Slice(const Tensor& start, const Tensor& size) {
+absl::StatusOr<Tensor> CheckedSlice(const Tensor& start, const Tensor& size) {
   OpTester tester("TpuExt>CheckedXlaDynamicSlice");
   return tester.Input(MakeTensor<float>({1, 2, 3, 4}, {4})).Input(start).Constant(size).Run();
 }
 
 TEST(CheckedOpsTest, DynamicSlice) {
-  const auto slice = Slice(MakeTensor<int32_t>({1}, {1}), MakeTensor<int32_t>({2}, {1}));
+  const auto slice = CheckedSlice(MakeTensor<int32_t>({1}, {1}), MakeTensor<int32_t>({2}, {1}));
   ASSERT_TRUE(slice.ok()) << slice.status();
   EXPECT_EQ(slice->flat<float>()(0), 2);
   EXPECT_EQ(slice->flat<float>()(1), 3);
@@ -35,7 +35,7 @@ TEST(CheckedOpsTest, DynamicSliceWithIndicesForOtherDimensions) {
   for (const auto& [start, size, name] :
        {std::make_tuple(scalar, one, "start_indices"), std::make_tuple(two, two, "start_indices"),
         std::make_tuple(one, scalar, "size_indices"), std::make_tuple(one, two, "size_indices")}) {
-    const absl::Status status = Slice(start, size).status();
+    const absl::Status status = CheckedSlice(start, size).status();
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
     EXPECT_TRUE(absl::StrContains(status.message(), name)) << status;
   }

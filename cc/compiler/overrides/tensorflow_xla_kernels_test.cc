@@ -20,11 +20,11 @@ namespace {
 
 using tensorflow::Tensor;
 
-using Sizes = std::vector<int>;
+using Window = std::vector<int>;
 
 // A convolution of images by its definition. Groups: the filter has a part of the channels.
-Tensor ConvolutionOf(const Tensor& x, const Tensor& filter, const Sizes& strides,
-                     const Sizes& dilations, bool same) {
+Tensor ConvolutionOf(const Tensor& x, const Tensor& filter, const Window& strides,
+                     const Window& dilations, bool same) {
   const int64_t groups = x.dim_size(3) / filter.dim_size(2);
   const int64_t per_group = filter.dim_size(3) / groups;
   const SlidingWindow rows(x.dim_size(1), (filter.dim_size(0) - 1) * dilations[1] + 1, strides[1],
@@ -45,8 +45,8 @@ Tensor ConvolutionOf(const Tensor& x, const Tensor& filter, const Sizes& strides
   return result;
 }
 
-absl::StatusOr<Tensor> RunConvolution(const Tensor& x, const Tensor& filter, const Sizes& strides,
-                                      const Sizes& dilations, bool same) {
+absl::StatusOr<Tensor> RunConvolution(const Tensor& x, const Tensor& filter, const Window& strides,
+                                      const Window& dilations, bool same) {
   return OpTester("TpuExt>KernelConv2D")
       .Input(x)
       .Input(filter)
@@ -59,7 +59,7 @@ absl::StatusOr<Tensor> RunConvolution(const Tensor& x, const Tensor& filter, con
 TEST(ConvolutionOverrideTest, SmallOnesComputeTheSame) {
   const Tensor x = Numbers({2, 5, 6, 4}), filter = Numbers({3, 2, 4, 2});
   for (const bool same : {false, true}) {
-    for (const Sizes& strides : {Sizes{1, 1, 1, 1}, Sizes{1, 2, 3, 1}}) {
+    for (const Window& strides : {Window{1, 1, 1, 1}, Window{1, 2, 3, 1}}) {
       ExpectSame(RunConvolution(x, filter, strides, {1, 1, 1, 1}, same),
                  ConvolutionOf(x, filter, strides, {1, 1, 1, 1}, same), "strided: ");
     }
@@ -86,7 +86,7 @@ TEST(ConvolutionOverrideTest, PaddingOfABatchIsNoImage) {
   const auto result = OpTester("TpuExt>KernelConv2D")
                           .DynamicInput(x, 0, 2)
                           .Input(filter)
-                          .Attr("strides", Sizes{1, 1, 1, 1})
+                          .Attr("strides", Window{1, 1, 1, 1})
                           .Attr("padding", "SAME")
                           .Run();
   ExpectSame(result, ConvolutionOf(Cut(x, 0, 2), filter, {1, 1, 1, 1}, {1, 1, 1, 1}, true),
@@ -95,8 +95,8 @@ TEST(ConvolutionOverrideTest, PaddingOfABatchIsNoImage) {
 
 // The gradient of a max pool by its definition: the first largest element of a window gets what
 // belongs to the window.
-Tensor MaxPoolGradOf(const Tensor& x, const Tensor& gradient, const Sizes& ksize,
-                     const Sizes& strides) {
+Tensor MaxPoolGradOf(const Tensor& x, const Tensor& gradient, const Window& ksize,
+                     const Window& strides) {
   Tensor result = Zeros(SizesOf(x));
   ForEachIndex(SizesOf(gradient), [&](const Index& to) {
     Index largest;
@@ -109,7 +109,7 @@ Tensor MaxPoolGradOf(const Tensor& x, const Tensor& gradient, const Sizes& ksize
   return result;
 }
 
-Tensor MaxPoolOf(const Tensor& x, const Sizes& ksize, const Sizes& strides) {
+Tensor MaxPoolOf(const Tensor& x, const Window& ksize, const Window& strides) {
   Tensor result = Zeros({x.dim_size(0), (x.dim_size(1) - ksize[1]) / strides[1] + 1,
                          (x.dim_size(2) - ksize[2]) / strides[2] + 1, x.dim_size(3)});
   ForEachIndex(SizesOf(result), [&](const Index& to) {
@@ -124,7 +124,7 @@ Tensor MaxPoolOf(const Tensor& x, const Sizes& ksize, const Sizes& strides) {
 }
 
 absl::StatusOr<Tensor> RunMaxPoolGrad(const Tensor& x, const Tensor& output, const Tensor& gradient,
-                                      const Sizes& ksize, const Sizes& strides) {
+                                      const Window& ksize, const Window& strides) {
   return OpTester("TpuExt>KernelMaxPoolGrad")
       .Input(x)
       .Input(output)
@@ -142,9 +142,9 @@ TEST(MaxPoolGradOverrideTest, TheFirstLargestElementGetsTheGradient) {
     At(x, index) = static_cast<float>(static_cast<int>(At(x, index)) % 3);
   });
   // The first three tile the input; the last overlap.
-  for (const Sizes& windows :
-       {Sizes{1, 2, 2, 1}, Sizes{1, 4, 3, 1}, Sizes{1, 1, 4, 1}, Sizes{1, 3, 3, 1}}) {
-    const Sizes strides = windows[1] == 3 ? Sizes{1, 2, 2, 1} : windows;
+  for (const Window& windows :
+       {Window{1, 2, 2, 1}, Window{1, 4, 3, 1}, Window{1, 1, 4, 1}, Window{1, 3, 3, 1}}) {
+    const Window strides = windows[1] == 3 ? Window{1, 2, 2, 1} : windows;
     const Tensor output = MaxPoolOf(x, windows, strides);
     const Tensor gradient = Numbers(output.shape());
     ExpectSame(RunMaxPoolGrad(x, output, gradient, windows, strides),
@@ -161,8 +161,8 @@ TEST(MaxPoolGradOverrideTest, OfNoImagesIsEmpty) {
 
 TEST(MaxPoolOverrideTest, SmallOnesComputeTheSame) {
   const Tensor x = Numbers({2, 5, 6, 3});
-  for (const Sizes& strides : {Sizes{1, 1, 1, 1}, Sizes{1, 2, 3, 1}}) {
-    const Sizes ksize = {1, 2, 3, 1};
+  for (const Window& strides : {Window{1, 1, 1, 1}, Window{1, 2, 3, 1}}) {
+    const Window ksize = {1, 2, 3, 1};
     ExpectSame(OpTester("TpuExt>KernelMaxPool")
                    .Input(x)
                    .Attr("ksize", ksize)
@@ -204,7 +204,7 @@ constexpr char kNode[] = "the_op";
 TEST(KernelCallTest, LargeConvolutionsAreCalls) {
   OpTester tester("TpuExt>KernelConv2D");
   tester.Input(Numbers({4, 16, 16, 16})).Input(Numbers({3, 3, 16, 32}));
-  tester.Attr("strides", Sizes{1, 2, 2, 1}).Attr("padding", "SAME");
+  tester.Attr("strides", Window{1, 2, 2, 1}).Attr("padding", "SAME");
   const std::vector<EmittedCall> calls = CallsOf(tester);
   ASSERT_EQ(calls.size(), 1u);
   EXPECT_EQ(calls[0].call.op, "Conv2D");
@@ -219,7 +219,7 @@ TEST(KernelCallTest, LargeConvolutionsAreCalls) {
 TEST(KernelCallTest, GradientsTakeTheirSizesAsAnOperand) {
   OpTester tester("TpuExt>KernelConv2DBackpropInput");
   tester.Constant(MakeVector<int32_t>({4, 16, 16, 16})).Input(Numbers({3, 3, 16, 32}));
-  tester.Input(Numbers({4, 16, 16, 32})).Attr("strides", Sizes{1, 1, 1, 1});
+  tester.Input(Numbers({4, 16, 16, 32})).Attr("strides", Window{1, 1, 1, 1});
   tester.Attr("padding", "SAME");
   const std::vector<EmittedCall> calls = CallsOf(tester);
   ASSERT_EQ(calls.size(), 1u);
@@ -231,18 +231,18 @@ TEST(KernelCallTest, GradientsTakeTheirSizesAsAnOperand) {
 TEST(KernelCallTest, SmallAndPaddedOnesAreNone) {
   OpTester small("TpuExt>KernelConv2D");
   small.Input(Numbers({1, 4, 4, 2})).Input(Numbers({2, 2, 2, 3}));
-  small.Attr("strides", Sizes{1, 1, 1, 1}).Attr("padding", "SAME");
+  small.Attr("strides", Window{1, 1, 1, 1}).Attr("padding", "SAME");
   EXPECT_TRUE(CallsOf(small).empty());
   OpTester padded("TpuExt>KernelConv2D");
   padded.DynamicInput(Numbers({4, 16, 16, 16}), 0, 2).Input(Numbers({3, 3, 16, 32}));
-  padded.Attr("strides", Sizes{1, 1, 1, 1}).Attr("padding", "SAME");
+  padded.Attr("strides", Window{1, 1, 1, 1}).Attr("padding", "SAME");
   EXPECT_TRUE(CallsOf(padded).empty());
 }
 
 TEST(KernelCallTest, AWrongOpIsXlasErrorToExplain) {
   OpTester tester("TpuExt>KernelConv2D");
   tester.Input(Numbers({4, 16, 16, 16})).Input(Numbers({3, 3, 5, 32}));
-  tester.Attr("strides", Sizes{1, 1, 1, 1}).Attr("padding", "SAME");
+  tester.Attr("strides", Window{1, 1, 1, 1}).Attr("padding", "SAME");
   EXPECT_EQ(tester.Compile().status().code(), absl::StatusCode::kInvalidArgument);
 }
 

@@ -21,7 +21,7 @@ namespace {
 
 using xla::HloOpcode;
 
-constexpr int kReplicas = 6;
+constexpr int kSixReplicas = 6;
 constexpr int kGroup = 3;
 
 constexpr char kSum[] = R"(
@@ -46,7 +46,7 @@ ENTRY entry {
 absl::StatusOr<BatchedModule> BatchText(const std::string& entry, int group_size = kGroup) {
   const std::unique_ptr<xla::HloModule> module = ParseModule(absl::StrCat(kSum, entry, "}\n"));
   BatchOptions options;
-  options.num_replicas = kReplicas;
+  options.num_replicas = kSixReplicas;
   options.group_size = group_size;
   options.mirrored_parameters = {0};
   options.updated_parameters = {{0, 0}};
@@ -112,7 +112,7 @@ TEST(BatchReplicasTest, TheSumOfProductsIsOneProduct) {
   EXPECT_EQ(Count(*batched, HloOpcode::kDot), 1);
   // Between the groups.
   const xla::HloInstruction* sum = Only(*batched, HloOpcode::kAllReduce);
-  EXPECT_TRUE(MeetsAllReplicas(*sum, kReplicas / kGroup));
+  EXPECT_TRUE(MeetsAllReplicas(*sum, kSixReplicas / kGroup));
   EXPECT_EQ(sum->shape().dimensions().size(), 2u);
 }
 
@@ -161,7 +161,7 @@ TEST(BatchReplicasTest, ReplicasKnowTheirNumbers) {
   const xla::HloInstruction* first = Only(*groups, HloOpcode::kMultiply);
   EXPECT_EQ(first->operand(0)->opcode(), HloOpcode::kReplicaId);
   EXPECT_TRUE(first->operand(1)->literal().IsAll(kGroup));
-  auto one_group = BatchText(entry, kReplicas);
+  auto one_group = BatchText(entry, kSixReplicas);
   ASSERT_TRUE(one_group.ok()) << one_group.status();
   EXPECT_EQ(Count(*one_group, HloOpcode::kReplicaId), 0);
 }
@@ -182,9 +182,9 @@ TEST(BatchReplicasTest, TheFirstReplicasValueIsOneForAll) {
   ASSERT_TRUE(groups.ok()) << groups.status();
   EXPECT_EQ(groups->batched_results, (std::vector<bool>{false}));
   const xla::HloInstruction* sent = Only(*groups, HloOpcode::kAllToAll);
-  EXPECT_TRUE(MeetsAllReplicas(*sent, kReplicas / kGroup));
-  EXPECT_EQ(sent->operand(0)->operand_count(), kReplicas / kGroup);
-  auto one_group = BatchText(kFirst, kReplicas);
+  EXPECT_TRUE(MeetsAllReplicas(*sent, kSixReplicas / kGroup));
+  EXPECT_EQ(sent->operand(0)->operand_count(), kSixReplicas / kGroup);
+  auto one_group = BatchText(kFirst, kSixReplicas);
   ASSERT_TRUE(one_group.ok()) << one_group.status();
   EXPECT_EQ(Count(*one_group, HloOpcode::kAllToAll), 0);
 }
@@ -215,7 +215,7 @@ TEST(BatchReplicasTest, EachReplicaHasItsFeeds) {
   Find(*module, "fed")->set_raw_backend_config_string(Encode(receive));
   Find(*module, "sent")->set_raw_backend_config_string(Encode(send));
   BatchOptions options;
-  options.num_replicas = kReplicas;
+  options.num_replicas = kSixReplicas;
   options.group_size = kGroup;
   options.mirrored_parameters = {0};
   auto batched = BatchReplicas(*module, options);

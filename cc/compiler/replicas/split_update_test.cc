@@ -24,9 +24,9 @@ using xla::HloOpcode;
 using xla::Literal;
 using xla::LiteralUtil;
 
-constexpr int kReplicas = 4;
+constexpr int kFourReplicas = 4;
 
-constexpr char kCalled[] = R"(
+constexpr char kCalledByUpdates[] = R"(
 HloModule step
 
 sum {
@@ -74,12 +74,12 @@ std::unique_ptr<xla::HloModule> Step(const std::string& body, const std::string&
   const int count = 1 + absl::c_count(results, ',');
   std::string types = "f32[4]";
   for (int i = 1; i < count; ++i) types += ", f32[4]";
-  return ParseModule(
-      absl::StrCat(kCalled, body, "\n  ROOT all = (", types, ") tuple(", results, ")\n}\n"));
+  return ParseModule(absl::StrCat(kCalledByUpdates, body, "\n  ROOT all = (", types, ") tuple(",
+                                  results, ")\n}\n"));
 }
 
 std::optional<SplitProgram> Split(const std::string& body, const std::string& results,
-                                  int replicas = kReplicas) {
+                                  int replicas = kFourReplicas) {
   const std::unique_ptr<xla::HloModule> module = Step(body, results);
   const std::string before = module->ToString();
   auto split = SplitUpdate(*module, replicas, {0, 3});
@@ -148,7 +148,7 @@ TEST(SplitUpdateTest, BothPartsTogetherComputeTheWhole) {
   const bool sum_first = split->combinations[0].kind == Combination::kSum;
   EXPECT_TRUE(split->combinations[sum_first ? 0 : 1].by_update);
   std::vector<std::vector<Literal>> replicas;
-  for (int j = 0; j < kReplicas; ++j) {
+  for (int j = 0; j < kFourReplicas; ++j) {
     std::vector<Literal> arguments;
     arguments.push_back(Numbers(1));
     arguments.push_back(Numbers(2 + j));
@@ -196,10 +196,10 @@ TEST(SplitUpdateTest, TheUpdateAddsUpWhatItReadsOnce) {
   ASSERT_EQ(split->combinations.size(), 2u);
   EXPECT_TRUE(split->combinations[0].by_update);
   EXPECT_FALSE(split->combinations[1].by_update);
-  EXPECT_EQ(split->num_combined_values, kReplicas + 1);
-  EXPECT_EQ(Count(split->update, HloOpcode::kParameter), 4 + kReplicas + 1);
-  EXPECT_EQ(split->update->entry_computation_layout().parameter_count(), 4 + kReplicas + 1);
-  EXPECT_EQ(Count(split->update, HloOpcode::kAdd), kReplicas - 1 + 1);
+  EXPECT_EQ(split->num_combined_values, kFourReplicas + 1);
+  EXPECT_EQ(Count(split->update, HloOpcode::kParameter), 4 + kFourReplicas + 1);
+  EXPECT_EQ(split->update->entry_computation_layout().parameter_count(), 4 + kFourReplicas + 1);
+  EXPECT_EQ(Count(split->update, HloOpcode::kAdd), kFourReplicas - 1 + 1);
   EXPECT_EQ(Results(split->replica), 2);
 }
 
@@ -216,7 +216,7 @@ TEST(SplitUpdateTest, SumsOfManyReplicasAreMadeBefore) {
   auto split = Split(R"(
   total = f32[4] all-reduce(data), to_apply=sum
   next = f32[4] subtract(weights, total))",
-                     "next", kReplicas + 1);
+                     "next", kFourReplicas + 1);
   ASSERT_TRUE(split.has_value());
   EXPECT_FALSE(split->combinations[0].by_update);
   EXPECT_EQ(split->num_combined_values, 1);
@@ -329,7 +329,7 @@ TEST(UpdatePartsTest, WhatDependsOnMirroredParametersAloneIsFree) {
   gradient = f32[4] all-reduce(own), to_apply=sum
   next = f32[4] subtract(decay, gradient))",
                                                       "next");
-  const UpdateParts parts = FindUpdateParts(*module->entry_computation(), kReplicas, {0, 3});
+  const UpdateParts parts = FindUpdateParts(*module->entry_computation(), kFourReplicas, {0, 3});
   const auto part = [&](const char* name) { return parts.parts.at(Find(*module, name)); };
   EXPECT_EQ(part("decay"), Part::kFree);
   EXPECT_EQ(part("data"), Part::kReplica);

@@ -1,0 +1,11 @@
+// All tests of this room, to compile together: `tools/lint --fix` writes this.
+// NOLINTBEGIN(bugprone-suspicious-include)
+#include "cc/compiler/hlo/collective_order_test.cc"
+#include "cc/compiler/hlo/collective_patterns_test.cc"
+#include "cc/compiler/hlo/computation_cost_test.cc"
+#include "cc/compiler/hlo/cut_chains_test.cc"
+#include "cc/compiler/hlo/module_test.cc"
+#include "cc/compiler/hlo/padded_arguments_test.cc"
+#include "cc/compiler/hlo/purity_test.cc"
+#include "cc/compiler/hlo/static_results_test.cc"
+// NOLINTEND(bugprone-suspicious-include)
