@@ -1,5 +1,8 @@
 #include "cc/kernels/variable_types.h"
 
+#include <string>
+
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "tensorflow/core/framework/node_def_util.h"
 #include "tensorflow/core/framework/resource_mgr.h"
@@ -15,7 +18,9 @@ using tensorflow::Var;
 
 DataType UpdatedType(const tensorflow::OpKernelConstruction& construction) {
   DataType type = tensorflow::DT_INVALID;
-  if (construction.def().op() == "AssignVariableOp") return type;
+  const std::string& op = construction.def().op();
+  // The type of a generator of random numbers is that of the numbers, not of its state.
+  if (op == "AssignVariableOp" || absl::StartsWith(op, "Stateful")) return type;
   for (const char* attribute : {"T", "dtype"}) {
     if (tensorflow::TryGetNodeAttr(construction.def(), attribute, &type)) break;
   }
