@@ -27,6 +27,16 @@ class TestBadInput:
             variable.assign_add([1.0, 1.0])
         np.testing.assert_array_equal(variable, [2.0, 3.0])
 
+    def test_an_update_of_an_uninitialized_variable(self) -> None:
+        with tf.Graph().as_default(), tf.compat.v1.Session() as session, tf.device(CORE):
+            variable = tf.Variable([1.0, 2.0])
+            updates = [variable[:].assign([3.0, 4.0]), variable.assign_add([1.0, 1.0])]
+            for update in updates:
+                with pytest.raises(tf.errors.FailedPreconditionError, match="uninitialized"):
+                    session.run(update)
+            session.run(variable.initializer)
+            np.testing.assert_array_equal(session.run(updates[1]), [2.0, 3.0])
+
     def test_an_update_that_does_not_fit_the_variable(self) -> None:
         """The kernels of updates are synchronous, the op that orders them is not."""
         with tf.device(CORE):

@@ -210,6 +210,26 @@ class TestInputsThatTheCpuRefuses:
         )
         np.testing.assert_array_equal(updated, [2, 1, 3])
 
+    @pytest.mark.parametrize("height", [1, 2])
+    def test_pools_over_channels(self, run: Run, height: int) -> None:
+        images = np.random.default_rng(8).normal(size=(1, 2, 2, 6)).astype(np.float32)
+        window = {"ksize": [1, height, 1, 3], "strides": [1, height, 1, 3], "padding": "VALID"}
+
+        def pool_and_gradient() -> tuple[tf.Tensor, tf.Tensor]:
+            inputs = tf.constant(images)
+            pooled = tf.raw_ops.MaxPool(input=inputs, **window)
+            ones = tf.ones([1, 2 // height, 2, 2])
+            gradient = tf.raw_ops.MaxPoolGrad(
+                orig_input=inputs, orig_output=pooled, grad=ones, **window
+            )
+            return pooled, gradient
+
+        pooled, gradient = run(pool_and_gradient)
+        windows = images.reshape(1, 2 // height, height, 2, 2, 3)
+        expected = windows.max((2, 5), keepdims=True)
+        np.testing.assert_array_equal(pooled, expected[:, :, 0, ..., 0])
+        np.testing.assert_array_equal(gradient, (windows == expected).reshape(images.shape))
+
     @pytest.mark.parametrize("op", [tf.raw_ops.Bincount, tf.raw_ops.DenseBincount])
     def test_counts_of_negative_values_are_dropped(
         self, run: Run, op: Callable[..., tf.Tensor]

@@ -12,7 +12,7 @@ namespace tf_tpu_ext {
 
 // Whether a TPU takes inputs of the op that the CPU's kernel refuses when it sees them: labels,
 // counts and indices out of range, updates of other shapes, gradients of grouped convolutions,
-// algorithms of random numbers.
+// pools over channels, algorithms of random numbers.
 bool CpuRefusesInputs(const tensorflow::NodeDef& node);
 
 // Whether the error is how a CPU's kernel refuses its inputs.
