@@ -210,6 +210,34 @@ class TestInputsThatTheCpuRefuses:
         )
         np.testing.assert_array_equal(updated, [2, 1, 3])
 
+    @pytest.mark.parametrize("height", [1, 2])
+    def test_pools_over_channels(self, run: Run, height: int) -> None:
+        images = np.random.default_rng(8).normal(size=(1, 2, 2, 6)).astype(np.float32)
+        window = {"ksize": [1, height, 1, 3], "strides": [1, height, 1, 3], "padding": "VALID"}
+
+        def pool_and_gradient() -> tuple[tf.Tensor, tf.Tensor]:
+            inputs = tf.constant(images)
+            pooled = tf.raw_ops.MaxPool(input=inputs, **window)
+            ones = tf.ones([1, 2 // height, 2, 2])
+            gradient = tf.raw_ops.MaxPoolGrad(
+                orig_input=inputs, orig_output=pooled, grad=ones, **window
+            )
+            return pooled, gradient
+
+        pooled, gradient = run(pool_and_gradient)
+        windows = images.reshape(1, 2 // height, height, 2, 2, 3)
+        expected = windows.max((2, 5), keepdims=True)
+        np.testing.assert_array_equal(pooled, expected[:, :, 0, ..., 0])
+        np.testing.assert_array_equal(gradient, (windows == expected).reshape(images.shape))
+
+    @pytest.mark.parametrize("op", [tf.raw_ops.Bincount, tf.raw_ops.DenseBincount])
+    def test_counts_of_negative_values_are_dropped(
+        self, run: Run, op: Callable[..., tf.Tensor]
+    ) -> None:
+        values = {"arr" if op is tf.raw_ops.Bincount else "input": [1, -1, 7, 1]}
+        counts = run(lambda: op(size=3, weights=[1.0, 2.0, 4.0, 8.0], **values))
+        np.testing.assert_array_equal(counts, [0, 9, 0])
+
     def test_what_a_tpu_refuses_too_is_an_error(self, run: Run) -> None:
         with pytest.raises((tf.errors.InvalidArgumentError, ValueError)):
             run(lambda: tf.gather_nd(tf.zeros([2]), [[0, 0, 0]]))
@@ -245,6 +273,36 @@ class TestResultsThatDifferOnTheCpu:
         y, dy = np.array([4 + 2j, 2j]), np.array([5, 7 - 3j])
         gradient = _eagerly(lambda: tf.raw_ops.ReciprocalGrad(y=tf.constant(y), dy=tf.constant(dy)))
         np.testing.assert_allclose(gradient, -dy * y * y)
+
+    @pytest.mark.parametrize("dtype", [tf.float16, tf.bfloat16])
+    @pytest.mark.parametrize(
+        ("add", "expected"),
+        [
+            (lambda ones: tf.reduce_mean(ones), 1),
+            (lambda ones: tf.reduce_sum(ones), 6000),
+            (lambda ones: tf.cumsum(ones)[-1], 6000),
+            (lambda ones: tf.raw_ops.BiasAddGrad(out_backprop=ones[:, None])[0], 6000),
+            (lambda ones: tf.nn.l2_loss(ones), 3000),
+        ],
+        ids=["mean", "sum", "cumulative", "bias", "l2"],
+    )
+    def test_sums_of_short_floats(
+        self, add: Callable[[tf.Tensor], tf.Tensor], expected: float, dtype: tf.DType
+    ) -> None:
+        found = _eagerly(lambda: add(tf.ones([6000], dtype)))
+        # The last bit of bfloat16 is 2**-8 of the value.
+        np.testing.assert_allclose(float(found), expected, rtol=2**-8)
+
+    def test_a_sum_that_overflows_only_on_the_way(self) -> None:
+        values = np.array([60000, 60000, -60000, -60000], np.float16)
+        assert _eagerly(lambda: tf.reduce_sum(values)) == 0
+
+    def test_a_complex_division_by_zero(self) -> None:
+        one, zero = tf.constant(1 + 1j), tf.constant(0j)
+        for divide in (tf.raw_ops.RealDiv, tf.raw_ops.Div, tf.raw_ops.Xdivy):
+            quotient = _eagerly(lambda divide=divide: divide(x=one, y=zero))
+            assert quotient.real == quotient.imag == np.inf
+        np.testing.assert_allclose(_eagerly(lambda: tf.math.divide(one, 1 + 1j)), 1)
 
 
 class TestTypesThatTheCpuRefuses:
@@ -298,68 +356,3 @@ class TestTypesThatTheCpuRefuses:
                 l2=one,
                 global_step=tf.constant(1, tf.int64),
             )
-
-
-class TestBadInput:
-    @pytest.mark.parametrize("device", [CORE, "/device:TPU:1"])
-    def test_an_update_of_another_type_than_the_variable(self, device: str) -> None:
-        with tf.device(device):
-            variable = tf.Variable([1.0, 2.0])
-            with pytest.raises(tf.errors.InvalidArgumentError, match=r"of type half; variable"):
-                tf.raw_ops.ResourceApplyGradientDescent(
-                    var=variable.handle,
-                    alpha=tf.constant(1.0, tf.float16),
-                    delta=tf.ones([2], tf.float16),
-                )
-            variable.assign_add([1.0, 1.0])
-        np.testing.assert_array_equal(variable, [2.0, 3.0])
-
-    def test_an_update_that_does_not_fit_the_variable(self) -> None:
-        """The kernels of updates are synchronous, the op that orders them is not."""
-        with tf.device(CORE):
-            variable = tf.Variable([1.0, 2.0])
-            with pytest.raises(tf.errors.InvalidArgumentError, match="same shape"):
-                tf.raw_ops.ResourceApplyGradientDescent(
-                    var=variable.handle, alpha=1.0, delta=tf.ones([3])
-                )
-            with pytest.raises(tf.errors.InvalidArgumentError, match=r"indices\[0\] = 7"):
-                tf.raw_ops.ResourceScatterUpdate(
-                    resource=variable.handle, indices=[7], updates=[1.0]
-                )
-            variable.assign_add([1.0, 1.0])
-        np.testing.assert_array_equal(variable, [2.0, 3.0])
-
-    @pytest.mark.parametrize(
-        ("start", "size", "name"),
-        [(0, [1], "start_indices"), ([0], 2, "size_indices"), ([0, 0], [1, 1], "start_indices")],
-    )
-    def test_a_slice_with_other_indices_than_dimensions(
-        self, start: Any, size: Any, name: str
-    ) -> None:
-        with tf.device(CORE):
-            with pytest.raises(tf.errors.InvalidArgumentError, match=name):
-                gen_xla_ops.xla_dynamic_slice(tf.zeros([4]), start, size)
-            found = gen_xla_ops.xla_dynamic_slice(tf.range(4), [1], [2])
-        np.testing.assert_array_equal(found, [1, 2])
-
-    def test_a_slice_with_other_indices_than_dimensions_in_a_program(self) -> None:
-        with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-            output = tf.compat.v1.tpu.rewrite(
-                lambda x: gen_xla_ops.xla_dynamic_slice(x, tf.constant(0), tf.constant([1])),
-                [tf.zeros([4])],
-            )
-            session.run(tf.compat.v1.tpu.initialize_system())
-            with pytest.raises(tf.errors.InvalidArgumentError, match="start_indices"):
-                session.run(output)
-
-    def test_a_shape_whose_elements_can_not_be_counted(self) -> None:
-        """XLA throws a C++ exception."""
-        with (
-            tf.device(CORE),
-            pytest.raises(tf.errors.InvalidArgumentError, match=r"ShardToFullShape': .*over"),
-        ):
-            gen_xla_ops.xla_spmd_shard_to_full_shape(tf.zeros([2]), "", [1 << 31, 1 << 31])
-
-    def test_shapes_that_do_not_fit(self) -> None:
-        with tf.device(CORE), pytest.raises(tf.errors.InvalidArgumentError):
-            gen_xla_ops.xla_pad([1.0, 2.0], 9.0, [1, 1], [2], [1])

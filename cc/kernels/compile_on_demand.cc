@@ -79,12 +79,20 @@ bool DiffersOnCpu(const NodeDef& node) {
   if (node.op() == "Svd" && tensorflow::TryGetNodeAttr(node, "compute_uv", &compute_uv)) {
     return !compute_uv;
   }
-  // Of complex numbers the CPU's gradients conjugate the result, a TPU's do not.
-  static const auto* const gradients = new absl::flat_hash_set<std::string>(
-      {"InvGrad", "ReciprocalGrad", "RsqrtGrad", "SigmoidGrad", "SqrtGrad", "TanhGrad"});
+  // Of complex numbers the CPU's gradients conjugate the result, a TPU's do not; and a division by
+  // zero is no number on the CPU, infinity on a TPU.
+  static const auto* const of_complex_numbers = new absl::flat_hash_set<std::string>(
+      {"Div", "Inv", "InvGrad", "RealDiv", "Reciprocal", "ReciprocalGrad", "RsqrtGrad",
+       "SigmoidGrad", "SqrtGrad", "TanhGrad", "Xdivy"});
+  // Short floats are added up in their own type on the CPU, where sums overflow or stop to grow,
+  // and in float on a TPU.
+  static const auto* const of_short_floats = new absl::flat_hash_set<std::string>(
+      {"BiasAddGrad", "Cumprod", "Cumsum", "L2Loss", "Mean", "Prod", "Sum"});
   tensorflow::DataType type;
-  return gradients->contains(node.op()) && tensorflow::TryGetNodeAttr(node, "T", &type) &&
-         tensorflow::DataTypeIsComplex(type);
+  if (!tensorflow::TryGetNodeAttr(node, "T", &type)) return false;
+  if (tensorflow::DataTypeIsComplex(type)) return of_complex_numbers->contains(node.op());
+  return (type == tensorflow::DT_HALF || type == tensorflow::DT_BFLOAT16) &&
+         of_short_floats->contains(node.op());
 }
 
 // Runs one op.

@@ -25,7 +25,7 @@ class CpuFirstOp : public AsyncOpKernel {
     // The compiled op needs the inputs as they came: a kernel that refuses a later index may have
     // written by then.
     const absl::Status status = ComputeNested(cpu_.get(), /*keep_inputs=*/true, context);
-    if (absl::IsInvalidArgument(status) || absl::IsUnimplemented(status)) {
+    if (IsRefusal(status)) {
       compiled_->AsAsync()->ComputeAsync(context, std::move(done));
       return;
     }
@@ -43,6 +43,7 @@ class CpuFirstOp : public AsyncOpKernel {
 
 bool CpuRefusesInputs(const tensorflow::NodeDef& node) {
   static const auto* const ops = new absl::flat_hash_set<std::string>({
+      "Bincount",
       "Conv",
       "Conv2D",
       "Conv2DBackpropFilter",
@@ -50,9 +51,28 @@ bool CpuRefusesInputs(const tensorflow::NodeDef& node) {
       "Conv3D",
       "Conv3DBackpropFilterV2",
       "Conv3DBackpropInputV2",
+      "DenseBincount",
       "GatherNd",
+      "MaxPool",
+      "MaxPoolGrad",
+      "MaxPoolGradGrad",
+      "MaxPoolGradGradV2",
+      "MaxPoolGradV2",
+      "MaxPoolV2",
+      "RngReadAndSkip",
+      "RngSkip",
       "ScatterNd",
       "SparseSoftmaxCrossEntropyWithLogits",
+      "StatefulStandardNormalV2",
+      "StatefulTruncatedNormal",
+      "StatefulUniform",
+      "StatefulUniformFullInt",
+      "StatefulUniformInt",
+      "StatelessRandomNormalV2",
+      "StatelessRandomUniformFullIntV2",
+      "StatelessRandomUniformIntV2",
+      "StatelessRandomUniformV2",
+      "StatelessTruncatedNormalV2",
       "TensorScatterAdd",
       "TensorScatterMax",
       "TensorScatterMin",
@@ -61,6 +81,10 @@ bool CpuRefusesInputs(const tensorflow::NodeDef& node) {
       "ToBool",
   });
   return ops->contains(node.op());
+}
+
+bool IsRefusal(const absl::Status& status) {
+  return absl::IsInvalidArgument(status) || absl::IsUnimplemented(status);
 }
 
 OpKernel* MakeCpuFirst(OpKernelConstruction* construction, std::unique_ptr<OpKernel> cpu,

@@ -4,14 +4,19 @@
 
 #include <memory>
 
+#include "absl/status/status.h"
 #include "tensorflow/core/framework/node_def.pb.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
 namespace tf_tpu_ext {
 
-// Whether a TPU takes inputs of the op that the CPU's kernel refuses when it sees them: labels and
-// indices out of range, updates of other shapes, gradients of grouped convolutions.
+// Whether a TPU takes inputs of the op that the CPU's kernel refuses when it sees them: labels,
+// counts and indices out of range, updates of other shapes, gradients of grouped convolutions,
+// pools over channels, algorithms of random numbers.
 bool CpuRefusesInputs(const tensorflow::NodeDef& node);
+
+// Whether the error is how a CPU's kernel refuses its inputs.
+bool IsRefusal(const absl::Status& status);
 
 // A kernel that runs `cpu`, and `compiled` for inputs that `cpu` refuses. `compiled` gets the
 // inputs as they came. Neither may have effects but its outputs.

@@ -208,14 +208,19 @@ class CpuKernelFactory : public tensorflow::kernel_factory::OpKernelFactory {
       construction->SetStatus(kernel.status());
       return nullptr;
     }
-    if (on_core && CpuRefusesInputs(construction->def()) && (*kernel)->AsAsync() == nullptr &&
-        CanCompileOnDemand(construction->def())) {
-      std::unique_ptr<OpKernel> compiled(MakeCompileOnDemandKernel(construction));
-      if (compiled == nullptr) return nullptr;
-      return MakeCpuFirst(construction, *std::move(kernel), std::move(compiled));
-    }
-    if (UpdatesVariableOfCore(*construction) && (*kernel)->AsAsync() == nullptr) {
-      return MakeOrderedUpdate(construction, *std::move(kernel));
+    if ((*kernel)->AsAsync() == nullptr) {
+      std::unique_ptr<OpKernel> compiled;
+      if (on_core && CpuRefusesInputs(construction->def()) &&
+          CanCompileOnDemand(construction->def())) {
+        compiled.reset(MakeCompileOnDemandKernel(construction));
+        if (compiled == nullptr) return nullptr;
+      }
+      if (UpdatesVariableOfCore(*construction)) {
+        return MakeOrderedUpdate(construction, *std::move(kernel), std::move(compiled));
+      }
+      if (compiled != nullptr) {
+        return MakeCpuFirst(construction, *std::move(kernel), std::move(compiled));
+      }
     }
     if (!OriginalOfHostUpdate(construction->def().op()).empty()) {
       return new HostUpdateOp(construction, *std::move(kernel));

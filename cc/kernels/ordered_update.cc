@@ -11,6 +11,7 @@
 #include "cc/base/core_threads.h"
 #include "cc/base/process.h"
 #include "cc/base/wait_monitor.h"
+#include "cc/kernels/cpu_first.h"
 #include "cc/kernels/nested_kernel.h"
 #include "cc/kernels/variable_types.h"
 #include "cc/runtime/core_order.h"
@@ -28,10 +29,11 @@ using tensorflow::OpKernelContext;
 // One call of a kernel. It ends once: by running, or because its wait was cancelled or too long.
 class Update : public std::enable_shared_from_this<Update> {
  public:
-  // `kernel` updates variables of the type.
-  Update(OpKernel* kernel, tensorflow::DataType type, OpKernelContext* context,
-         AsyncOpKernel::DoneCallback done)
+  // `kernel` updates variables of the type. `compiled` may be null.
+  Update(OpKernel* kernel, AsyncOpKernel* compiled, tensorflow::DataType type,
+         OpKernelContext* context, AsyncOpKernel::DoneCallback done)
       : kernel_(kernel),
+        compiled_(compiled),
         type_(type),
         context_(context),
         cancellation_(context->cancellation_manager()),
@@ -71,7 +73,10 @@ class Update : public std::enable_shared_from_this<Update> {
   void Run() {
     if (!End()) return;
     absl::Status status = CheckVariableTypes(context_, type_);
-    if (status.ok()) status = ComputeNested(kernel_, /*keep_inputs=*/false, context_);
+    if (status.ok()) {
+      status = ComputeNested(kernel_, /*keep_inputs=*/compiled_ != nullptr, context_);
+      if (compiled_ != nullptr && IsRefusal(status)) return RunCompiled();
+    }
     context_->SetStatus(status);
     Finish();
   }
@@ -110,18 +115,26 @@ class Update : public std::enable_shared_from_this<Update> {
     return true;
   }
 
+  void RunCompiled() {
+    // It takes a place of its own.
+    Process::Get().core_order->Leave(place());
+    compiled_->ComputeAsync(context_, std::exchange(done_, nullptr));
+  }
+
   void Finish() {
-    CoreOrder::Place place;
-    {
-      absl::MutexLock lock(&mutex_);
-      place = place_;
-    }
+    const CoreOrder::Place place = this->place();
     // Its end may delete the kernel and the context, but the place outlives them.
     std::exchange(done_, nullptr)();
     Process::Get().core_order->Leave(place);
   }
 
+  CoreOrder::Place place() {
+    absl::MutexLock lock(&mutex_);
+    return place_;
+  }
+
   OpKernel* const kernel_;
+  AsyncOpKernel* const compiled_;
   const tensorflow::DataType type_;
   OpKernelContext* const context_;
   tensorflow::CancellationManager* const cancellation_;
@@ -140,18 +153,22 @@ class Update : public std::enable_shared_from_this<Update> {
 
 class OrderedUpdateOp : public AsyncOpKernel {
  public:
-  OrderedUpdateOp(OpKernelConstruction* construction, std::unique_ptr<OpKernel> kernel)
+  OrderedUpdateOp(OpKernelConstruction* construction, std::unique_ptr<OpKernel> kernel,
+                  std::unique_ptr<OpKernel> compiled)
       : AsyncOpKernel(construction),
         kernel_(std::move(kernel)),
+        compiled_(std::move(compiled)),
         type_(UpdatedType(*construction)) {}
 
   void ComputeAsync(OpKernelContext* context, DoneCallback done) override {
-    std::make_shared<Update>(kernel_.get(), type_, context, std::move(done))->Start();
+    AsyncOpKernel* const compiled = compiled_ == nullptr ? nullptr : compiled_->AsAsync();
+    std::make_shared<Update>(kernel_.get(), compiled, type_, context, std::move(done))->Start();
   }
   bool IsExpensive() override { return kernel_->IsExpensive(); }
 
  private:
   const std::unique_ptr<OpKernel> kernel_;
+  const std::unique_ptr<OpKernel> compiled_;
   const tensorflow::DataType type_;
 };
 
@@ -163,8 +180,9 @@ bool UpdatesVariable(const std::string& op) {
          info->kind() != tensorflow::XlaResourceOpKind::kRead;
 }
 
-OpKernel* MakeOrderedUpdate(OpKernelConstruction* construction, std::unique_ptr<OpKernel> kernel) {
-  return new OrderedUpdateOp(construction, std::move(kernel));
+OpKernel* MakeOrderedUpdate(OpKernelConstruction* construction, std::unique_ptr<OpKernel> kernel,
+                            std::unique_ptr<OpKernel> compiled) {
+  return new OrderedUpdateOp(construction, std::move(kernel), std::move(compiled));
 }
 
 }  // namespace tf_tpu_ext

@@ -14,8 +14,11 @@ bool UpdatesVariable(const std::string& op);
 
 // A kernel on a core that runs `kernel` when no program that updates variables has the core.
 // Without it, a program that has read a variable would overwrite what the kernel wrote since.
+// Inputs that `kernel` refuses go to `compiled`, if there is one: `kernel` must not have written by
+// then.
 tensorflow::OpKernel* MakeOrderedUpdate(tensorflow::OpKernelConstruction* construction,
-                                        std::unique_ptr<tensorflow::OpKernel> kernel);
+                                        std::unique_ptr<tensorflow::OpKernel> kernel,
+                                        std::unique_ptr<tensorflow::OpKernel> compiled);
 
 }  // namespace tf_tpu_ext
 

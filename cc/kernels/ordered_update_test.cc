@@ -1,5 +1,6 @@
 #include "cc/kernels/ordered_update.h"
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -98,6 +99,37 @@ TEST_F(OrderedUpdateTest, WaitsForAProgram) {
   EXPECT_TRUE(first->Wait().ok());
   EXPECT_TRUE(second->Wait().ok());
   EXPECT_EQ(Value(), 3.0f);
+}
+
+TEST_F(OrderedUpdateTest, WhatItsKernelRefusesIsCompiledAndTakesTurnsToo) {
+  const auto of_state = [](const char* op) {
+    return KernelRunner::Node(op, [](tensorflow::NodeDef* node) {
+      AddNodeAttr("dtype", tensorflow::DT_INT64, node);
+      if (node->op() != "VarHandleOp") return;
+      AddNodeAttr("shape", tensorflow::TensorShape({2}), node);
+      AddNodeAttr("shared_name", "state", node);
+    });
+  };
+  const auto state = runner_.Run(of_state("VarHandleOp"), kCore, {});
+  ASSERT_TRUE(state.ok()) << state.status();
+  const Tensor& handle = (*state)[0];
+  const auto assigned =
+      runner_.Run(of_state("AssignVariableOp"), kCore, {handle, MakeVector<int64_t>({1, 2})});
+  ASSERT_TRUE(assigned.ok()) << assigned.status();
+  const CoreOrder::Place program = Hold(1, User::kProgram);
+  // By ThreeFry, which the CPU does not have.
+  const auto skip =
+      runner_.Start(KernelRunner::Node("RngSkip"), kCore,
+                    {handle, MakeScalar<int64_t>(2), MakeScalar<int64_t>(3)}, KernelRunner::Step());
+  ASSERT_TRUE(skip.ok()) << skip.status();
+  EXPECT_FALSE((*skip)->has_ended());
+  order().Leave(program);
+  const auto skipped = (*skip)->Wait();
+  EXPECT_TRUE(skipped.ok()) << skipped.status();
+  const auto value = runner_.Run(of_state("ReadVariableOp"), kCore, {handle});
+  ASSERT_TRUE(value.ok()) << value.status();
+  EXPECT_EQ((*value)[0].flat<int64_t>()(0), 1 + 3 * 256);
+  order().Leave(Hold(1, User::kProgram));
 }
 
 TEST_F(OrderedUpdateTest, DoesNotWaitForAProgramThatMayNeedIt) {

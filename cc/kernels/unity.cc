@@ -21,6 +21,7 @@
 #include "cc/kernels/make_program.cc"
 #include "cc/kernels/nested_kernel.cc"
 #include "cc/kernels/ordered_update.cc"
+#include "cc/kernels/other_clusters.cc"
 #include "cc/kernels/partitioned_call_kernel.cc"
 #include "cc/kernels/variable_types.cc"
 // NOLINTEND(bugprone-suspicious-include)

@@ -1,5 +1,8 @@
 #include "cc/kernels/variable_types.h"
 
+#include <string>
+
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "tensorflow/core/framework/node_def_util.h"
 #include "tensorflow/core/framework/resource_mgr.h"
@@ -15,7 +18,9 @@ using tensorflow::Var;
 
 DataType UpdatedType(const tensorflow::OpKernelConstruction& construction) {
   DataType type = tensorflow::DT_INVALID;
-  if (construction.def().op() == "AssignVariableOp") return type;
+  const std::string& op = construction.def().op();
+  // The type of a generator of random numbers is that of the numbers, not of its state.
+  if (op == "AssignVariableOp" || absl::StartsWith(op, "Stateful")) return type;
   for (const char* attribute : {"T", "dtype"}) {
     if (tensorflow::TryGetNodeAttr(construction.def(), attribute, &type)) break;
   }
@@ -29,8 +34,16 @@ absl::Status CheckVariableTypes(tensorflow::OpKernelContext* context, DataType t
     tensorflow::ResourceHandle handle;
     TF_RETURN_IF_ERROR(tensorflow::HandleFromInput(context, input, &handle));
     tensorflow::core::RefCountPtr<Var> variable;
-    // The kernel tells what is wrong with the handle.
-    if (!LookupResource(context, handle, &variable).ok()) continue;
+    const absl::Status found = LookupResource(context, handle, &variable);
+    if (absl::IsNotFound(found)) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "Op ", context->op_kernel().name(), " (", context->op_kernel().type_string(),
+          ") updates variable '", handle.name(), "', which does not exist on ",
+          context->device()->name(), " or is uninitialized. Run its initializer there first. (",
+          found.message(), ")"));
+    }
+    // The kernel tells what else is wrong with the handle.
+    if (!found.ok()) continue;
     tensorflow::tf_shared_lock lock(*variable->mu());
     if (variable->is_initialized && variable->tensor()->dtype() != type) {
       return absl::InvalidArgumentError(absl::StrCat(

@@ -13,7 +13,8 @@ namespace tf_tpu_ext {
 // itself.
 tensorflow::DataType UpdatedType(const tensorflow::OpKernelConstruction& construction);
 
-// An error unless all variables among the inputs that have a value are of the type.
+// An error unless all variables among the inputs exist, and those that have a value are of the
+// type.
 absl::Status CheckVariableTypes(tensorflow::OpKernelContext* context, tensorflow::DataType type);
 
 }  // namespace tf_tpu_ext
