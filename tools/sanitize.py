@@ -135,8 +135,9 @@ def run_python(package: pathlib.Path, tests: list[str], variables: Mapping[str, 
     """Runs tests of the Python package with the library of `package`; whether they passed."""
     # The runtimes' own threads and checks make everything slower, so limits of time are longer.
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
+    jobs = str(ninja_build.default_jobs())
     run = subprocess.run(
-        [*command, "--timeout=900", *tests],
+        [*command, "--timeout=900", "-n", jobs, "--dist", "worksteal", *tests],
         cwd=ROOT,
         env={
             **os.environ,

@@ -68,11 +68,11 @@ absl::StatusOr<std::unique_ptr<CustomCall>> MakeLater(const CallAttributes& /*at
   return std::make_unique<LaterCall>();
 }
 
-const bool add_registered = RegisterCustomCall<MakeAdd>("tf_tpu_ext_test_add");
-const bool later_registered = RegisterCustomCall<MakeLater>("tf_tpu_ext_test_later");
+const bool kAddRegistered = RegisterCustomCall<MakeAdd>("tf_tpu_ext_test_add");
+const bool kLaterRegistered = RegisterCustomCall<MakeLater>("tf_tpu_ext_test_later");
 
 TEST(CustomCallTest, TheConfigurationIsReadOnce) {
-  ASSERT_TRUE(add_registered);
+  ASSERT_TRUE(kAddRegistered);
   made = deleted = 0;
   {
     auto call = CustomCallTester::Create("tf_tpu_ext_test_add", "{number = 3 : i64}", {Scalar(0)},
@@ -121,7 +121,7 @@ TEST(CustomCallTest, ErrorsKeepCodeAndText) {
 }
 
 TEST(CustomCallTest, CompletesLater) {
-  ASSERT_TRUE(later_registered);
+  ASSERT_TRUE(kLaterRegistered);
   auto call = CustomCallTester::Create("tf_tpu_ext_test_later", "{}", {}, {Scalar(0)});
   ASSERT_TRUE(call.ok()) << call.status();
   EXPECT_EQ((*call)->Run(nullptr).code(), absl::StatusCode::kFailedPrecondition);

@@ -48,7 +48,9 @@ class LaunchTest : public ::testing::Test {
     services.core_order = &order_;
     services.compute_pool = &pool_;
     services.transfers = &transfers_;
-    services.run_long = [this](std::function<void()> work) { long_work_.push_back(work); };
+    services.run_long = [this](std::function<void()> work) {
+      long_work_.push_back(std::move(work));
+    };
     services.run_locking = [](const std::function<void()>& work) { work(); };
     return services;
   }

@@ -3,6 +3,7 @@
 #define TF_TPU_EXT_CC_TRANSFER_HOST_FUNCTION_TESTING_H_
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -39,7 +40,7 @@ inline HostFunctionSource ChainOfOps(const std::string& name, const std::vector<
     }
     value = absl::StrCat(node->name(), op == "CheckNumerics" ? ":output:0" : ":y:0");
   }
-  (*function->mutable_ret())["result"] = value;
+  (*function->mutable_ret())["result"] = std::move(value);
   return {name, library.SerializeAsString(), "train.py:7"};
 }
 
