@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from tf_tpu_ext._user_lines import user_line
@@ -18,8 +18,11 @@ class _Lines:
         self._lines: collections.OrderedDict[str, str] = collections.OrderedDict()
 
     def note(self, operations: Iterable[Any]) -> None:
-        """Remembers the lines of ops; of one name, the last one's."""
-        found = {op.name: user_line(list(op.traceback or ())) for op in operations}
+        """Remembers the lines of ops, and of the functions that they call, loops' bodies too.
+
+        Of several ops of one name it is the last one's.
+        """
+        found = {op.name: user_line(list(op.traceback or ())) for op in _with_called(operations)}
         with self._lock:
             self._lines.update(found)
             while len(self._lines) > _MOST:
@@ -48,6 +51,21 @@ class _Lines:
                         metadata.source_file, metadata.source_line = file, int(line)
                         filled = True
         return filled
+
+
+def _with_called(operations: Iterable[Any]) -> Iterator[Any]:
+    from tf_tpu_ext.tpu import _cluster_order, _clusters
+
+    open_ones = list(operations)
+    seen = set()
+    while open_ones:
+        op = open_ones.pop()
+        yield op
+        for name in _cluster_order.called_functions(op):
+            graph = _clusters.function_graph(op.graph, name)
+            if graph is not None and id(graph) not in seen:
+                seen.add(id(graph))
+                open_ones += graph.get_operations()
 
 
 lines = _Lines()

@@ -28,6 +28,11 @@ _ADVICE = (
         "A TPU emulates complex128 and lacks some ops for it. Use complex64.",
     ),
     (
+        re.compile(r"Non-SPMD model parallelism"),
+        "This compiler splits ops over the cores of a replica, and does not take ops placed by "
+        "tpu.core(). Use XLAOptions(use_spmd_for_xla_partitioning=True) and sharding annotations.",
+    ),
+    (
         re.compile(r"(?i)\bf64\b|double"),
         "A TPU emulates float64 and lacks some ops for it. Use float32.",
     ),
