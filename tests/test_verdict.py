@@ -178,6 +178,19 @@ def test_emulated_types_and_host_calls_in_loops_are_noted():
 
 
 @needs_libtpu
+def test_time_of_which_a_part_is_unknown():
+    def computation(x):
+        return tf.signal.fft(tf.cast(tf.matmul(x, x), tf.complex64))
+
+    verdict = check(computation, [tf.ones([2048, 2048])])
+    assert verdict.cost.untimed >= 1
+    assert verdict.cost.peak_share is None
+    # Reading and writing takes at least so long.
+    assert 4 * 2048**2 / 819e9 < verdict.cost.seconds < 0.1
+    assert " over " in _table.to_text([verdict])
+
+
+@needs_libtpu
 def test_dynamic_sizes_are_noted():
     verdict = check(lambda x: tf.where(x > 0.0), [tf.ones([16, 16])])
     assert verdict.ok, verdict

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
 
@@ -102,8 +103,7 @@ def _cost(costs: dict[str, float | None], optimized: Any, target: Target) -> Cos
     generation = target.generation
     flops = max(0.0, costs.get("flops") or 0.0)
     accessed = max(0.0, costs.get("bytes accessed") or 0.0)
-    seconds = costs.get("optimal_seconds") or 0.0
-    known = seconds if seconds > 0 else None
+    known, untimed = _time(costs.get("optimal_seconds") or 0.0)
     found = collectives(optimized, target.cores)
     times = {
         "compute": flops / generation.flops,
@@ -117,11 +117,23 @@ def _cost(costs: dict[str, float | None], optimized: Any, target: Target) -> Cos
         seconds=known,
         collective_bytes=found.bytes,
         collectives=found.number,
-        peak_share=flops / known / generation.flops if known else None,
+        peak_share=flops / known / generation.flops if known and not untimed else None,
         bound=max(times, key=lambda name: times[name]),
         padding_bytes=padding,
         padding_seconds=padding / generation.bandwidth,
+        untimed=untimed,
     )
+
+
+def _time(told: float) -> tuple[float | None, int]:
+    """Returns the time that is known, and of how many instructions it is not.
+
+    XLA's cost analysis adds -1 s for each instruction that it knows nothing of, in float32.
+    """
+    untimed = max(0, math.ceil(-told))
+    known = told + untimed
+    rounding = 1.2e-7 * untimed
+    return (known if known > rounding else None), untimed
 
 
 def _named(error: str, asked: Any) -> tuple[str, str]:

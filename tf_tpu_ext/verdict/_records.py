@@ -80,14 +80,16 @@ class Cost:
     Attributes:
         flops: Operations.
         bytes_accessed: Bytes read and written.
-        seconds: The expected time, or None if the compiler does not know.
+        seconds: The expected time, without that of untimed instructions; None if it is not known.
         collective_bytes: Bytes that collectives combine or move, in one pass through the program.
         collectives: Number of collectives.
-        peak_share: Operations per second as a share of the core's peak in bfloat16, or None.
+        peak_share: Operations per second as a share of the core's peak in bfloat16; None if the
+            time is not known, or not of all instructions.
         bound: What takes longest at the core's peak rates: `compute`, `memory`, or `interconnect`,
             over which collectives go.
         padding_bytes: Bytes of padding that one pass through the program reads and writes.
         padding_seconds: The time that it takes to read and write them, at the memory's peak rate.
+        untimed: Number of instructions of which the compiler does not say how long they take.
 
     Example:
         >>> from tf_tpu_ext import verdict
@@ -105,6 +107,7 @@ class Cost:
     bound: str
     padding_bytes: int = 0
     padding_seconds: float = 0.0
+    untimed: int = 0
 
 
 @dataclasses.dataclass(frozen=True)

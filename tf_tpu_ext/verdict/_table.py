@@ -120,7 +120,9 @@ def _first_line(text: str) -> str:
 
 
 def _expected(cost: Cost) -> str:
-    return "unknown" if cost.seconds is None else seconds(cost.seconds)
+    if cost.seconds is None:
+        return "unknown"
+    return f"over {seconds(cost.seconds)}" if cost.untimed else seconds(cost.seconds)
 
 
 def seconds(time: float) -> str:
