@@ -20,6 +20,7 @@
 #include "cc/base/machine.h"
 #include "cc/base/process.h"
 #include "cc/base/program_options.h"
+#include "cc/base/user_lines.h"
 #include "cc/compiler/build/compilation_cache.h"
 #include "cc/data/autotune_loop.h"
 #include "cc/data/cloud_storage.h"
@@ -269,6 +270,9 @@ void TfTpuExt_DisarmFaults() { tf_tpu_ext::DisarmFaults(); }
 
 // What all fault points have done so far, as a JSON array.
 OwnedText TfTpuExt_CountFaults() { return tf_tpu_ext::GiveRecords(tf_tpu_ext::CountFaults()); }
+
+// Whether a Python file is TensorFlow's, Keras's or ours, and not the user's.
+int TfTpuExt_IsLibraryFile(const char* file) { return tf_tpu_ext::IsLibraryFile(file); }
 
 // The next program for the target's compiler, as a JSON object: its module and options are written
 // to these files. Waits until there is one; null after TfTpuExt_WakeTarget.

@@ -104,6 +104,21 @@ def test_wrong_arguments(arguments, message):
     assert message in done.stderr
 
 
+def test_matmul_precision_times_both():
+    command = [sys.executable, str(BENCHMARKS / "matmul_precision.py"), "--smoke"]
+    done = subprocess.run(
+        [*command, "--programs", "mlp"],
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=250,
+    )
+    assert done.returncode == 0, f"{done.stdout}{done.stderr}"
+    [name, full, tpu, ratio] = done.stdout.splitlines()[-1].split()
+    assert name == "mlp"
+    assert float(ratio) == pytest.approx(float(tpu) / float(full), rel=0.05)
+
+
 def test_startup_tells_what_each_program_adds():
     command = [sys.executable, str(BENCHMARKS / "startup.py"), "--rounds", "2", "--json"]
     done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=250)

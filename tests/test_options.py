@@ -13,7 +13,11 @@ import tensorflow as tf
 import tf_tpu_ext
 from tf_tpu_ext import Options, tpu
 
-SWITCHES = [field.name for field in dataclasses.fields(Options)]
+# The other position of each.
+OTHERS = {
+    field.name: "tpu" if field.name == "matmul_precision" else False
+    for field in dataclasses.fields(Options)
+}
 # Large enough for TensorFlow's kernels, and small enough for replicas to be stacked.
 IMAGE, KERNEL = tf.ones([8, 16, 16, 32]), tf.ones([3, 3, 32, 32])
 SMALL_IMAGE, SMALL_KERNEL = tf.ones([1, 8, 8, 3]), tf.ones([3, 3, 3, 4])
@@ -147,11 +151,11 @@ class TestContext:
         with Options(tensorflow_kernels=False):
             assert compiled(run).tensorflow_kernels == 0
 
-    @pytest.mark.parametrize("switch", SWITCHES)
+    @pytest.mark.parametrize("switch", OTHERS)
     def test_other_options_are_another_program(self, all_cores, switch):
         step = convolution(all_cores)
         step(IMAGE, KERNEL)
-        with Options(**{switch: False}):
+        with Options(**{switch: OTHERS[switch]}):
             other = convolution(all_cores)
             compiled(lambda: other(IMAGE, KERNEL))
 
@@ -223,7 +227,7 @@ class TestSettings:
         machine = tf_tpu_ext.configure(options=Options(stack_replicas=False, share_updates=False))
         assert not machine.options.stack_replicas
         assert tf_tpu_ext.configure(stack_replicas=True).options == Options(
-            **{**dict.fromkeys(SWITCHES, True), "share_updates": False}
+            **{**dict.fromkeys(OTHERS, True), "share_updates": False, "matmul_precision": "full"}
         )
 
     def test_one_by_one_prevail(self):

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import os
-import pathlib
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -15,20 +10,10 @@ import tensorflow as tf
 from tensorflow.python.compiler.xla.experimental import xla_sharding
 from tensorflow.python.tpu import tpu as stock_tpu
 from tensorflow.python.tpu.ops import tpu_ops
+from verdicts import HAS_LIBTPU, compiled_only, needs_libtpu, own_cache, tf_tpu_check  # noqa: F401
 
 import tf_tpu_ext
 from tf_tpu_ext.verdict import Answer, _cache, _compiler, _table, _targets
-
-PACKAGE = pathlib.Path(tf_tpu_ext.__file__).parent
-needs_libtpu = pytest.mark.skipif(
-    importlib.util.find_spec("libtpu") is None, reason="libtpu is not installed"
-)
-
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path, monkeypatch):
-    """Each test has a cache of its own."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
 def check(computation, inputs, target="v5e-8"):
@@ -187,6 +172,54 @@ def test_emulated_types_and_host_calls_in_loops_are_noted():
     kinds = {note.kind: note for note in verdict.notes}
     assert kinds["emulated"].what == "float64"
     assert "host call in a loop" in kinds
+    text = _table.to_text([verdict])
+    assert "use float32" in text
+    assert "call the host once after the loop" in text
+
+
+@needs_libtpu
+def test_time_of_which_a_part_is_unknown():
+    def computation(x):
+        return tf.signal.fft(tf.cast(tf.matmul(x, x), tf.complex64))
+
+    verdict = check(computation, [tf.ones([2048, 2048])])
+    assert verdict.cost.untimed >= 1
+    assert verdict.cost.peak_share is None
+    # Reading and writing takes at least so long.
+    assert 4 * 2048**2 / 819e9 < verdict.cost.seconds < 0.1
+    assert " over " in _table.to_text([verdict])
+
+
+@needs_libtpu
+def test_dynamic_sizes_are_noted():
+    verdict = check(lambda x: tf.where(x > 0.0), [tf.ones([16, 16])])
+    assert verdict.ok, verdict
+    [note] = [note for note in verdict.notes if note.kind == "dynamic"]
+    assert note.what == "s64[256,2]"
+    assert note.op == "Where"
+    assert "drop_remainder=True" in note.advice
+
+
+@needs_libtpu
+@pytest.mark.usefixtures("compiled_only")
+@pytest.mark.parametrize(
+    ("bound", "computation", "shape"),
+    [
+        ("compute", lambda x: tf.matmul(tf.matmul(x, x), x), [4096, 4096]),
+        ("memory", lambda x: x + 1.0, [4096, 4096]),
+        ("interconnect", tf.compat.v1.tpu.cross_replica_sum, [2048, 2048]),
+    ],
+)
+def test_what_takes_longest(bound, computation, shape):
+    inputs = [[tf.ones(shape)]] * 8 if bound == "interconnect" else [[tf.ones(shape)]]
+    with tf_tpu_ext.compile_for("v5e-8") as checked:
+        tf_tpu_ext.tpu.replicate(computation, inputs)
+    [verdict] = checked.verdicts()
+    assert verdict.ok, verdict
+    assert verdict.cost.bound == bound, verdict.cost
+    if bound == "interconnect":
+        assert verdict.cost.collectives == 1
+        assert verdict.cost.collective_bytes == 4 * np.prod(shape)
 
 
 @needs_libtpu
@@ -251,16 +284,16 @@ def test_function_of_one_core_knows_its_variables():
 
 
 @needs_libtpu
-def test_several_targets_and_kept_answers(monkeypatch):
+def test_several_targets_and_kept_answers():
     def computation(x):
-        return tf.tanh(x)
+        return tf.tan(x)
 
     with tf_tpu_ext.compile_for(["v5e-8", "v3-8"]) as first:
         tf_tpu_ext.tpu.rewrite(computation, [tf.ones([16, 128])])
     assert [verdict.target for verdict in first.verdicts()] == ["v5e-8", "v3-8"]
     assert all(verdict.ok and not verdict.cached for verdict in first.verdicts())
     with tf_tpu_ext.compile_for("v3-8") as second:
-        tf_tpu_ext.tpu.rewrite(lambda x: tf.tanh(x), [tf.ones([16, 128])])
+        tf_tpu_ext.tpu.rewrite(lambda x: computation(x), [tf.ones([16, 128])])
     [kept] = second.verdicts()
     assert kept.cached
     assert kept.memory == first.verdicts()[1].memory
@@ -315,19 +348,6 @@ def test_damaged_answers_are_asked_for_again(tmp_path):
     assert cache.get("name") is None
 
 
-def run_check(tmp_path, code, *options):
-    script = tmp_path / "script.py"
-    script.write_text(code)
-    return subprocess.run(
-        [sys.executable, str(PACKAGE / "cli"), "check", *options, str(script), "argument"],
-        env=dict(os.environ),
-        capture_output=True,
-        text=True,
-        timeout=300,
-        cwd=tmp_path,
-    )
-
-
 @needs_libtpu
 def test_command(tmp_path):
     report = tmp_path / "verdicts.json"
@@ -340,7 +360,9 @@ strategy = tf.distribute.TPUStrategy(resolver)
 print(strategy.num_replicas_in_sync, sys.argv[1:])
 strategy.run(tf.function(lambda: tf.matmul(tf.ones([8, 8]), tf.ones([8, 8]))))
 """
-    done = run_check(tmp_path, code, "--target", "v5e-4", "--json", str(report))
+    (tmp_path / "script.py").write_text(code)
+    options = ("--target", "v5e-4", "--json", str(report))
+    done = tf_tpu_check(tmp_path, *options, "script.py", "argument")
     assert done.returncode == 0, done.stderr
     assert done.stdout == "4 ['argument']\n"
     assert "1 of 1 programs compile and fit" in done.stderr
@@ -351,10 +373,11 @@ strategy.run(tf.function(lambda: tf.matmul(tf.ones([8, 8]), tf.ones([8, 8]))))
 
 
 def test_command_that_can_not_start(tmp_path):
-    done = run_check(tmp_path, "print('ran')", "--target", "v5e-7")
+    (tmp_path / "script.py").write_text("print('ran')")
+    done = tf_tpu_check(tmp_path, "--target", "v5e-7", "script.py")
     assert done.returncode == 2
     assert done.stdout == ""
     expected = "There is no TPU slice v5e-7"
-    if importlib.util.find_spec("libtpu") is None:
+    if not HAS_LIBTPU:
         expected = "pip install libtpu"
     assert expected in done.stderr

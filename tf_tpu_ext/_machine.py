@@ -8,10 +8,10 @@ import inspect
 import json
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from tf_tpu_ext import _native, verdict
-from tf_tpu_ext._options import Options, to_text
+from tf_tpu_ext._options import Options, from_switches, to_text
 from tf_tpu_ext.verdict._asking import asker
 from tf_tpu_ext.verdict._targets import Target
 
@@ -20,6 +20,15 @@ WAIT_LIMIT_VARIABLE = "TF_TPU_EXT_WAIT_LIMIT_SECONDS"
 COMPILATION_CACHE_VARIABLE = "TF_TPU_EXT_COMPILATION_CACHE"
 DEFAULT_CORES = 8
 DEFAULT_WAIT_LIMIT_SECONDS = 1800.0
+
+
+class _Chosen:
+    """What `configure` was asked for, where the setting in force follows from others, too."""
+
+    matmul_precision: Literal["full", "tpu"] | None = None
+
+
+_chosen = _Chosen()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -254,7 +263,7 @@ def configure(
     compilation_cache: str | os.PathLike[str] | None = None,
     target: str | Sequence[str] | None = None,
     options: Options | None = None,
-    **switches: bool | None,
+    **switches: bool | str | None,
 ) -> Machine:
     """Configures the virtual TPU machine of this process. Settings left out keep their values.
 
@@ -285,7 +294,8 @@ def configure(
             empty string ends that. Initialize the TPU system after the change.
         options: The options of programs that are traced from now on (`fold_host_calls`,
             `launch_from_host`) or compiled from now on (all others). Programs traced inside `with
-            Options(...)` use those instead. All options are True by default.
+            Options(...)` use those instead. All options are True by default; `matmul_precision` is
+            `"tpu"` with a target and else `"full"`.
         **switches: Single options by name, such as `stack_replicas=False`. They take precedence
             over `options`.
 
@@ -327,6 +337,9 @@ def configure(
     program_bytes = current.max_program_bytes if max_program_bytes is None else max_program_bytes
     _check_int("max_programs", programs)
     _check_int("max_program_bytes", program_bytes)
+    wanted = _joined(options, switches)
+    precision = wanted.matmul_precision or _chosen.matmul_precision
+    wanted = wanted.over(Options(matmul_precision=precision or ("tpu" if targets else "full")))
     message = _native.text_of(
         "TfTpuExt_Configure",
         ctypes.c_int(cores),
@@ -334,13 +347,14 @@ def configure(
         ctypes.c_double(limit),
         ctypes.c_int64(programs),
         ctypes.c_int64(program_bytes),
-        ctypes.c_char_p(to_text(_joined(options, switches)).encode()),
+        ctypes.c_char_p(to_text(wanted).encode()),
         ctypes.c_char_p(None if compilation_cache is None else os.fsencode(compilation_cache)),
         (ctypes.c_int * 4)(*(targets[0].mesh_shape if targets else ())),
         ctypes.c_int(bool(targets)),
     )
     if message is not None:
         raise (RuntimeError if "already created" in message else ValueError)(message)
+    _chosen.matmul_precision = precision
     asker.use(targets)
     _native.refresh_physical_devices()
     return machine()
@@ -372,7 +386,7 @@ configure.__signature__ = _with_switches(  # type: ignore[attr-defined]
 )
 
 
-def _joined(options: Options | None, switches: dict[str, bool | None]) -> Options:
+def _joined(options: Options | None, switches: dict[str, Any]) -> Options:
     names = [field.name for field in dataclasses.fields(Options)]
     unknown = sorted(set(switches) - set(names))
     if unknown:
@@ -396,7 +410,7 @@ def machine() -> Machine:
     settings["mesh_shape"] = tuple(settings["mesh_shape"])
     settings["wait_limit_seconds"] = float(settings["wait_limit_seconds"])
     switches = [field.name for field in dataclasses.fields(Options)]
-    options = Options(**{name: settings.pop(name) for name in switches})
+    options = from_switches({name: settings.pop(name) for name in switches})
     target = tuple(target.name for target in asker.targets)
     return Machine(**settings, target=target, options=options)
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextvars
 import dataclasses
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Literal
 
 # The field of TensorFlow's TPUCompileOptions that carries options; cc/program/traced_options.h
 # reads it. Protocol buffers keep fields that they do not know.
 _FIELD = 7100
 _LENGTH_DELIMITED = 2
+_PRECISIONS = ("full", "tpu")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,9 +56,21 @@ class Options:
             Otherwise TensorFlow starts an executor for each core. The results are the same.
         tensorflow_kernels: Whether programs compute convolutions and pools with TensorFlow's CPU
             kernels where those are faster than XLA's code. The results differ by rounding only.
+        matmul_precision: `"full"`, or `"tpu"` for products and convolutions of float32 as a TPU
+            computes them: operands are rounded to bfloat16, products are summed in float32. Where
+            the program asks XLA for a higher precision it gets it: HIGH takes three products of
+            parts of the operands, HIGHEST the operands as they are. So does
+            `tf.config.experimental.enable_tensor_float_32_execution(False)`, which asks for HIGHEST
+            everywhere. If it is never set, it is `"tpu"` for programs of a target, see
+            docs/verdict.md, and else `"full"`.
+        compute: Whether programs compute. With False, a program is compiled for the targets
+            (docs/verdict.md) and does nothing here: variables keep their values, other results are
+            zeros. Programs that call the host, use infeed or outfeed, or return dynamic sizes
+            compute all the same.
 
     Raises:
         TypeError: A field is not True, False or None.
+        ValueError: `matmul_precision` is neither `"full"`, `"tpu"` nor None.
     """
 
     fold_host_calls: bool | None = None
@@ -64,10 +78,19 @@ class Options:
     stack_replicas: bool | None = None
     launch_from_host: bool | None = None
     tensorflow_kernels: bool | None = None
+    matmul_precision: Literal["full", "tpu"] | None = None
+    compute: bool | None = None
 
     def __post_init__(self) -> None:
-        """Checks that every field is True, False or None."""
+        """Checks that every field has a value that it may have."""
+        if self.matmul_precision not in (*_PRECISIONS, None):
+            raise ValueError(
+                '`matmul_precision` must be "full", "tpu", or None to leave it unchanged. '
+                f"Received: matmul_precision={self.matmul_precision!r}"
+            )
         for name, value in vars(self).items():
+            if name == "matmul_precision":
+                continue
             if value is not None and not isinstance(value, bool):
                 raise TypeError(
                     f"`{name}` must be True, False, or None to leave it unchanged. "
@@ -111,7 +134,17 @@ def current() -> Options:
 
 def to_text(options: Options) -> str:
     """Returns the options that are not None, in the format that the native library reads."""
-    return ";".join(f"{name}={int(value)}" for name, value in options._given().items())
+    return ";".join(
+        f"{name}={int(value == 'full' if name == 'matmul_precision' else value)}"
+        for name, value in options._given().items()
+    )
+
+
+def from_switches(switches: Mapping[str, bool]) -> Options:
+    """Returns the options that the native library describes by switches of the same names."""
+    options: dict[str, Any] = dict(switches)
+    options["matmul_precision"] = "full" if switches["matmul_precision"] else "tpu"
+    return Options(**options)
 
 
 def compile_options() -> bytes:

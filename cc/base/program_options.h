@@ -23,6 +23,10 @@ struct ProgramOptions {
   bool launch_from_host = true;
   // Whether programs compute convolutions and pools by TensorFlow's own kernels.
   bool tensorflow_kernels = true;
+  // Whether products of float32 are computed in full; if not, as a TPU does.
+  bool full_matmul_precision = true;
+  // Whether programs that need nothing of the host while they run compute what they return.
+  bool compute = true;
 };
 
 inline constexpr std::pair<const char*, bool ProgramOptions::*> kProgramSwitches[] = {
@@ -31,6 +35,8 @@ inline constexpr std::pair<const char*, bool ProgramOptions::*> kProgramSwitches
     {"stack_replicas", &ProgramOptions::stack_replicas},
     {"launch_from_host", &ProgramOptions::launch_from_host},
     {"tensorflow_kernels", &ProgramOptions::tensorflow_kernels},
+    {"matmul_precision", &ProgramOptions::full_matmul_precision},
+    {"compute", &ProgramOptions::compute},
 };
 
 // All switches as a text such as "fold_host_calls=1;share_updates=0".

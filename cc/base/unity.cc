@@ -13,6 +13,7 @@
 #include "cc/base/process.cc"
 #include "cc/base/program_options.cc"
 #include "cc/base/tensor_copy.cc"
+#include "cc/base/user_lines.cc"
 #include "cc/base/wait_monitor.cc"
 #include "cc/base/waiting_threads.cc"
 // NOLINTEND(bugprone-suspicious-include)

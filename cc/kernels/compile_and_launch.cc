@@ -18,7 +18,7 @@
 #include "cc/device/virtual_device.h"
 #include "cc/kernels/ask_target.h"
 #include "cc/kernels/make_program.h"
-#include "cc/program/lowering_target.h"
+#include "cc/program/lowering.h"
 #include "cc/program/traced_options.h"
 #include "cc/program/value_numbers.h"
 #include "cc/runtime/join_launch.h"
@@ -30,6 +30,7 @@
 #include "tensorflow/core/platform/errors.h"
 #include "tensorflow/core/platform/fingerprint.h"
 #include "tensorflow/core/platform/statusor.h"
+#include "tsl/platform/tensor_float_32_utils.h"
 
 namespace tf_tpu_ext {
 
@@ -111,7 +112,8 @@ void CompileAndLaunchOp::ComputeAsync(OpKernelContext* context, DoneCallback don
   call->options = GetMachineOptions().programs;
   OP_REQUIRES_OK_ASYNC(context, ApplyTracedOptions(compile_options_, &call->options), done);
   OP_REQUIRES_OK_ASYNC(context, DescribeArguments(context, call.get()), done);
-  call->key = absl::StrCat(key_prefix_, "|", ProgramOptionsText(call->options), call->shapes);
+  call->key = absl::StrCat(key_prefix_, "|", ProgramOptionsText(call->options), "|",
+                           tsl::tensor_float_32_execution_enabled(), call->shapes);
   absl::StatusOr<std::shared_ptr<Program>> program = Process::Get().programs->GetOrCompile(
       call->key,
       [&](int64_t id, CompilationRecord* record) { return Compile(context, id, *call, record); });
@@ -193,10 +195,14 @@ absl::Status CompileAndLaunchOp::LowerCall(OpKernelContext* context, const Call&
   tensorflow::XlaCompiler::Options options;
   tensorflow::FunctionLibraryDefinition library(
       *context->function_library()->GetFunctionLibraryDefinition());
-  std::function<absl::Status(tensorflow::ResourceMgr*)> tell = SetLowersForTarget;
+  std::function<absl::Status(tensorflow::ResourceMgr*)> tell =
+      [for_target = lowered->for_target](tensorflow::ResourceMgr* manager) {
+        return SetLowering({/*replicas=*/1, for_target}, manager);
+      };
+  options.populate_resource_manager = &tell;
   if (lowered->for_target) {
     options.device_type = tensorflow::DeviceType(kTargetCompilationDevice);
-    options.populate_resource_manager = &tell;
+    lowered->lines = OpLines(computation_, library);
   } else {
     options.device_type = tensorflow::DeviceType(kCompilationDevice);
     TF_RETURN_IF_ERROR(ChooseTpuPlatforms(&library));

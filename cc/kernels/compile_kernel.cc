@@ -30,6 +30,7 @@
 #include "tensorflow/core/platform/errors.h"
 #include "tensorflow/core/platform/fingerprint.h"
 #include "tensorflow/core/protobuf/tpu/compile_metadata.pb.h"
+#include "tsl/platform/tensor_float_32_utils.h"
 #include "tsl/profiler/lib/traceme.h"
 #include "tsl/profiler/lib/traceme_encode.h"
 
@@ -88,7 +89,8 @@ class CompileMlirOp : public OpKernel {
     OP_REQUIRES_OK(context, ApplyTracedOptions(metadata_.compile_options(), &options));
     absl::StatusOr<std::shared_ptr<Program>> program = Process::Get().programs->GetOrCompile(
         absl::StrCat(key_prefix_, "|", ForOneReplica(), "|", ProgramOptionsText(options), "|",
-                     shape_text),
+                     // By which tf2xla chooses the precision of products.
+                     tsl::tensor_float_32_execution_enabled(), "|", shape_text),
         [&](int64_t id, CompilationRecord* record) {
           record->argument_shapes = shape_text;
           return Compile(id, shapes, options, record);

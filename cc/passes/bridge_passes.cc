@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "cc/abi/tensorflow/mlir.h"
+#include "cc/base/user_lines.h"
 #include "cc/passes/bridge_error.h"
 #include "llvm/ADT/StringRef.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -50,14 +51,8 @@ std::string LocateOp(const std::string& type, const Graph& graph,
   std::vector<std::string> places;
   const auto add = [&places](const std::string& name,
                              const std::shared_ptr<tensorflow::AbstractStackTrace>& trace) {
-    std::string place = name;
-    if (trace != nullptr) {
-      const std::vector<tensorflow::StackFrame> frames = trace->GetUserFrames(/*limit=*/-1);
-      if (!frames.empty()) {
-        absl::StrAppend(&place, " (", frames.back().file_name, ":", frames.back().line_number, ")");
-      }
-    }
-    places.push_back(std::move(place));
+    const SourceLine line = UserLine(trace.get());
+    places.push_back(line.known() ? absl::StrCat(name, " (", line.Text(), ")") : name);
   };
   for (const tensorflow::Node* node : graph.op_nodes()) {
     if (node->type_string() == type && node->attrs().Find("_tpu_replicate") != nullptr) {

@@ -6,6 +6,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "cc/base/user_lines.h"
 #include "cc/ops/op_names.h"
 #include "tensorflow/core/common_runtime/eval_const_tensor.h"
 #include "tensorflow/core/common_runtime/shape_refiner.h"
@@ -297,11 +298,8 @@ void Examine(const tensorflow::GraphShapeInfo& shapes, const FunctionLibraryDefi
 
 std::string SourceOf(const HostCluster& cluster) {
   for (const Node* node : cluster.nodes) {
-    if (node->GetStackTrace() == nullptr) continue;
-    const auto frames = node->GetStackTrace()->GetUserFrames(/*limit=*/-1);
-    if (!frames.empty()) {
-      return absl::StrCat(frames.back().file_name, ":", frames.back().line_number);
-    }
+    const SourceLine line = UserLine(node->GetStackTrace().get());
+    if (line.known()) return line.Text();
   }
   return "";
 }

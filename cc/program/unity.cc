@@ -5,7 +5,7 @@
 #include "cc/program/embedding_call.cc"
 #include "cc/program/host_call.cc"
 #include "cc/program/kernel_call.cc"
-#include "cc/program/lowering_target.cc"
+#include "cc/program/lowering.cc"
 #include "cc/program/program_key.cc"
 #include "cc/program/traced_options.cc"
 #include "cc/program/transfer_call.cc"

@@ -3,6 +3,7 @@
 #include "cc/program/chain_cut_test.cc"
 #include "cc/program/compiled_program_test.cc"
 #include "cc/program/custom_calls_test.cc"
+#include "cc/program/lowering_test.cc"
 #include "cc/program/program_key_test.cc"
 #include "cc/program/traced_options_test.cc"
 // NOLINTEND(bugprone-suspicious-include)

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "cc/program/lowering_target.h"
+#include "cc/program/lowering.h"
 #include "tensorflow/compiler/tf2xla/side_effect_util.h"
 #include "tensorflow/compiler/tf2xla/xla_compiler.h"
 #include "xla/hlo/builder/sharding_builder.h"
@@ -49,7 +49,7 @@ absl::Status EffectXlaKernel::Call(XlaOpKernelContext* context, const std::strin
                                    std::vector<xla::XlaOp> operands,
                                    std::vector<xla::Shape> results,
                                    std::vector<xla::XlaOp>* received) const {
-  if (LowersForTarget(context->op_kernel_context()->resource_manager())) {
+  if (GetLowering(context->op_kernel_context()->resource_manager()).for_target) {
     return TransferOnTarget(context, sharding, std::move(operands), results, received);
   }
   xla::XlaBuilder* builder = context->builder();

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import importlib
-import pathlib
 import sys
 from typing import Any
 
-from . import doctor, storage
+from . import script
 
 
 def add_parser(commands: Any) -> None:
@@ -29,20 +27,13 @@ def add_parser(commands: Any) -> None:
         "several times, for slices with the same number of cores",
     )
     parser.add_argument(
-        "--legacy", action="store_true", help="the script is of TensorFlow 1, as for tf-tpu run"
-    )
-    parser.add_argument("--gs", metavar="FOLDER", help="as for tf-tpu run")
-    parser.add_argument("--json", metavar="FILE", help="write the verdicts as JSON to FILE, too")
-    parser.add_argument(
-        "-m",
-        dest="module",
+        "--compile-only",
         action="store_true",
-        help="SCRIPT is the name of a module, as for python -m",
+        help="don't compute: programs leave variables as they are and return zeros. For models "
+        "that this machine is too small for",
     )
-    parser.add_argument("script", metavar="SCRIPT", help="the Python file to run")
-    parser.add_argument(
-        "arguments", nargs=argparse.REMAINDER, metavar="ARGS", help="the script's own arguments"
-    )
+    parser.add_argument("--json", metavar="FILE", help="write the verdicts as JSON to FILE, too")
+    script.add_arguments(parser)
     parser.set_defaults(run=run)
 
 
@@ -51,23 +42,14 @@ def run(options: argparse.Namespace) -> int:
 
     If it can't start, the reason is printed on stderr and the exit code is 2.
     """
-    if not options.module and not pathlib.Path(options.script).is_file():
-        return _refuse(f"there is no file {options.script}. Expected the path of a Python script.")
-    # A checkout, which runs this file by its path, is not on Python's path.
-    if not any(doctor.is_package_folder(entry) for entry in sys.path):
-        sys.path.append(str(doctor.PACKAGE.parent))
+
+    def configure(check: Any) -> None:
+        check.prepare(options.target, compute=not options.compile_only)
+
     try:
-        with storage.left_out():
-            launcher = importlib.import_module("tf_tpu_ext.launcher")
-            check = importlib.import_module("tf_tpu_ext.launcher._check")
-        check.prepare(options.target)
-        launcher.prepare(options.legacy, options.gs, options.arguments)
-        program = launcher.find(options.script, module=options.module)
-    except (ImportError, RuntimeError, ValueError) as error:
-        return _refuse(str(error))
+        script.check_file(options)
+        check, program = script.load(options, "tf_tpu_ext.launcher._check", configure)
+    except script.RefusedError as error:
+        print(f"tf-tpu check: {error}", file=sys.stderr)
+        return 2
     return int(check.launch(program, options.arguments, report=options.json))
-
-
-def _refuse(problem: str) -> int:
-    print(f"tf-tpu check: {problem}", file=sys.stderr)
-    return 2

@@ -12,8 +12,12 @@ from tf_tpu_ext.verdict import _asking, _compiler, _table
 from tf_tpu_ext.verdict._records import Verdict
 
 
-def prepare(targets: Sequence[str]) -> None:
+def prepare(targets: Sequence[str], *, compute: bool = True) -> None:
     """Makes the virtual TPU the first target, and asks about every program from now on.
+
+    Args:
+        targets: Names such as `v5e-8`.
+        compute: Whether programs do what they are written for, or nothing.
 
     Raises:
         RuntimeError: The TPU compiler is not installed.
@@ -23,7 +27,7 @@ def prepare(targets: Sequence[str]) -> None:
         _compiler.find_plugin()
     except _compiler.UnavailableError as error:
         raise RuntimeError(str(error)) from error
-    tf_tpu_ext.configure(target=targets)
+    tf_tpu_ext.configure(target=targets, compute=compute)
 
 
 def launch(

@@ -9,7 +9,6 @@ the Python code passed a variable to the cluster.
 from __future__ import annotations
 
 import dataclasses
-import pathlib
 from collections.abc import Hashable, Iterable, Iterator
 from typing import Any
 
@@ -17,9 +16,8 @@ import tensorflow as tf
 from tensorflow.python.framework import func_graph, ops
 from tensorflow.python.tpu.tpu_replication import TPUReplicateContext
 
+from tf_tpu_ext._user_lines import user_line
 from tf_tpu_ext.tpu._clusters import cluster_of, function_graph, text_attribute
-
-_PACKAGE = str(pathlib.Path(__file__).resolve().parent.parent)
 
 _REPLICATE_ATTRIBUTE = "_tpu_replicate"
 
@@ -102,7 +100,7 @@ def check(context: TPUReplicateContext) -> None:
         TypeError: A cluster passes a string, a resource or a variant to the cores.
     """
     walk = _Walk()
-    walk.visit(_ops_of(tf.compat.v1.get_default_graph(), context.name), None, {})
+    walk.visit(ops_of(tf.compat.v1.get_default_graph(), context.name), None, {})
     if any(use.cluster is not None for use in walk.uses):
         _check_variables(walk.uses, _replicated_names(context))
 
@@ -216,7 +214,8 @@ def _captured(tensor: Any) -> Any | None:
     return next((outer for outer, inner in tensor.graph.captures if inner is tensor), None)
 
 
-def _ops_of(graph: tf.Graph, computation: str) -> Iterator[tf.Operation]:
+def ops_of(graph: tf.Graph, computation: str) -> Iterator[tf.Operation]:
+    """Yields the ops of a computation, but not those of functions that it calls."""
     for op in graph.get_operations():
         if text_attribute(op, _REPLICATE_ATTRIBUTE) == computation:
             yield op
@@ -298,24 +297,16 @@ def _cluster(op: tf.Operation, cluster: str) -> str:
     frames = list(op.traceback or ())
     for number, frame in enumerate(frames):
         if frame.name == "outside_compilation_impl":
-            line = _line(frames[:number])
-            if line is not None:
+            line = user_line(frames[:number])
+            if line:
                 return f"Outside compilation cluster {cluster!r}, made at {line},"
     return f"Outside compilation cluster {cluster!r}"
 
 
 def _place(op: tf.Operation) -> str:
     """Returns the type and name of an op, with the line of the user's Python that made it."""
-    line = _line(list(op.traceback or ()))
-    return f"{op.type} {op.name!r}" + (f" at {line}" if line is not None else "")
-
-
-def _line(frames: list[Any]) -> str | None:
-    libraries = (_PACKAGE, str(pathlib.Path(tf.__file__).parent))
-    for frame in reversed(frames):
-        if not frame.filename.startswith(libraries) and not frame.filename.startswith("<"):
-            return f"{frame.filename}:{frame.lineno}"
-    return None
+    line = user_line(list(op.traceback or ()))
+    return f"{op.type} {op.name!r}" + (f" at {line}" if line else "")
 
 
 def _name(handle: Any, replicated: dict[int, str]) -> str:

@@ -57,12 +57,10 @@ def _ends(operations: Sequence[tf.Operation]) -> list[tf.Operation]:
 def _has_effect(graph: Any, op: tf.Operation) -> bool:
     if cluster_of(op) is not None:
         return bool(op.op_def.is_stateful) and op.type not in _NO_EFFECT
-    return any(
-        function_graph(graph, name) in _graphs_with_effects for name in _called_functions(op)
-    )
+    return any(function_graph(graph, name) in _graphs_with_effects for name in called_functions(op))
 
 
-def _called_functions(op: tf.Operation) -> Iterator[str]:
+def called_functions(op: tf.Operation) -> Iterator[str]:
     for attribute in op.op_def.attr:
         if attribute.type == "func":
             yield op.get_attr(attribute.name).name

@@ -84,9 +84,12 @@ def compile_for(target: str | Sequence[str]) -> Iterator[Check]:
 
     The compiler is Google's own, from the package libtpu, which needs no TPU: `pip install
     'tf_tpu_ext[verdict]'`. It runs in the background, in a process of its own. Programs run as
-    ever, whatever it says. In the context the virtual TPU has the target's topology.
+    ever, whatever it says. In the context the virtual TPU has the target's topology, and computes
+    products as a TPU does (`matmul_precision` of `tf_tpu_ext.Options`) unless `configure` has said
+    otherwise.
 
-    A program that was compiled before the context is not compiled again, so it has no verdict.
+    A program that was compiled before with the same options is not compiled again, so it has no
+    verdict.
 
     Args:
         target: A TPU slice, such as `v5e-8` or `v5e:2x4`, or several with the same number of

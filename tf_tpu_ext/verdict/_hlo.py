@@ -1,27 +1,10 @@
-"""What the modules of a question and its answer tell: padding, types, transfers, collectives."""
+"""The modules of a question and its answer: shapes, their sizes, and who runs what."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
-
-from tf_tpu_ext.verdict._records import Buffer, Note
-
-_MOST = 5
-_EMULATED = {"F64": "float64", "S64": "int64", "U64": "uint64", "C128": "complex128"}
-_COLLECTIVES = (
-    "all-reduce",
-    "all-gather",
-    "all-to-all",
-    "reduce-scatter",
-    "collective-permute",
-    "collective-broadcast",
-)
-# Their results are parts or other names of other instructions' results.
-_NAMES_ONLY = frozenset(
-    {"tuple", "get-tuple-element", "bitcast", "parameter", "constant", "while", "conditional"}
-)
 
 
 def parse(data: bytes) -> Any:
@@ -45,9 +28,8 @@ def text(shape: Any) -> str:
 
 def where(metadata: Any) -> str:
     """Returns the Python line of an instruction's metadata, as `file:line`, or an empty text."""
-    if not metadata.source_file or metadata.source_file.startswith("dummy_file"):
-        return ""
-    return f"{metadata.source_file}:{metadata.source_line}"
+    file = metadata.source_file
+    return f"{file}:{metadata.source_line}" if file else ""
 
 
 def arrays(shape: Any) -> Iterator[Any]:
@@ -85,41 +67,7 @@ def sizes(shape: Any) -> tuple[int, int]:
     return -(-padded * bits // 8), -(-plain * bits // 8)
 
 
-def buffers(module: Any) -> list[Buffer]:
-    """Returns the tensors of an optimized module that stand in the core's main memory."""
-    fused = _fused(module)
-    found: dict[tuple[str, str, int], Buffer] = {}
-    for computation in module.computations:
-        is_entry = computation.id == module.entry_computation_id
-        if computation.id in fused:
-            continue
-        for instruction in computation.instructions:
-            if instruction.opcode in _NAMES_ONLY and not (
-                is_entry and instruction.opcode == "parameter"
-            ):
-                continue
-            for shape in arrays(instruction.shape):
-                if shape.layout.memory_space:
-                    continue  # on the chip itself
-                taken, plain = sizes(shape)
-                op = instruction.metadata.op_name or instruction.name
-                buffer = Buffer(text(shape), taken, taken - plain, op, where(instruction.metadata))
-                found.setdefault((buffer.shape, op, taken), buffer)
-    return list(found.values())
-
-
-def largest(found: Iterable[Buffer]) -> tuple[Buffer, ...]:
-    """Returns the largest of these tensors, largest first."""
-    return tuple(sorted(found, key=lambda buffer: -buffer.bytes)[:_MOST])
-
-
-def most_padded(found: Iterable[Buffer]) -> tuple[Buffer, ...]:
-    """Returns the tensors with the most padding, worst first."""
-    padded = [buffer for buffer in found if buffer.padding]
-    return tuple(sorted(padded, key=lambda buffer: -buffer.padding)[:_MOST])
-
-
-def _fused(module: Any) -> set[int]:
+def fused(module: Any) -> set[int]:
     """Returns the computations whose instructions have no memory of their own."""
     inside = {
         called
@@ -129,71 +77,3 @@ def _fused(module: Any) -> set[int]:
         for called in instruction.called_computation_ids
     }
     return inside - {module.entry_computation_id}
-
-
-def collectives(module: Any) -> tuple[int, int]:
-    """Returns the number of a module's collectives and the bytes of their operands."""
-    number = total = 0
-    for computation in module.computations:
-        results = {instruction.id: instruction.shape for instruction in computation.instructions}
-        for instruction in computation.instructions:
-            if instruction.opcode.removesuffix("-start") not in _COLLECTIVES:
-                continue
-            number += 1
-            for operand in instruction.operand_ids:
-                total += sum(sizes(shape)[1] for shape in arrays(results[operand]))
-    return number, total
-
-
-def notes(module: Any) -> tuple[Note, ...]:
-    """Returns what a module does that a TPU is slow at. It is the one that is asked about."""
-    found: dict[tuple[str, str], Note] = {}
-
-    def add(kind: str, what: str, instruction: Any) -> None:
-        old = found.get((kind, what))
-        metadata = instruction.metadata
-        op = metadata.op_name or instruction.name
-        # The first with a known op says where to look.
-        if old is None or (not old.source and where(metadata)):
-            note = Note(kind, what, 1 + (old.count if old else 0), op, where(metadata))
-        else:
-            note = Note(kind, what, old.count + 1, old.op, old.source)
-        found[kind, what] = note
-
-    in_loops = _in_loops(module)
-    for computation in module.computations:
-        for instruction in computation.instructions:
-            for name in {type_name(shape) for shape in arrays(instruction.shape)} & set(_EMULATED):
-                if instruction.opcode not in ("constant", "tuple", "get-tuple-element"):
-                    add("emulated", _EMULATED[name], instruction)
-            for shape in arrays(instruction.shape):
-                if any(shape.is_dynamic_dimension) and instruction.opcode not in _NAMES_ONLY:
-                    add("dynamic", text(shape), instruction)
-            if computation.id in in_loops and _meets_host(instruction):
-                add("host call in a loop", instruction.opcode, instruction)
-    return tuple(found.values())
-
-
-def _meets_host(instruction: Any) -> bool:
-    if instruction.opcode in ("infeed", "outfeed"):
-        return True
-    return instruction.opcode in ("send", "recv") and bool(instruction.is_host_transfer)
-
-
-def _in_loops(module: Any) -> set[int]:
-    """Returns the computations that loops run."""
-    calls: dict[int, set[int]] = {}
-    inside: list[int] = []
-    for computation in module.computations:
-        called = calls.setdefault(computation.id, set())
-        for instruction in computation.instructions:
-            called.update(instruction.called_computation_ids)
-            if instruction.opcode == "while":
-                inside.extend(instruction.called_computation_ids)
-    reached: set[int] = set()
-    while inside:
-        computation = inside.pop()
-        if computation not in reached:
-            reached.add(computation)
-            inside.extend(calls.get(computation, ()))
-    return reached

@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
 
-from tf_tpu_ext.verdict import _hlo
+from tf_tpu_ext.verdict import _buffers
+from tf_tpu_ext.verdict._collectives import collectives
+from tf_tpu_ext.verdict._notes import notes
+from tf_tpu_ext.verdict._places import Places
 from tf_tpu_ext.verdict._records import Answer, Buffer, Cost, Memory
-from tf_tpu_ext.verdict._targets import Generation
+from tf_tpu_ext.verdict._targets import Target
 
 _OUT_OF_MEMORY = "RESOURCE_EXHAUSTED"
+_SMALLER = (
+    "Make the batch smaller, compute in bfloat16, recompute activations (tf.recompute_grad), or "
+    "split the model over more cores."
+)
 # What the compiler's words mean for the program, and what to write instead.
 _ADVICE = (
     (
         re.compile(r"CompileTimeHbmOom|exceeds available HBM"),
-        "Make the batch smaller, compute in bfloat16, recompute activations (tf.recompute_grad), "
-        "or split the model over more cores.",
+        _SMALLER,
+    ),
+    (
+        re.compile(r"(?i)\bc128\b|complex128"),
+        "A TPU emulates complex128 and lacks some ops for it. Use complex64.",
+    ),
+    (
+        re.compile(r"Non-SPMD model parallelism"),
+        "This compiler splits ops over the cores of a replica, and does not take ops placed by "
+        "tpu.core(). Use XLAOptions(use_spmd_for_xla_partitioning=True) and sharding annotations.",
     ),
     (
         re.compile(r"(?i)\bf64\b|double"),
@@ -28,10 +44,11 @@ _ADVICE = (
     ),
 )
 _INSTRUCTION = re.compile(r"%([\w.-]+)")
+_SUSPECTED = re.compile(r"Suspected Python Code Location:\s+(\S.*:\d+)")
 
 
 def judge(
-    answer: dict[str, Any], asked: Any, optimized: Any | None, generation: Generation
+    answer: dict[str, Any], asked: Any, optimized: Any | None, target: Target
 ) -> dict[str, Any]:
     """Returns the fields of a verdict that follow from the answer.
 
@@ -39,9 +56,9 @@ def judge(
         answer: The compiler's answer, as `Compiler.ask` returns it.
         asked: The module of the question, an `HloModuleProto`.
         optimized: That of the answer, None if there is none.
-        generation: That of the target.
+        target: Whose compiler has answered.
     """
-    fields: dict[str, Any] = {"notes": _hlo.notes(asked)}
+    fields: dict[str, Any] = {"notes": notes(asked)}
     if answer["error"]:
         out = answer.get("code") == _OUT_OF_MEMORY
         fields["answer"] = Answer.OUT_OF_MEMORY if out else Answer.REFUSED
@@ -49,10 +66,10 @@ def judge(
         fields["op"], fields["source"] = _named(answer["error"], asked)
         fields["advice"] = next((say for sign, say in _ADVICE if sign.search(answer["error"])), "")
         # The compiler names no tensors; those of the program come before any of its passes.
-        fields["largest"] = _hlo.largest(_hlo.buffers(asked)) if out else ()
+        fields["largest"] = _buffers.largest(_buffers.buffers(asked)) if out else ()
         return fields
     assert optimized is not None
-    memory = _memory(answer)
+    memory = _memory(answer, optimized)
     fits = memory.left >= 0
     fields["answer"] = Answer.FITS if fits else Answer.OUT_OF_MEMORY
     if not fits:
@@ -60,15 +77,16 @@ def judge(
             f"The program compiles, but needs {memory.needed} bytes of a core's memory, which has "
             f"{memory.available}."
         )
-    buffers: list[Buffer] = _hlo.buffers(optimized)
+        fields["advice"] = _SMALLER
+    buffers: list[Buffer] = _buffers.buffers(optimized)
     fields["memory"] = memory
-    fields["cost"] = _cost(answer["costs"], optimized, generation)
-    fields["largest"] = _hlo.largest(buffers)
-    fields["padded"] = _hlo.most_padded(buffers)
+    fields["cost"] = _cost(answer["costs"], optimized, target)
+    fields["largest"] = _buffers.largest(buffers)
+    fields["padded"] = _buffers.most_padded(buffers)
     return fields
 
 
-def _memory(answer: dict[str, Any]) -> Memory:
+def _memory(answer: dict[str, Any], optimized: Any) -> Memory:
     told = answer["memory"]
     return Memory(
         arguments=told["argument"],
@@ -77,34 +95,64 @@ def _memory(answer: dict[str, Any]) -> Memory:
         temporaries=told["temp"],
         code=told["generated_code"],
         available=answer["devices"]["device_memory_bytes_limit"],
+        padding=_buffers.padding_at_rest(optimized),
     )
 
 
-def _cost(costs: dict[str, float | None], optimized: Any, generation: Generation) -> Cost:
+def _cost(costs: dict[str, float | None], optimized: Any, target: Target) -> Cost:
+    generation = target.generation
     flops = max(0.0, costs.get("flops") or 0.0)
     accessed = max(0.0, costs.get("bytes accessed") or 0.0)
-    seconds = costs.get("optimal_seconds") or 0.0
-    known = seconds if seconds > 0 else None
-    number, moved = _hlo.collectives(optimized)
+    known, untimed = _time(costs.get("optimal_seconds") or 0.0)
+    found = collectives(optimized, target.cores)
+    times = {
+        "compute": flops / generation.flops,
+        "memory": accessed / generation.bandwidth,
+        "interconnect": found.sent / generation.interconnect,
+    }
+    padding = _buffers.padding_moved(optimized)
     return Cost(
         flops=flops,
         bytes_accessed=accessed,
         seconds=known,
-        collective_bytes=moved,
-        collectives=number,
-        peak_share=flops / known / generation.flops if known else None,
-        bound="compute" if flops / generation.flops > accessed / generation.bandwidth else "memory",
+        collective_bytes=found.bytes,
+        collectives=found.number,
+        peak_share=flops / known / generation.flops if known and not untimed else None,
+        bound=max(times, key=lambda name: times[name]),
+        padding_bytes=padding,
+        padding_seconds=padding / generation.bandwidth,
+        untimed=untimed,
     )
+
+
+def _time(told: float) -> tuple[float | None, int]:
+    """Returns the time that is known, and of how many instructions it is not.
+
+    XLA's cost analysis adds -1 s for each instruction that it knows nothing of, in float32.
+    """
+    untimed = max(0, math.ceil(-told))
+    known = told + untimed
+    rounding = 1.2e-7 * untimed
+    return (known if known > rounding else None), untimed
 
 
 def _named(error: str, asked: Any) -> tuple[str, str]:
     """Returns op and Python line of the instruction that an error names; empty if none."""
     names = set(_INSTRUCTION.findall(error))
+    places = Places(asked)
+    suspected = _SUSPECTED.search(error)
+    at_line: list[str] = []
     for computation in asked.computations:
         for instruction in computation.instructions:
+            place = places.of(computation, instruction)
             if instruction.name in names:
-                metadata = instruction.metadata
-                return metadata.op_name or instruction.name, _hlo.where(metadata)
+                return place
+            if suspected and place[1] == suspected[1]:
+                # Of several ops on the line, it is the one whose instruction the error speaks of.
+                spoken_of = instruction.opcode in error.lower()
+                at_line.insert(0 if spoken_of else len(at_line), place[0])
+    if suspected:
+        return at_line[0] if at_line else "", suspected[1]
     match = re.search(r'op_name="([^"]+)"', error)
     line = re.search(r'source_file="([^"]+)" source_line=(\d+)', error)
     return match[1] if match else "", f"{line[1]}:{line[2]}" if line else ""

@@ -32,6 +32,7 @@ class Memory:
         temporaries: What it needs while it runs.
         code: The program itself.
         available: What the core has for programs.
+        padding: How much of arguments and results is padding by the chip's tiles.
 
     Example:
         >>> from tf_tpu_ext import verdict
@@ -46,6 +47,7 @@ class Memory:
     temporaries: int
     code: int
     available: int
+    padding: int = 0
 
     @property
     def needed(self) -> int:
@@ -78,11 +80,16 @@ class Cost:
     Attributes:
         flops: Operations.
         bytes_accessed: Bytes read and written.
-        seconds: The expected time, or None if the compiler does not know.
+        seconds: The expected time, without that of untimed instructions; None if it is not known.
         collective_bytes: Bytes that collectives combine or move, in one pass through the program.
         collectives: Number of collectives.
-        peak_share: Operations per second as a share of the core's peak in bfloat16, or None.
-        bound: What takes longest at the core's peak rates: `compute` or `memory`.
+        peak_share: Operations per second as a share of the core's peak in bfloat16; None if the
+            time is not known, or not of all instructions.
+        bound: What takes longest at the core's peak rates: `compute`, `memory`, or `interconnect`,
+            over which collectives go.
+        padding_bytes: Bytes of padding that one pass through the program reads and writes.
+        padding_seconds: The time that it takes to read and write them, at the memory's peak rate.
+        untimed: Number of instructions of which the compiler does not say how long they take.
 
     Example:
         >>> from tf_tpu_ext import verdict
@@ -98,6 +105,9 @@ class Cost:
     collectives: int
     peak_share: float | None
     bound: str
+    padding_bytes: int = 0
+    padding_seconds: float = 0.0
+    untimed: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,6 +135,20 @@ class Buffer:
     source: str
 
 
+# What to write instead of a type that a TPU emulates, and of what notes tell.
+_NARROWER = {
+    "float64": "float32",
+    "int64": "int32",
+    "uint64": "uint32",
+    "complex128": "complex64",
+}
+_ADVICE = {
+    "dynamic": "give it a fixed size, as by batch(drop_remainder=True) or padding: a TPU computes "
+    "the whole bound anyway",
+    "host call in a loop": "call the host once after the loop, with what the rounds have collected",
+}
+
+
 @dataclasses.dataclass(frozen=True)
 class Note:
     """Something a program does that a TPU is slow at, or does otherwise.
@@ -148,6 +172,19 @@ class Note:
     count: int
     op: str
     source: str
+
+    @property
+    def advice(self) -> str:
+        """What to write instead.
+
+        Example:
+            >>> from tf_tpu_ext import verdict
+            >>> verdict.Note("emulated", "float64", 3, "Cast", "train.py:12").advice
+            'use float32'
+        """
+        if self.kind == "emulated":
+            return f"use {_NARROWER[self.what]}"
+        return _ADVICE[self.kind]
 
 
 @dataclasses.dataclass(frozen=True)

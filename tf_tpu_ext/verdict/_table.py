@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from tf_tpu_ext.verdict._records import Answer, Buffer, Cost, Memory, Verdict
 
+_OF_PADDING = "Tiles want the last size to be a multiple of 128 and the one before of 8."
 _HEADINGS = ("program", "verdict", "memory", "left", "time", "of peak", "bound by")
 
 
@@ -54,7 +55,7 @@ def _row(verdict: Verdict) -> tuple[str, ...]:
         verdict.answer.value,
         size(memory.needed) if memory else "",
         size(memory.left) if memory else "",
-        _time(cost) if cost else "",
+        _expected(cost) if cost else "",
         f"{100 * share:.1f} %" if share is not None else "",
         cost.bound if cost else "",
     )
@@ -76,9 +77,15 @@ def _details(verdict: Verdict) -> Iterator[str]:
             yield f"large: {_buffer(buffer)}"
     for buffer in verdict.padded:
         yield f"padding: {size(buffer.padding)} of {_buffer(buffer)}"
+    if verdict.memory and verdict.cost and verdict.padded:
+        yield (
+            f"padding in all: {size(verdict.memory.padding)} of arguments and results; one run "
+            f"reads and writes {size(verdict.cost.padding_bytes)} of it, in "
+            f"{seconds(verdict.cost.padding_seconds)} or more. {_OF_PADDING}"
+        )
     for note in verdict.notes:
         times = f", {note.count} instructions" if note.count > 1 else ""
-        yield f"{note.kind}: {note.what}{times}, first {note.op}{_at(note.source)}"
+        yield f"{note.kind}: {note.what}{times}, first {note.op}{_at(note.source)}; {note.advice}"
     if verdict.not_asked:
         yield f"not asked: {verdict.not_asked}"
 
@@ -112,13 +119,23 @@ def _first_line(text: str) -> str:
     return text.strip().partition("\n")[0]
 
 
-def _time(cost: Cost) -> str:
-    seconds = cost.seconds
-    if seconds is None:
+def _expected(cost: Cost) -> str:
+    if cost.seconds is None:
         return "unknown"
-    if seconds < 1e-3:
-        return f"{seconds * 1e6:.3g} us"
-    return f"{seconds * 1e3:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"
+    return f"over {seconds(cost.seconds)}" if cost.untimed else seconds(cost.seconds)
+
+
+def seconds(time: float) -> str:
+    """Returns a time in seconds as people read it, such as `3.5 ms`.
+
+    Example:
+        >>> from tf_tpu_ext.verdict import _table
+        >>> print(_table.seconds(3.4e-5), _table.seconds(0.0125), _table.seconds(90))
+        34 us 12.5 ms 90 s
+    """
+    if time < 1e-3:
+        return f"{time * 1e6:.3g} us"
+    return f"{time * 1e3:.3g} ms" if time < 1 else f"{time:.3g} s"
 
 
 def size(number: int) -> str:

@@ -21,6 +21,7 @@ class Generation:
         dimensions: Whether chips form a plane (2) or a solid (3).
         flops: Peak operations per second of a core, for bfloat16.
         bandwidth: Bytes per second between a core and its memory.
+        interconnect: Bytes per second that a core can send to other chips.
         chip_config: What the TPU compiler is told of the chip's cores; empty for its default.
     """
 
@@ -31,21 +32,24 @@ class Generation:
     dimensions: int
     flops: float
     bandwidth: float
+    interconnect: float
     chip_config: str = ""
 
 
 # Peaks are those of Google's pages on each version, which give them for a chip:
 # https://cloud.google.com/tpu/docs/system-architecture-tpu-vm
+# The interconnect's are for both directions there, so half of them counts. Those of v2 and v3 are
+# from "A domain-specific supercomputer for training deep neural networks" (2020): four links.
 GENERATIONS = {
     generation.name: generation
     for generation in (
-        Generation("v2", "v2", 2, 2, 2, 46e12 / 2, 700e9 / 2),
-        Generation("v3", "v3", 2, 2, 2, 123e12 / 2, 900e9 / 2),
-        Generation("v4", "v4", 1, 2, 3, 275e12, 1228e9, "megacore"),
-        Generation("v5e", "v5e", 1, 1, 2, 197e12, 819e9),
-        Generation("v5p", "v5p", 1, 2, 3, 459e12, 2765e9),
-        Generation("v6e", "v6e", 1, 1, 2, 918e12, 1640e9),
-        Generation("7x", "tpu7x", 2, 2, 3, 2307e12 / 2, 7380e9 / 2),
+        Generation("v2", "v2", 2, 2, 2, 46e12 / 2, 700e9 / 2, 248e9 / 2),
+        Generation("v3", "v3", 2, 2, 2, 123e12 / 2, 900e9 / 2, 328e9 / 2),
+        Generation("v4", "v4", 1, 2, 3, 275e12, 1228e9, 300e9, "megacore"),
+        Generation("v5e", "v5e", 1, 1, 2, 197e12, 819e9, 200e9),
+        Generation("v5p", "v5p", 1, 2, 3, 459e12, 2765e9, 600e9),
+        Generation("v6e", "v6e", 1, 1, 2, 918e12, 1640e9, 400e9),
+        Generation("7x", "tpu7x", 2, 2, 3, 2307e12 / 2, 7380e9 / 2, 600e9 / 2),
     )
 }
 _OTHER_NAMES = {"v5litepod": "v5e", "tpu7x": "7x", "v7x": "7x"}

@@ -139,7 +139,7 @@ def _average(strategy: Any) -> Callable[[Any], Any]:
 def _of_replicas(
     strategy: Any,
     replica: Callable[[Any], Any],
-    **options: bool,
+    **options: Any,
 ) -> Any:
     traced = tf_tpu_ext.Options(**options)
 

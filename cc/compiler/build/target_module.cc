@@ -1,20 +1,25 @@
 #include "cc/compiler/build/target_module.h"
 
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "cc/base/core_numbers.h"
 #include "cc/base/number.h"
+#include "cc/base/user_lines.h"
 #include "cc/compiler/build/program_description.h"
 #include "cc/compiler/build/program_source.h"
 #include "cc/compiler/hlo/module.h"
 #include "cc/program/compiled_program.h"
+#include "xla/hlo/ir/hlo_computation.h"
+#include "xla/hlo/ir/hlo_instruction.h"
 #include "xla/hlo/ir/hlo_module.h"
 #include "xla/pjrt/pjrt_executable.h"
 #include "xla/service/computation_placer.h"
 #include "xla/tsl/platform/errors.h"
 #include "xla/tsl/platform/statusor.h"
+#include "xla/xla_data.pb.h"
 
 namespace tf_tpu_ext {
 namespace {
@@ -34,6 +39,23 @@ xla::CompileOptions OptionsFor(const CompiledProgram& compiled, const Metadata& 
   return options;
 }
 
+// tf2xla knows no lines of most programs, and of others a line of TensorFlow's own.
+void NameLines(const OpLines& lines, xla::HloModule* module) {
+  for (xla::HloComputation* computation : module->computations()) {
+    for (xla::HloInstruction* instruction : computation->instructions()) {
+      xla::OpMetadata metadata = instruction->metadata();
+      // Of several names, as inlined functions have them, the last is the whole one.
+      const std::string& names = metadata.op_name();
+      const std::string name = names.substr(names.rfind(';') + 1);
+      const SourceLine source = lines.Find(name);
+      metadata.set_op_name(name);
+      metadata.set_source_file(source.file);
+      metadata.set_source_line(source.line);
+      instruction->set_metadata(std::move(metadata));
+    }
+  }
+}
+
 }  // namespace
 
 absl::Status DescribeForTarget(const LoweredModule& lowered, const Metadata& metadata,
@@ -46,6 +68,7 @@ absl::Status DescribeForTarget(const LoweredModule& lowered, const Metadata& met
   TF_ASSIGN_OR_RETURN(std::unique_ptr<xla::HloModule> module,
                       ToModule(*lowered.result.computation));
   TF_RETURN_IF_ERROR(DonateVariables(source, module.get()));
+  NameLines(lowered.lines, module.get());
   TF_ASSIGN_OR_RETURN(const xla::CompileOptionsProto options,
                       OptionsFor(source.compiled, metadata).ToProto());
   if (!ToComputation(*module).proto().SerializeToString(&program->module) ||

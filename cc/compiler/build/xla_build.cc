@@ -4,24 +4,29 @@
 #include <malloc.h>
 #endif
 
+#include <map>
 #include <utility>
 #include <vector>
 
 #include "absl/algorithm/container.h"
 #include "absl/cleanup/cleanup.h"
+#include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/log/log.h"
 #include "cc/compiler/build/program_description.h"
 #include "cc/compiler/build/program_source.h"
 #include "cc/compiler/build/xla_compiler.h"
 #include "cc/compiler/hlo/collective_order.h"
+#include "cc/compiler/hlo/matmul_precision.h"
 #include "cc/compiler/hlo/module.h"
 #include "cc/compiler/hlo/padded_arguments.h"
+#include "cc/compiler/hlo/skip_computation.h"
 #include "cc/compiler/hlo/static_results.h"
 #include "cc/program/kernel_call.h"
 #include "cc/program/value_numbers.h"
 #include "llvm/ADT/StringRef.h"
 #include "mlir/IR/BuiltinOps.h"
+#include "tsl/platform/tensor_float_32_utils.h"
 #include "xla/hlo/builder/xla_computation.h"
 #include "xla/hlo/ir/hlo_module.h"
 #include "xla/hlo/transforms/simplifiers/hlo_dce.h"
@@ -114,11 +119,52 @@ bool RunsAreAlike(const CompiledProgram& compiled) {
          });
 }
 
+// What a program that computes nothing returns: of a variable that it updates, the old value.
+std::map<int, int> ParametersOfResults(const LoweredModule& lowered,
+                                       const CompiledProgram& compiled) {
+  absl::flat_hash_map<OutputNumber, ArgumentNumber> argument_of_output;
+  for (const auto& [argument, output] : lowered.updated_arguments) {
+    argument_of_output[output] = argument;
+  }
+  // A function of one core brings its variables as resources.
+  OutputNumber output(static_cast<int>(lowered.result.outputs.size()));
+  for (const auto& update : lowered.result.resource_updates) {
+    argument_of_output[output] = ArgumentNumber(update.input_index);
+    ++output;
+  }
+  absl::flat_hash_map<ArgumentNumber, ParameterNumber> parameter_of_argument;
+  for (ParameterNumber parameter : compiled.parameter_arguments.numbers()) {
+    parameter_of_argument[compiled.parameter_arguments[parameter]] = parameter;
+  }
+  std::map<int, int> parameter_of_result;
+  int result = 0;
+  for (OutputNumber each : compiled.outputs.numbers()) {
+    if (compiled.outputs[each].constant != nullptr) continue;
+    const auto argument = argument_of_output.find(each);
+    if (argument != argument_of_output.end() && parameter_of_argument.contains(argument->second)) {
+      parameter_of_result[result] = parameter_of_argument[argument->second].value();
+    }
+    ++result;
+  }
+  return parameter_of_result;
+}
+
+// Whether the program does nothing: it is only compiled, for a target. One that meets the host
+// while it runs computes all the same, or the host would wait for it.
+bool SkipsComputation(const LoweredModule& lowered, const xla::HloModule& module) {
+  return !lowered.options.compute && !lowered.has_host_transfers && !lowered.takes.any() &&
+         lowered.host_functions.empty() && module.result_shape().IsTuple() &&
+         !module.result_shape().is_dynamic();
+}
+
 // The program as one module, with all that decides in which forms it may be compiled.
 absl::StatusOr<ProgramSource> MakeSource(const LoweredModule& lowered, const Metadata& metadata,
                                          CompiledProgram compiled) {
   TF_ASSIGN_OR_RETURN(std::unique_ptr<xla::HloModule> module,
                       ToModule(*lowered.result.computation));
+  if (SkipsComputation(lowered, *module)) {
+    module = WithoutComputation(ParametersOfResults(lowered, compiled), *module);
+  }
   compiled.padded_arguments = PaddedArguments(*module, compiled.parameter_arguments);
   TF_ASSIGN_OR_RETURN(const DynamicSizes dynamic_sizes, MakeResultsStatic(module.get()));
   NoteDynamicSizes(dynamic_sizes, &compiled.outputs);
@@ -127,6 +173,10 @@ absl::StatusOr<ProgramSource> MakeSource(const LoweredModule& lowered, const Met
   if (lowered.for_one_replica) TF_RETURN_IF_ERROR(OrderCollectives(module.get()));
   // The passes that follow count users, and would split off what has none.
   TF_RETURN_IF_ERROR(xla::HloDCE().Run(module.get()).status());
+  if (!lowered.options.full_matmul_precision) {
+    // tf2xla gives convolutions that precision by this setting.
+    TF_RETURN_IF_ERROR(RoundProducts(tsl::tensor_float_32_execution_enabled(), module.get()));
+  }
 
   ProgramSource source;
   source.options =

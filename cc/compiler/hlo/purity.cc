@@ -44,6 +44,7 @@ Purity PurityOf(const HloInstruction& instruction) {
     case HloOpcode::kParameter:
     case HloOpcode::kRaggedDot:
     case HloOpcode::kReduce:
+    case HloOpcode::kReducePrecision:
     case HloOpcode::kReduceWindow:
     case HloOpcode::kReshape:
     case HloOpcode::kReverse:

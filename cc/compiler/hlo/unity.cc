@@ -4,8 +4,10 @@
 #include "cc/compiler/hlo/collective_patterns.cc"
 #include "cc/compiler/hlo/computation_cost.cc"
 #include "cc/compiler/hlo/cut_chains.cc"
+#include "cc/compiler/hlo/matmul_precision.cc"
 #include "cc/compiler/hlo/module.cc"
 #include "cc/compiler/hlo/padded_arguments.cc"
 #include "cc/compiler/hlo/purity.cc"
+#include "cc/compiler/hlo/skip_computation.cc"
 #include "cc/compiler/hlo/static_results.cc"
 // NOLINTEND(bugprone-suspicious-include)

@@ -4,8 +4,10 @@
 #include "cc/compiler/hlo/collective_patterns_test.cc"
 #include "cc/compiler/hlo/computation_cost_test.cc"
 #include "cc/compiler/hlo/cut_chains_test.cc"
+#include "cc/compiler/hlo/matmul_precision_test.cc"
 #include "cc/compiler/hlo/module_test.cc"
 #include "cc/compiler/hlo/padded_arguments_test.cc"
 #include "cc/compiler/hlo/purity_test.cc"
+#include "cc/compiler/hlo/skip_computation_test.cc"
 #include "cc/compiler/hlo/static_results_test.cc"
 // NOLINTEND(bugprone-suspicious-include)

@@ -12,13 +12,12 @@
 #include "cc/compiler/lower/cluster_marks.h"
 #include "cc/compiler/lower/host_transfer_order.h"
 #include "cc/compiler/lower/module_calls.h"
-#include "cc/compiler/lower/program_replicas.h"
 #include "cc/compiler/lower/rewrite_functions.h"
 #include "cc/compiler/lower/updated_arguments.h"
 #include "cc/compiler/overrides/checked_ops.h"
 #include "cc/compiler/overrides/dynamic_ops.h"
 #include "cc/compiler/overrides/tensorflow_kernels.h"
-#include "cc/program/lowering_target.h"
+#include "cc/program/lowering.h"
 #include "llvm/ADT/StringRef.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "tensorflow/c/tf_status.h"
@@ -53,13 +52,15 @@ constexpr char kPassPipeline[] =
     "builtin.module(prepare-tpu-computation-for-tf-export,"
     "tf-region-control-flow-to-functional,tf-shape-inference)";
 
-absl::Status ExportFunctions(const std::string& module, FunctionLibraryDefinition* library) {
+absl::Status ExportFunctions(const std::string& module, FunctionLibraryDefinition* library,
+                             LoweredModule* lowered) {
   TF_Status* c_status = TF_NewStatus();
-  const std::string prepared = tensorflow::ExperimentalRunPassPipeline(
+  std::string prepared = tensorflow::ExperimentalRunPassPipeline(
       module, kPassPipeline, /*show_debug_info=*/true, c_status);
   const absl::Status status = tensorflow::StatusFromTF_Status(c_status);
   TF_DeleteStatus(c_status);
   TF_RETURN_IF_ERROR(status);
+  if (lowered->for_target) lowered->lines = OpLines::OfModule(&prepared);
 
   mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
   tensorflow::tf2xla::v2::LoadImporterDialects(context);
@@ -228,12 +229,11 @@ absl::Status CompileFunctions(const Metadata& metadata, const std::vector<Tensor
   options.flib_def = library;
   options.allow_cpu_custom_calls = true;
   options.detailed_logging = false;
-  std::function<absl::Status(tensorflow::ResourceMgr*)> tell_replicas =
+  std::function<absl::Status(tensorflow::ResourceMgr*)> tell =
       [&metadata, for_target = lowered->for_target](tensorflow::ResourceMgr* manager) {
-        if (for_target) TF_RETURN_IF_ERROR(SetLowersForTarget(manager));
-        return SetProgramReplicas(manager, std::max(1, metadata.num_replicas()));
+        return SetLowering({std::max(1, metadata.num_replicas()), for_target}, manager);
       };
-  options.populate_resource_manager = &tell_replicas;
+  options.populate_resource_manager = &tell;
   XlaCompiler compiler(options);
 
   std::unique_ptr<Graph> graph;
@@ -282,7 +282,7 @@ absl::Status LowerModule(const std::string& module, const Metadata& metadata,
   }
   FunctionLibraryDefinition library(tensorflow::OpRegistry::Global(),
                                     tensorflow::FunctionDefLibrary());
-  TF_RETURN_IF_ERROR(ExportFunctions(module, &library));
+  TF_RETURN_IF_ERROR(ExportFunctions(module, &library, lowered));
   TF_RETURN_IF_ERROR(RewriteFunctions(module, metadata, lowered, &library));
   return CompileFunctions(metadata, argument_shapes, &library, lowered);
 }

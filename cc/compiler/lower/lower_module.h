@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "cc/base/program_options.h"
+#include "cc/compiler/lower/op_lines.h"
 #include "cc/program/host_function_source.h"
 #include "cc/program/taken_queues.h"
 #include "cc/program/value_numbers.h"
@@ -33,6 +34,8 @@ struct LoweredModule {
   ProgramOptions options;
   // Whether it is lowered for the compiler of a real TPU, with TensorFlow's kernels only.
   bool for_target = false;
+  // Which Python lines made its ops, if it is.
+  OpLines lines;
   tensorflow::XlaCompilationResult result;
   // Whether the program talks to the host while it runs.
   bool has_host_transfers = false;

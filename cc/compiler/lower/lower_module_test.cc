@@ -13,9 +13,9 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "cc/compiler/lower/program_replicas.h"
 #include "cc/ops/op_names.h"
 #include "cc/program/kernel_call.h"
+#include "cc/program/lowering.h"
 #include "gtest/gtest.h"
 #include "tensorflow/compiler/tf2xla/xla_op_kernel.h"
 #include "tensorflow/compiler/tf2xla/xla_op_registry.h"
@@ -58,7 +58,7 @@ class FakeHostCompute : public tensorflow::XlaOpKernel {
     OP_REQUIRES_OK(construction, construction->GetAttr("counted_as", &seen_.counted_as));
   }
   void Compile(tensorflow::XlaOpKernelContext* context) override {
-    seen_.program_replicas = GetProgramReplicas(context->op_kernel_context()->resource_manager());
+    seen_.program_replicas = GetLowering(context->op_kernel_context()->resource_manager()).replicas;
     seen->push_back(seen_);
     context->SetOutput(0, xla::Neg(context->Input(0)));
   }

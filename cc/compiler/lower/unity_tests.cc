@@ -4,7 +4,7 @@
 #include "cc/compiler/lower/host_transfer_order_test.cc"
 #include "cc/compiler/lower/lower_module_test.cc"
 #include "cc/compiler/lower/module_calls_test.cc"
-#include "cc/compiler/lower/program_replicas_test.cc"
+#include "cc/compiler/lower/op_lines_test.cc"
 #include "cc/compiler/lower/rewrite_functions_test.cc"
 #include "cc/compiler/lower/updated_arguments_test.cc"
 // NOLINTEND(bugprone-suspicious-include)

@@ -10,9 +10,9 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
-#include "cc/compiler/lower/program_replicas.h"
 #include "cc/ops/all_to_all_shapes.h"
 #include "cc/ops/replica_groups.h"
+#include "cc/program/lowering.h"
 #include "llvm/ADT/StringRef.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "tensorflow/compiler/tf2xla/xla_op_kernel.h"
@@ -89,7 +89,7 @@ class CollectiveOp : public XlaOpKernel {
     std::vector<int64_t> values;
     OP_REQUIRES_OK(context, context->ConstantInputReshapedToIntVector(kReplicas, &values));
     const int64_t num_replicas =
-        GetProgramReplicas(context->op_kernel_context()->resource_manager());
+        GetLowering(context->op_kernel_context()->resource_manager()).replicas;
     OP_REQUIRES_VALUE(const xla::Shape shape, context, context->InputXlaShape(kReplicas));
     OP_REQUIRES_VALUE(const Replicas replicas, context,
                       parser_({type_string(), num_replicas}, shape.dimensions(), values));

@@ -1,0 +1,29 @@
+// Which line of the user's Python made an op.
+#ifndef TF_TPU_EXT_CC_BASE_USER_LINES_H_
+#define TF_TPU_EXT_CC_BASE_USER_LINES_H_
+
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "tensorflow/core/graph/graph_debug_info_builder.h"
+
+namespace tf_tpu_ext {
+
+struct SourceLine {
+  std::string file;
+  int line = 0;
+
+  bool known() const { return !file.empty(); }
+  // As `file:line`; empty if unknown.
+  std::string Text() const;
+};
+
+// Whether the file is not the user's: one of TensorFlow, of Keras or of ours, or no file at all.
+bool IsLibraryFile(absl::string_view file);
+
+// The innermost line of the user's in a stack trace, which may be null; unknown if there is none.
+SourceLine UserLine(const tensorflow::AbstractStackTrace* trace);
+
+}  // namespace tf_tpu_ext
+
+#endif  // TF_TPU_EXT_CC_BASE_USER_LINES_H_

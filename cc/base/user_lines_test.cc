@@ -1,0 +1,33 @@
+#include "cc/base/user_lines.h"
+
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "tensorflow/core/platform/stack_frame.h"
+
+namespace tf_tpu_ext {
+namespace {
+
+using tensorflow::StackFrame;
+
+TEST(UserLinesTest, TheInnermostLineThatIsNoLibrarysCounts) {
+  const tensorflow::FrozenStackTrace trace(std::vector<StackFrame>{
+      StackFrame("train.py", 30, "main"),
+      StackFrame("/v/site-packages/keras/src/trainers/trainer.py", 7, "fit"),
+      StackFrame("model.py", 12, "call"),
+      StackFrame("/v/site-packages/keras/src/ops/numpy.py", 9, "matmul"),
+      StackFrame("<frozen importlib>", 1, "load"),
+      StackFrame("/v/site-packages/tensorflow/python/framework/ops.py", 1221, "from_node_def")});
+  EXPECT_EQ(UserLine(&trace).Text(), "model.py:12");
+}
+
+TEST(UserLinesTest, ThereMayBeNone) {
+  EXPECT_FALSE(UserLine(nullptr).known());
+  const tensorflow::FrozenStackTrace trace(std::vector<StackFrame>{
+      StackFrame("/v/site-packages/tensorflow/python/framework/ops.py", 1221, "from_node_def")});
+  EXPECT_FALSE(UserLine(&trace).known());
+  EXPECT_EQ(UserLine(&trace).Text(), "");
+}
+
+}  // namespace
+}  // namespace tf_tpu_ext

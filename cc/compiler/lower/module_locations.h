@@ -1,0 +1,37 @@
+// The locations of ops in the text of a module.
+#ifndef TF_TPU_EXT_CC_COMPILER_LOWER_MODULE_LOCATIONS_H_
+#define TF_TPU_EXT_CC_COMPILER_LOWER_MODULE_LOCATIONS_H_
+
+#include <cstddef>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/string_view.h"
+
+namespace tf_tpu_ext {
+
+// Refers to the text of the module.
+class ModuleLocations {
+ public:
+  explicit ModuleLocations(absl::string_view module);
+
+  // The location that an alias such as "#loc3" stands for; empty if there is none.
+  absl::string_view Named(absl::string_view alias) const;
+
+  // The alias at the start of `text`; empty if there is none.
+  static absl::string_view AliasAt(absl::string_view text);
+
+  // The lines of the module that hold ops.
+  const std::vector<absl::string_view>& ops() const { return ops_; }
+
+  // The location at the end of an op's line, which may be an alias; empty if it has none.
+  static absl::string_view OfOp(absl::string_view line);
+
+ private:
+  absl::flat_hash_map<absl::string_view, absl::string_view> aliases_;
+  std::vector<absl::string_view> ops_;
+};
+
+}  // namespace tf_tpu_ext
+
+#endif  // TF_TPU_EXT_CC_COMPILER_LOWER_MODULE_LOCATIONS_H_

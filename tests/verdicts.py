@@ -1,0 +1,48 @@
+"""What the tests of verdicts share."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import pathlib
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+import tf_tpu_ext
+
+HAS_LIBTPU = importlib.util.find_spec("libtpu") is not None
+needs_libtpu = pytest.mark.skipif(not HAS_LIBTPU, reason="libtpu is not installed")
+PACKAGE = pathlib.Path(tf_tpu_ext.__file__).parent
+
+
+@pytest.fixture(autouse=True, scope="module")
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The tests of a file have a cache of their own, and processes that they start the same."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture
+def compiled_only() -> Iterator[None]:
+    """Programs do nothing: they would take too much time or memory here."""
+    tf_tpu_ext.configure(compute=False)
+    yield
+    tf_tpu_ext.configure(compute=True)
+
+
+def tf_tpu_check(
+    folder: pathlib.Path, *arguments: str, prefix: tuple[str, ...] = ()
+) -> subprocess.CompletedProcess[str]:
+    """Runs `tf-tpu check` in a folder, after a command such as `unshare`."""
+    return subprocess.run(
+        [*prefix, sys.executable, str(PACKAGE / "cli"), "check", *arguments],
+        env=dict(os.environ),
+        capture_output=True,
+        text=True,
+        timeout=280,
+        cwd=folder,
+    )

@@ -1,0 +1,88 @@
+"""What the subcommands that run a script have in common: their options, and how they start."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import pathlib
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from . import doctor, storage
+
+
+class RefusedError(Exception):
+    """The script can't be started, and why."""
+
+
+def add_arguments(parser: Any) -> None:
+    """Adds the options that say what to run, and the script's own arguments after them."""
+    parser.add_argument(
+        "--legacy",
+        action="store_true",
+        help="the script is of TensorFlow 1: `tensorflow` has its names and behavior, tf.contrib "
+        "and tf.estimator",
+    )
+    parser.add_argument(
+        "--gs",
+        metavar="FOLDER",
+        help="gs://bucket/name is FOLDER/bucket/name (default: such paths are refused)",
+    )
+    parser.add_argument(
+        "-m",
+        dest="module",
+        action="store_true",
+        help="SCRIPT is the name of a module, as for python -m",
+    )
+    parser.add_argument("script", metavar="SCRIPT", help="the Python file to run")
+    parser.add_argument(
+        "arguments", nargs=argparse.REMAINDER, metavar="ARGS", help="the script's own arguments"
+    )
+
+
+def check_file(options: argparse.Namespace) -> None:
+    """Checks that there is a script.
+
+    Raises:
+        RefusedError: There is none.
+    """
+    if not options.module and not pathlib.Path(options.script).is_file():
+        raise RefusedError(
+            f"there is no file {options.script}. Expected the path of a Python script."
+        )
+
+
+def load(
+    options: argparse.Namespace,
+    launcher: str,
+    configure: Callable[[Any], None] = lambda launcher: None,
+) -> tuple[Any, Any]:
+    """Imports the package and finds the script.
+
+    Args:
+        options: What `add_arguments` has read.
+        launcher: The module that runs the script.
+        configure: Is called with that module, before anything of the script is looked at.
+
+    Returns:
+        The module, and the program to run.
+
+    Raises:
+        RefusedError: The package does not load, or the script can't be started.
+    """
+    # A checkout, which runs this file by its path, is not on Python's path.
+    if not any(doctor.is_package_folder(entry) for entry in sys.path):
+        sys.path.append(str(doctor.PACKAGE.parent))
+    try:
+        with storage.left_out():
+            common = importlib.import_module("tf_tpu_ext.launcher")
+            module = importlib.import_module(launcher)
+    except (ImportError, RuntimeError, ValueError) as error:
+        raise RefusedError(f"{error}\nRun `tf-tpu doctor` for more.") from error
+    try:
+        configure(module)
+        common.prepare(options.legacy, options.gs, options.arguments)
+        return module, common.find(options.script, module=options.module)
+    except (ImportError, RuntimeError, ValueError) as error:
+        raise RefusedError(str(error)) from error

@@ -1,0 +1,71 @@
+"""The Python lines of graphs that sessions run: a session's native graph knows none."""
+
+from __future__ import annotations
+
+import collections
+import threading
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from tf_tpu_ext._user_lines import user_line
+
+_MOST = 100_000
+
+
+class _Lines:
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lines: collections.OrderedDict[str, str] = collections.OrderedDict()
+
+    def note(self, operations: Iterable[Any]) -> None:
+        """Remembers the lines of ops, and of the functions that they call, loops' bodies too.
+
+        Of several ops of one name it is the last one's.
+        """
+        found = {op.name: user_line(list(op.traceback or ())) for op in _with_called(operations)}
+        with self._lock:
+            self._lines.update(found)
+            while len(self._lines) > _MOST:
+                self._lines.popitem(last=False)
+
+    def fill(self, module: Any) -> bool:
+        """Writes lines into the metadata of instructions that have an op and no line.
+
+        Args:
+            module: An `HloModuleProto`.
+
+        Returns:
+            Whether there were any.
+        """
+        filled = False
+        with self._lock:
+            if not self._lines:
+                return filled
+            for computation in module.computations:
+                for instruction in computation.instructions:
+                    metadata = instruction.metadata
+                    if metadata.source_file or not metadata.op_name:
+                        continue
+                    file, _, line = self._lines.get(metadata.op_name, "").rpartition(":")
+                    if file:
+                        metadata.source_file, metadata.source_line = file, int(line)
+                        filled = True
+        return filled
+
+
+def _with_called(operations: Iterable[Any]) -> Iterator[Any]:
+    from tf_tpu_ext.tpu import _cluster_order, _clusters
+
+    open_ones = list(operations)
+    seen = set()
+    while open_ones:
+        op = open_ones.pop()
+        yield op
+        for name in _cluster_order.called_functions(op):
+            graph = _clusters.function_graph(op.graph, name)
+            if graph is not None and id(graph) not in seen:
+                seen.add(id(graph))
+                open_ones += graph.get_operations()
+
+
+lines = _Lines()
