@@ -242,3 +242,28 @@ class TestSettings:
     def test_that_does_not_exist(self):
         with pytest.raises(TypeError, match=r"configure got speed, expected.*stack_replicas"):
             tf_tpu_ext.configure(speed=True)
+
+
+class TestWithoutComputing:
+    def test_variables_stay_and_other_results_are_zeros(self):
+        with tf.device("/device:TPU:0"):
+            first, second = tf.Variable(tf.range(6.0)), tf.Variable(tf.ones([3]))
+            with Options(compute=False):
+
+                @tf.function(jit_compile=True)
+                def update(x):
+                    first.assign_add(first * 2.0)
+                    second.assign(x * second)
+                    return tf.reduce_sum(first), x + 1.0
+
+                results = update(tf.fill([3], 5.0))
+        assert first.numpy().tolist() == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
+        assert second.numpy().tolist() == [1.0, 1.0, 1.0]
+        assert [result.numpy().tolist() for result in results] == [0.0, [0.0, 0.0, 0.0]]
+
+    def test_what_meets_the_host_computes(self):
+        with Options(compute=False):
+            [result] = tpu.rewrite(
+                lambda x: tpu.outside_compilation(tf.sin, x) + 1.0, [tf.zeros([2])]
+            )
+        assert result.numpy().tolist() == [1.0, 1.0]
