@@ -9,7 +9,7 @@ namespace tf_tpu_ext {
 namespace {
 
 constexpr char kContainer[] = "tf_tpu_ext";
-constexpr char kName[] = "lowering";
+constexpr char kLoweringName[] = "lowering";
 
 class LoweringResource : public tensorflow::ResourceBase {
  public:
@@ -24,12 +24,12 @@ class LoweringResource : public tensorflow::ResourceBase {
 }  // namespace
 
 absl::Status SetLowering(const Lowering& lowering, tensorflow::ResourceMgr* manager) {
-  return manager->Create(kContainer, kName, new LoweringResource(lowering));
+  return manager->Create(kContainer, kLoweringName, new LoweringResource(lowering));
 }
 
 Lowering GetLowering(tensorflow::ResourceMgr* manager) {
   LoweringResource* found = nullptr;
-  if (!manager->Lookup(kContainer, kName, &found).ok()) return {};
+  if (!manager->Lookup(kContainer, kLoweringName, &found).ok()) return {};
   const tensorflow::core::ScopedUnref unref(found);
   return found->lowering();
 }

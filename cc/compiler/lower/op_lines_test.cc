@@ -15,7 +15,7 @@ namespace {
 
 using tensorflow::FunctionDef;
 
-constexpr char kModule[] = R"mlir(#loc1 = loc("train.py":30:1)
+constexpr char kModuleWithPlaces[] = R"mlir(#loc1 = loc("train.py":30:1)
 #loc2 = loc("/v/site-packages/tensorflow/python/ops/math_ops.py":7:1)
 #loc3 = loc("model.py":12:1)
 module @m {
@@ -35,7 +35,7 @@ module @m {
 )mlir";
 
 TEST(OpLinesTest, OfModulesAreTheInnermostOfTheUsers) {
-  std::string module = kModule;
+  std::string module = kModuleWithPlaces;
   const OpLines lines = OpLines::OfModule(&module);
   EXPECT_EQ(lines.Find("dense/MatMul").Text(), "model.py:12");
   EXPECT_EQ(lines.Find("dense/MatMul_3").Text(), "model.py:12");
@@ -46,7 +46,7 @@ TEST(OpLinesTest, OfModulesAreTheInnermostOfTheUsers) {
 }
 
 TEST(OpLinesTest, OpsOfOneNameAndOtherLinesGetNamesOfTheirOwn) {
-  std::string module = kModule;
+  std::string module = kModuleWithPlaces;
   const OpLines lines = OpLines::OfModule(&module);
   EXPECT_EQ(lines.Find("tanh_1").Text(), "say \"it\".py:5");
   EXPECT_NE(module.find("-> tensor<f32> loc(\"tanh_1\")\n"), std::string::npos);
