@@ -77,7 +77,7 @@ class OpTester {
     return *this;
   }
   template <typename T>
-  OpTester& Attr(const std::string& name, T value) {
+  OpTester& Attr(const std::string& name, const T& value) {
     builder_.Attr(name, value);
     return *this;
   }

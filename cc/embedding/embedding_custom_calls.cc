@@ -83,12 +83,13 @@ class UpdateWait : public std::enable_shared_from_this<UpdateWait> {
 
   void Begin(int64_t launch, std::shared_ptr<const EmbeddingBatch> batch,
              std::vector<float*> outputs, std::shared_ptr<Completion> completion) {
-    const auto id = engine_->Receive(
-        core_, launch, std::move(batch), std::move(outputs),
-        [self = shared_from_this(), completion = std::move(completion)](absl::Status status) {
-          self->Done();
-          completion->Complete(status);
-        });
+    const auto id =
+        engine_->Receive(core_, launch, std::move(batch), std::move(outputs),
+                         [self = shared_from_this(),
+                          completion = std::move(completion)](const absl::Status& status) {
+                           self->Done();
+                           completion->Complete(status);
+                         });
     absl::MutexLock lock(&mutex_);
     if (done_) return;
     monitored_ = wait_monitor_.Begin([self = shared_from_this(), id](absl::Duration waited) {

@@ -49,9 +49,8 @@ TEST(CompilationStatusTest, FieldsInAnyOrder) {
 TEST(CompilationStatusTest, MalformedBytesAreAnError) {
   const std::string whole = SerializeCompilationStatus(absl::InternalError("some message"));
   const absl::string_view malformed[] = {
-      "\x08",  // no value
-      "\x12\x05"
-      "four",                  // a length beyond the end
+      "\x08",                  // no value
+      "\x12\x05\x66our",       // a length beyond the end
       "\x08\x80\x80",          // a varint without an end
       "\x18\x01",              // a field that there is not
       "\x0d\x01\x02\x03\x04",  // another wire type

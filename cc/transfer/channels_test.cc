@@ -78,7 +78,8 @@ TEST(TensorChannelsTest, DropsWhatAFailedStepSentAndRefusesTheRest) {
 
   absl::Status late;
   channels.Send(
-      kInfeed, {}, kFeedCapacity, [&](absl::Status status) { late = status; }, OwnerOfStep(7));
+      kInfeed, {}, kFeedCapacity, [&](const absl::Status& status) { late = status; },
+      OwnerOfStep(7));
   EXPECT_EQ(late, failure);
   EXPECT_FALSE(received->has_value());
 

@@ -173,7 +173,8 @@ TEST(HostFunctionsTest, StartHandsOverErrors) {
   absl::Notification done;
   absl::Status status;
   functions->Start(0, 0, std::make_shared<tensorflow::CancellationManager>(),
-                   {MakeScalar<float>(NAN)}, [&](absl::StatusOr<std::vector<Tensor>> outputs) {
+                   {MakeScalar<float>(NAN)},
+                   [&](const absl::StatusOr<std::vector<Tensor>>& outputs) {
                      status = outputs.status();
                      done.Notify();
                    });

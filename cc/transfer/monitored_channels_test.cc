@@ -76,7 +76,8 @@ TEST_F(MonitoredChannelsTest, AMessageEndsTheWait) {
   });
   EXPECT_FALSE(got.has_value());
   EXPECT_EQ(monitor_.num_waits(), 1);
-  table_.Send(kMonitored, std::vector{MakeScalar<float>(7)}, kFeedCapacity, [](absl::Status) {});
+  table_.Send(kMonitored, std::vector{MakeScalar<float>(7)}, kFeedCapacity,
+              [](const absl::Status&) {});
   ASSERT_TRUE(got.has_value());
   ASSERT_EQ(got->size(), 1);
   EXPECT_EQ((*got)[0].scalar<float>()(), 7);
@@ -84,7 +85,7 @@ TEST_F(MonitoredChannelsTest, AMessageEndsTheWait) {
 }
 
 TEST_F(MonitoredChannelsTest, WhatIsThereAlreadyLeavesNoWaitBehind) {
-  channels_.Send(kMonitored, {}, kFeedCapacity, User(), [](absl::Status) {});
+  channels_.Send(kMonitored, {}, kFeedCapacity, User(), [](const absl::Status&) {});
   Ending received;
   channels_.Receive(kMonitored, User(), received.received());
   ASSERT_TRUE(received.has_come());
@@ -151,7 +152,7 @@ TEST_F(MonitoredChannelsTest, CancellationEndsWaitsAMomentLater) {
   Ending next;
   channels_.Receive({kNoLaunch, kOutfeedName, 3}, {"another"}, next.received());
   EXPECT_FALSE(next.has_come());
-  table_.Send({kNoLaunch, kOutfeedName, 3}, {}, kFeedCapacity, [](absl::Status) {});
+  table_.Send({kNoLaunch, kOutfeedName, 3}, {}, kFeedCapacity, [](const absl::Status&) {});
   EXPECT_TRUE(next.Wait().ok());
   EXPECT_EQ(table_.Drain(kMonitored), kFeedCapacity);
 }
