@@ -97,5 +97,5 @@ def test_workflows_cover_every_minor_and_name_tools_that_exist():
         named = re.findall(r"tensorflow: \[?((?:\"[\d.]+\"(?:, )?)+)", text)
         minors = {minor for names in named for minor in re.findall(r"[\d.]+", names)}
         assert minors == set(tf_config.MINORS), workflow
-        for tool in re.findall(r"(?:tools|\.ci)/\w+", text):
+        for tool in re.findall(r"(?:tools|\.ci)/\w+(?:\.py)?", text):
             assert (ROOT / tool).exists(), f"{workflow}: {tool}"

@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 import pytest
-from verdicts import HAS_LIBTPU, needs_libtpu, own_cache, tf_tpu_check  # noqa: F401
+from verdicts import HAS_LIBTPU, PYTEST, needs_libtpu, own_cache, tf_tpu_check  # noqa: F401
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 EXAMPLE = ROOT / "examples" / "fitting_encoder.py"
@@ -49,7 +49,7 @@ def run_pytest(folder: pathlib.Path, code: str, *options: str) -> subprocess.Com
     (folder / "test_programs.py").write_text(code)
     return subprocess.run(
         [
-            *(sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "tf_tpu_pytest"),
+            *(*PYTEST, "-p", "no:cacheprovider"),
             *("-W", "ignore", "--rootdir", str(folder), *options, "test_programs.py"),
         ],
         env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{os.environ['PYTHONPATH']}"},

@@ -12,7 +12,7 @@ import sys
 
 import pytest
 import tensorflow as tf
-from verdicts import needs_libtpu, own_cache, tf_tpu_check  # noqa: F401
+from verdicts import PYTEST, needs_libtpu, own_cache, tf_tpu_check  # noqa: F401
 
 import tf_tpu_ext
 from tf_tpu_ext.verdict import Answer
@@ -53,8 +53,7 @@ OWN_TESTS = [
 def test_programs_of_own_tests():
     done = subprocess.run(
         [
-            *(sys.executable, "-m", "pytest", "-q", "-x", "-p", "tf_tpu_pytest"),
-            *("-p", "no:cacheprovider", "--tpu-target=v3-8", *OWN_TESTS),
+            *(*PYTEST, "-q", "-x", "-p", "no:cacheprovider", "--tpu-target=v3-8", *OWN_TESTS),
         ],
         env=dict(os.environ),
         cwd=ROOT,
