@@ -85,11 +85,11 @@ EmbeddingEngine::WaitId EmbeddingEngine::Receive(int core, int64_t owner,
                                                  std::vector<float*> outputs, Done done) {
   std::vector<Waiter> freed;
   int64_t step = 0;
-  absl::ReleasableMutexLock lock(&mutex_);
+  mutex_.Lock();
   const WaitId id = next_id_++;
   Core& state = CoreOf(core);
   if (state.owes != nullptr) {
-    lock.Release();
+    mutex_.Unlock();
     done(absl::FailedPreconditionError(absl::StrCat(
         "Core ", core,
         " takes its next embedding batch, but never sent the gradients of the "
@@ -116,11 +116,11 @@ EmbeddingEngine::WaitId EmbeddingEngine::Receive(int core, int64_t owner,
       done(absl::OkStatus());
     };
     waiters_.push_back({id, core, owner, needed, std::move(run), std::move(done)});
-    lock.Release();
+    mutex_.Unlock();
     ScheduleAll(std::move(freed));
     return id;
   }
-  lock.Release();
+  mutex_.Unlock();
   ScheduleAll(std::move(freed));
   LookUp(*batch, outputs);
   FinishLookup(step);

@@ -21,7 +21,7 @@
 
 namespace tf_tpu_ext {
 
-class LoweredModule;
+struct LoweredModule;
 class Program;
 
 // Runs on the core that its device is. Variables among the inputs are read when the core is free

@@ -72,21 +72,19 @@ void HostCalls::Start(int function, std::vector<Tensor> inputs, Done done) {
       if (std::shared_ptr<HostCalls> calls = weak.lock()) calls->Expired(function, waited);
     });
   }
-  bool needs_thread = false;
-  {
-    absl::ReleasableMutexLock lock(&mutex_);
-    if (!aborted_.ok()) {
-      const absl::Status aborted = aborted_;
-      lock.Release();
-      if (!waits) return;
-      wait_monitor_.End(call.wait);
-      call.done(aborted);
-      return;
-    }
-    calls_.push_back(std::move(call));
-    needs_thread = !working_ && (waits || !expected_);
-    if (needs_thread && !waits) expected_ = true;
+  mutex_.Lock();
+  if (!aborted_.ok()) {
+    const absl::Status aborted = aborted_;
+    mutex_.Unlock();
+    if (!waits) return;
+    wait_monitor_.End(call.wait);
+    call.done(aborted);
+    return;
   }
+  calls_.push_back(std::move(call));
+  const bool needs_thread = !working_ && (waits || !expected_);
+  if (needs_thread && !waits) expected_ = true;
+  mutex_.Unlock();
   if (needs_thread && waits) {
     // The program has no use for its thread until the call returns.
     host_threads_.ScheduleAfterCurrent([self = shared_from_this()] { self->Work(false); });
@@ -244,17 +242,15 @@ absl::Status HostCalls::TooLong(int function, int running, absl::Duration waited
 }
 
 void HostCalls::WhenIdle(std::function<void()> idle) {
-  bool needs_thread = false;
-  {
-    absl::ReleasableMutexLock lock(&mutex_);
-    if (!aborted_.ok() || (!working_ && calls_.empty())) {
-      lock.Release();
-      idle();
-      return;
-    }
-    idle_ = std::move(idle);
-    needs_thread = !working_;
+  mutex_.Lock();
+  if (!aborted_.ok() || (!working_ && calls_.empty())) {
+    mutex_.Unlock();
+    idle();
+    return;
   }
+  idle_ = std::move(idle);
+  const bool needs_thread = !working_;
+  mutex_.Unlock();
   if (needs_thread) {
     // The step waits for the calls now.
     host_threads_.ScheduleAfterCurrent([self = shared_from_this()] { self->Work(false); });

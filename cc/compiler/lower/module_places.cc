@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -24,8 +23,8 @@ std::string TakeString(absl::string_view* text) {
       taken += '\\';
       text->remove_prefix(2);
     } else {
-      std::string byte;
-      if (absl::HexStringToBytes(text->substr(1, 2), &byte)) taken += byte;
+      int byte = 0;
+      if (absl::SimpleHexAtoi(text->substr(1, 2), &byte)) taken += static_cast<char>(byte);
       text->remove_prefix(3);
     }
   }
