@@ -112,11 +112,9 @@ def test_memory_is_what_arithmetic_says():
 
 
 @needs_libtpu
-def test_step_of_a_strategy_updates_its_variables_in_place_and_has_collectives():
+def test_step_of_a_strategy_updates_its_variables_in_place_and_has_collectives(make_strategy):
     with tf_tpu_ext.compile_for("v5e-8") as checked:
-        resolver = tf.distribute.cluster_resolver.TPUClusterResolver()
-        tf.tpu.experimental.initialize_tpu_system(resolver)
-        strategy = tf.distribute.TPUStrategy(resolver)
+        strategy = make_strategy(8)
         with strategy.scope():
             variable = tf.Variable(tf.ones([512, 128]))
 

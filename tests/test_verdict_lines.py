@@ -29,11 +29,9 @@ def attend(x):
 
 
 @pytest.mark.usefixtures("compiled_only")
-def test_out_of_memory_in_a_function_that_a_strategy_runs():
+def test_out_of_memory_in_a_function_that_a_strategy_runs(make_strategy):
     with tf_tpu_ext.compile_for("v3-8") as checked:
-        resolver = tf.distribute.cluster_resolver.TPUClusterResolver()
-        tf.tpu.experimental.initialize_tpu_system(resolver)
-        strategy = tf.distribute.TPUStrategy(resolver)
+        strategy = make_strategy(8)
         with strategy.scope():
             variable = tf.Variable(tf.ones([64, 64]))
 
@@ -81,11 +79,9 @@ def test_padding_in_a_computation():
     assert "padding in all: 4.0 MiB of arguments and results" in text
 
 
-def test_keras_fit():
+def test_keras_fit(make_strategy):
     with tf_tpu_ext.compile_for("v3-8") as checked:
-        resolver = tf.distribute.cluster_resolver.TPUClusterResolver()
-        tf.tpu.experimental.initialize_tpu_system(resolver)
-        with tf.distribute.TPUStrategy(resolver).scope():
+        with make_strategy(8).scope():
             import keras
 
             model = keras.Sequential([keras.layers.Input((16,)), keras.layers.Dense(3, name="top")])
