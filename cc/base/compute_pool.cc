@@ -21,7 +21,7 @@ ComputePool::ComputePool() : programs_(tensorflow::port::MaxParallelism(), kStac
 ComputePool::~ComputePool() = default;
 
 tensorflow::thread::ThreadPool& ComputePool::Threads() const {
-  std::call_once(started_, [this] {
+  absl::call_once(started_, [this] {
     tensorflow::ThreadOptions options;
     options.stack_size = kStackBytes;
     threads_ = std::make_unique<tensorflow::thread::ThreadPool>(

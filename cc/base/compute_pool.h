@@ -8,8 +8,8 @@
 #include <atomic>
 #include <functional>
 #include <memory>
-#include <mutex>
 
+#include "absl/base/call_once.h"
 #include "absl/functional/function_ref.h"
 #include "cc/base/waiting_threads.h"
 #include "tensorflow/core/platform/threadpool.h"
@@ -43,7 +43,7 @@ class ComputePool {
  private:
   tensorflow::thread::ThreadPool& Threads() const;
 
-  mutable std::once_flag started_;
+  mutable absl::once_flag started_;
   // Written once, under `started_`.
   mutable std::unique_ptr<tensorflow::thread::ThreadPool> threads_;
   mutable std::unique_ptr<Eigen::ThreadPoolDevice> device_;

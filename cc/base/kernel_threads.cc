@@ -51,7 +51,7 @@ const KernelThreads& KernelThreadPools::For(int64_t work) const {
   if (work < kLeastSharedWork || compute_pool_.NumRuns() > 1 || compute_pool_.NumThreads() <= 1) {
     return OfCaller();
   }
-  std::call_once(made_helpers_, [this] {
+  absl::call_once(made_helpers_, [this] {
     helpers_ = std::make_unique<Pool>(std::make_unique<ThreadPool>(
         tensorflow::Env::Default(), "tpu_kernel", compute_pool_.NumThreads()));
   });

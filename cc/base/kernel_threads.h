@@ -8,8 +8,8 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 
+#include "absl/base/call_once.h"
 #include "tensorflow/core/framework/device_base.h"
 #include "tensorflow/core/platform/threadpool.h"
 #include "tensorflow/core/platform/threadpool_interface.h"
@@ -51,7 +51,7 @@ class KernelThreadPools {
   const std::unique_ptr<tensorflow::thread::ThreadPoolInterface> caller_thread_;
   const std::unique_ptr<Pool> caller_;
   // Made when first needed: its threads cost memory, and many programs call no kernel.
-  mutable std::once_flag made_helpers_;
+  mutable absl::once_flag made_helpers_;
   mutable std::unique_ptr<Pool> helpers_;
 };
 

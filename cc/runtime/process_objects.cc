@@ -59,7 +59,7 @@ ProcessObjects::ProcessObjects()
       }()) {}
 
 CoreThreads* ProcessObjects::core_threads() {
-  std::call_once(made_core_threads_, [this] {
+  absl::call_once(made_core_threads_, [this] {
     CoreThreads::Options options;
     options.usual_threads = tensorflow::port::MaxParallelism();
     options.max_threads = options.usual_threads + kMaxThreadsPerCore * machine_.options().cores;
@@ -92,7 +92,7 @@ LaunchServices ProcessObjects::ServicesOfLaunches() {
     tensorflow::Env::Default()->SchedClosure(std::move(work));
   };
   services.run_locking = [this](std::function<void()> work) {
-    std::call_once(made_locking_thread_, [this] {
+    absl::call_once(made_locking_thread_, [this] {
       locking_thread_ = std::make_unique<tensorflow::thread::ThreadPool>(
           tensorflow::Env::Default(), "tpu_update", /*num_threads=*/1);
     });

@@ -3,8 +3,8 @@
 #define TF_TPU_EXT_CC_RUNTIME_PROCESS_OBJECTS_H_
 
 #include <memory>
-#include <mutex>
 
+#include "absl/base/call_once.h"
 #include "cc/base/compute_pool.h"
 #include "cc/base/core_threads.h"
 #include "cc/base/kernel_threads.h"
@@ -47,7 +47,7 @@ class ProcessObjects {
 
   // In the order of the floors: each uses those above it.
   Machine machine_;
-  std::once_flag made_core_threads_;
+  absl::once_flag made_core_threads_;
   std::unique_ptr<CoreThreads> core_threads_;
   ComputePool compute_pool_;
   KernelThreadPools kernel_threads_;
@@ -61,7 +61,7 @@ class ProcessObjects {
   const std::unique_ptr<xla::cpu::CpuCollectives> xla_collectives_;
   CoreOrder core_order_;
   // Made when the first update needs it.
-  std::once_flag made_locking_thread_;
+  absl::once_flag made_locking_thread_;
   std::unique_ptr<tensorflow::thread::ThreadPool> locking_thread_;
   LaunchTable launches_;
   YnnThreads ynn_threads_;

@@ -7,7 +7,7 @@
 namespace tf_tpu_ext {
 
 absl::StatusOr<YnnParams*> YnnThreads::Params() {
-  std::call_once(made_, [this] {
+  absl::call_once(made_, [this] {
     xla::ExecutableRunOptions options;
     options.set_intra_op_thread_pool(pool_.EigenDevice());
     params_ = new absl::StatusOr<YnnParams>(MakeYnnParams(options));

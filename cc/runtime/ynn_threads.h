@@ -1,8 +1,7 @@
 #ifndef TF_TPU_EXT_CC_RUNTIME_YNN_THREADS_H_
 #define TF_TPU_EXT_CC_RUNTIME_YNN_THREADS_H_
 
-#include <mutex>
-
+#include "absl/base/call_once.h"
 #include "absl/status/statusor.h"
 #include "cc/abi/xla/thunk_params.h"
 
@@ -22,7 +21,7 @@ class YnnThreads {
 
  private:
   const ComputePool& pool_;
-  std::once_flag made_;
+  absl::once_flag made_;
   // Written once, under `made_`. Not owned: TensorFlow does not export what destroys it.
   absl::StatusOr<YnnParams>* params_ = nullptr;
 };

@@ -1,5 +1,5 @@
-// Tells ThreadSanitizer what absl's mutexes, notifications and counters,
-// TensorFlow's thread pools and XLA's asynchronous values put in order.
+// Tells ThreadSanitizer what absl's mutexes, once-flags, notifications and
+// counters, TensorFlow's thread pools and XLA's asynchronous values put in order.
 //
 // They live in libtensorflow_framework, which is not instrumented, so that
 // ThreadSanitizer would take all they guard for races. This library is
@@ -9,9 +9,11 @@
 #include <sanitizer/tsan_interface.h>
 
 #include <atomic>
+#include <cstdint>
 #include <functional>
 #include <utility>
 
+#include "absl/base/internal/spinlock_wait.h"
 #include "absl/synchronization/blocking_counter.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
@@ -173,6 +175,24 @@ bool Notification::WaitForNotificationWithTimeout(Duration timeout) const {
   if (notified) __tsan_acquire(const_cast<std::atomic<bool>*>(&notified_yet_));
   return notified;
 }
+
+namespace base_internal {
+
+// Where `call_once` waits for another caller. The rest of it is inline, in code of its callers.
+uint32_t SpinLockWait(std::atomic<uint32_t>* word, int n,
+                      const SpinLockWaitTransition transitions[],
+                      SchedulingMode mode) {
+  static auto* next =
+      Next<uint32_t(std::atomic<uint32_t>*, int, const SpinLockWaitTransition[],
+                    SchedulingMode)>(
+          MANGLED("13base_internal12SpinLockWaitEPSt6atomicIjEiPKNS1_"
+                  "22SpinLockWaitTransitionENS1_14SchedulingModeE"));
+  const uint32_t before = next(word, n, transitions, mode);
+  __tsan_acquire(word);
+  return before;
+}
+
+}  // namespace base_internal
 
 ABSL_NAMESPACE_END
 }  // namespace absl
