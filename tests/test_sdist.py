@@ -78,7 +78,9 @@ def unpacked(checkout: pathlib.Path) -> pathlib.Path:
     run_python("-c", BUILD, str(dist), cwd=checkout, path=checkout / "tools")
     (archive,) = dist.iterdir()
     with tarfile.open(archive) as file:
-        file.extractall(dist, filter="data")
+        # Python before 3.11.4 has no filters; its extractall takes no such argument.
+        file.extraction_filter = getattr(tarfile, "data_filter", None)
+        file.extractall(dist)
     archive.unlink()
     (folder,) = dist.iterdir()
     missing = before - sources(folder)

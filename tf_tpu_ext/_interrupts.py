@@ -33,6 +33,9 @@ class Listener:
     def __init__(self, function: Callable[[], None]) -> None:
         global _reader
         self.function = function
+        # What came before is not for it.
+        if _reader is not None:
+            _reader.catch_up()
         with _lock:
             _listeners.append(self)
             if _reader is None:
