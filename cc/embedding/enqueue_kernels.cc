@@ -28,9 +28,6 @@ using tensorflow::Tensor;
 using Kind = FeatureValues::Kind;
 using Mode = tensorflow::tpu::TPUEmbeddingConfiguration::Mode;
 
-// The number that all ops have which run eagerly, each a step of its own.
-constexpr int64_t kEagerStep = 0;
-
 template <typename From, typename To>
 std::vector<To> Copy(const Tensor& tensor) {
   const auto values = tensor.flat<From>();
@@ -58,14 +55,7 @@ class EnqueueOp : public FeedOp {
   void ComputeAsync(OpKernelContext* context, DoneCallback done) override {
     ChannelKey key;
     absl::StatusOr<BatchMessage> message = MakeMessage(context, &key);
-    if (!message.ok()) {
-      // The other cores' batches of the step would meet another one of this core.
-      if (context->step_id() != kEagerStep)
-        Process::Get().channels->DropSentBy(context->step_id(), message.status());
-      context->SetStatus(message.status());
-      done();
-      return;
-    }
+    if (!message.ok()) return Fail(context, message.status(), done);
     Send(context, key, kFeedCapacity, Wrap(*std::move(message)), done);
   }
 

@@ -72,7 +72,8 @@ class RecvAtHostOp : public HostTransferOp {
   using HostTransferOp::HostTransferOp;
   void ComputeAsync(OpKernelContext* context, DoneCallback done) override {
     ChannelKey key;
-    OP_REQUIRES_OK_ASYNC(context, KeyOf(context, &key), done);
+    if (absl::Status status = KeyOf(context, &key); !status.ok())
+      return Fail(context, status, done);
     Receive(context, key, done);
   }
 };
@@ -82,7 +83,8 @@ class SendFromHostOp : public HostTransferOp {
   using HostTransferOp::HostTransferOp;
   void ComputeAsync(OpKernelContext* context, DoneCallback done) override {
     ChannelKey key;
-    OP_REQUIRES_OK_ASYNC(context, KeyOf(context, &key), done);
+    if (absl::Status status = KeyOf(context, &key); !status.ok())
+      return Fail(context, status, done);
     std::vector<Tensor> message;
     for (int i = 0; i < NumPayloads(context); ++i) message.push_back(context->input(i));
     Send(context, key, TensorChannels::kUnbounded, std::move(message), done);
@@ -94,7 +96,8 @@ class InfeedEnqueueOp : public FeedOp {
   using FeedOp::FeedOp;
   void ComputeAsync(OpKernelContext* context, DoneCallback done) override {
     ChannelKey key;
-    OP_REQUIRES_OK_ASYNC(context, KeyOf(context, kInfeedName, &key), done);
+    if (absl::Status status = KeyOf(context, kInfeedName, &key); !status.ok())
+      return Fail(context, status, done);
     std::vector<Tensor> message;
     for (int i = 0; i < context->num_inputs(); ++i) message.push_back(context->input(i));
     Send(context, key, kFeedCapacity, std::move(message), done);
@@ -106,7 +109,8 @@ class OutfeedDequeueOp : public FeedOp {
   using FeedOp::FeedOp;
   void ComputeAsync(OpKernelContext* context, DoneCallback done) override {
     ChannelKey key;
-    OP_REQUIRES_OK_ASYNC(context, KeyOf(context, kOutfeedName, &key), done);
+    if (absl::Status status = KeyOf(context, kOutfeedName, &key); !status.ok())
+      return Fail(context, status, done);
     Receive(context, key, done);
   }
 };

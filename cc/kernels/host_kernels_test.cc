@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "cc/base/fault_points.h"
 #include "cc/base/process.h"
 #include "cc/base/tensor_testing.h"
 #include "cc/kernels/kernel_testing.h"
@@ -280,6 +281,35 @@ TEST_F(HostKernelsTest, AFullInfeedIsWaitedForUntilItsStepFails) {
   // What the other step has queued stays, what the failed one has queued does not.
   for (int i = 1; i < kFeedCapacity; ++i) EXPECT_EQ(Take(infeed)->at(0).scalar<float>()(), i);
   EXPECT_EQ(Take(infeed), std::nullopt);
+}
+
+TEST_F(HostKernelsTest, WhatAStepHasQueuedGoesWithTheFirstOpThatFails) {
+  const auto enqueue = [&](int64_t core, int64_t step) {
+    const auto started = runner_.Start(Feed("InfeedEnqueueTuple", core, kFloat), "CPU:0",
+                                       {MakeScalar<float>(static_cast<float>(core))}, {step});
+    return started.ok() ? (*started)->Wait().status() : started.status();
+  };
+  const auto is_queued = [&](int core) { return Take({kNoLaunch, kInfeedName, core}).has_value(); };
+  const auto fails = [&](int64_t step) { return enqueue(KernelRunner::kCores, step); };
+  ASSERT_TRUE(enqueue(0, 51).ok());
+  ASSERT_TRUE(enqueue(1, 52).ok());
+  EXPECT_TRUE(absl::IsInvalidArgument(fails(51)));
+  EXPECT_FALSE(is_queued(0));
+  EXPECT_TRUE(is_queued(1));
+  // What it still sends is refused.
+  EXPECT_EQ(enqueue(0, 51), fails(51));
+  EXPECT_FALSE(is_queued(0));
+  // An outfeed that fails, too.
+  ASSERT_TRUE(enqueue(0, 53).ok());
+  ASSERT_TRUE(ArmFault("transfer", 0, absl::ZeroDuration()).ok());
+  const auto taking = runner_.Start(Feed("OutfeedDequeueTuple", 0, kFloat), "CPU:0", {}, {53});
+  ASSERT_TRUE(taking.ok());
+  EXPECT_TRUE(absl::IsInternal((*taking)->Wait().status()));
+  EXPECT_FALSE(is_queued(0));
+  // Ops that run eagerly are steps of their own, with one number.
+  ASSERT_TRUE(enqueue(0, 0).ok());
+  EXPECT_TRUE(absl::IsInvalidArgument(fails(0)));
+  EXPECT_TRUE(is_queued(0));
 }
 
 }  // namespace

@@ -231,7 +231,11 @@ void Step::Finish(absl::Status status) {
     if (!status.ok()) break;
     for (Outputs& outputs : *slots) by_slot.Add(std::move(outputs));
   }
-  if (!status.ok()) by_slot = ByNumber<Slot, Outputs>(cores_.size());
+  if (!status.ok()) {
+    by_slot = ByNumber<Slot, Outputs>(cores_.size());
+    // Once more after failed runs: those of a failed update have ended well, and filled outfeeds.
+    services_.transfers->Abort(launch_id_, status);
+  }
   // No run is left that could meet another one.
   services_.collectives->Finish(run_id());
   Done done;

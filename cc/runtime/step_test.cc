@@ -534,9 +534,13 @@ TEST_F(UpdateStepTest, IsTooLateToFailOnceItRuns) {
 TEST_F(UpdateStepTest, ItsOwnErrorSaysThatItIsTheUpdate) {
   Make(program_, {{{FloatTensor({5})}}, {{FloatTensor({5})}}})->Start();
   EndReplicas();
+  EXPECT_TRUE(transfers_.log.empty());
   update_program_->runs[0].Fail(absl::ResourceExhaustedError("no memory"));
   EXPECT_EQ(status_,
             absl::ResourceExhaustedError("The update of TPU program train failed: no memory"));
+  // What its replicas have put into outfeeds is dropped.
+  ASSERT_EQ(transfers_.log.size(), 1u);
+  EXPECT_TRUE(absl::StrContains(transfers_.log[0], "no memory")) << transfers_.log[0];
   for (const Outputs& outputs : outputs_) EXPECT_TRUE(outputs.empty());
 }
 

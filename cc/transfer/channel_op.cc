@@ -18,26 +18,42 @@ using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
 
+namespace {
+
+// The number that all ops have which run eagerly, each a step of its own.
+constexpr int64_t kEagerStep = 0;
+
+}  // namespace
+
 ChannelOp::ChannelOp(OpKernelConstruction* construction)
     : AsyncOpKernel(construction),
       channels_(Process::Get().channels, Process::Get().wait_monitor) {}
 
 void ChannelOp::Receive(OpKernelContext* context, const ChannelKey& key, const DoneCallback& done) {
-  OP_REQUIRES_OK_ASYNC(context, FaultAt(FaultPoint::kTransfer), done);
-  channels_.Receive(
-      key, {name(), kNoLaunch, context->cancellation_manager()},
-      [this, context, done](absl::StatusOr<TensorMessage> message) {
-        if (message.ok() && message->taken != nullptr) {
-          message->taken->store(absl::GetCurrentTimeNanos());
-        }
-        context->SetStatus(message.ok() ? SetOutputs(context, message->tensors) : message.status());
-        done();
-      });
+  if (absl::Status fault = FaultAt(FaultPoint::kTransfer); !fault.ok()) {
+    return Fail(context, fault, done);
+  }
+  channels_.Receive(key, {name(), kNoLaunch, context->cancellation_manager()},
+                    [this, context, done](absl::StatusOr<TensorMessage> message) {
+                      if (message.ok() && message->taken != nullptr) {
+                        message->taken->store(absl::GetCurrentTimeNanos());
+                      }
+                      if (!message.ok()) {
+                        context->SetStatus(message.status());
+                        return done();
+                      }
+                      if (absl::Status set = SetOutputs(context, message->tensors); !set.ok()) {
+                        return Fail(context, set, done);
+                      }
+                      done();
+                    });
 }
 
 void ChannelOp::Send(OpKernelContext* context, const ChannelKey& key, int capacity,
                      std::vector<Tensor> message, const DoneCallback& done) {
-  OP_REQUIRES_OK_ASYNC(context, FaultAt(FaultPoint::kTransfer), done);
+  if (absl::Status fault = FaultAt(FaultPoint::kTransfer); !fault.ok()) {
+    return Fail(context, fault, done);
+  }
   const int64_t owner = key.launch_id == kNoLaunch ? OwnerOfStep(context->step_id()) : kNoLaunch;
   channels_.Send(key, std::move(message), capacity,
                  {name(), owner, context->cancellation_manager()},
@@ -45,6 +61,14 @@ void ChannelOp::Send(OpKernelContext* context, const ChannelKey& key, int capaci
                    context->SetStatus(status);
                    done();
                  });
+}
+
+void ChannelOp::Fail(OpKernelContext* context, const absl::Status& status,
+                     const DoneCallback& done) const {
+  const int64_t step = context->step_id();
+  if (step != kEagerStep) Process::Get().channels->DropSentBy(step, status);
+  context->SetStatus(status);
+  done();
 }
 
 absl::Status ChannelOp::SetOutputs(OpKernelContext* context,

@@ -26,6 +26,11 @@ class ChannelOp : public tensorflow::AsyncOpKernel {
   void Send(tensorflow::OpKernelContext* context, const ChannelKey& key, int capacity,
             std::vector<tensorflow::Tensor> message, const DoneCallback& done);
 
+  // Ends the op with an error of its own. The step's program may never start, so what the step has
+  // sent to queues of cores is dropped here, else the next step would get it.
+  void Fail(tensorflow::OpKernelContext* context, const absl::Status& status,
+            const DoneCallback& done) const;
+
  private:
   absl::Status SetOutputs(tensorflow::OpKernelContext* context,
                           const std::vector<tensorflow::Tensor>& message) const;

@@ -30,6 +30,17 @@ FEEDS = "infeed and outfeed"
 v1 = tf.compat.v1
 
 
+class _CallsOfThread(threading.local):
+    """What may cancel the calls of functions of this thread."""
+
+    manager: cancellation.CancellationManager | None = None
+
+
+_calls = _CallsOfThread()
+# TensorFlow's is one for all threads: a call can get the manager of another thread's.
+cancellation.context = lambda: _calls.manager
+
+
 def make_strategy() -> Any:
     """Returns a strategy of all cores, on a new TPU system."""
     resolver = tf.distribute.cluster_resolver.TPUClusterResolver()
@@ -100,6 +111,8 @@ class Program:
     """A step and what it counts in."""
 
     cancellable = True
+    # Whether all of a step, once it has counted, can only succeed.
+    ends_with_its_count = True
 
     def __init__(
         self,
@@ -116,11 +129,16 @@ class Program:
     def run(self, size: int = 1, manager: cancellation.CancellationManager | None = None) -> None:
         """Runs a step; another size is another program. Checks what the step returns."""
         concrete = self._step.get_concrete_function(tf.TensorSpec([size]))
-        # TensorFlow gives a call without a manager that of another thread.
-        manager = manager or cancellation.CancellationManager()
-        call = manager.get_cancelable_function(concrete)
-        for value in tf.nest.flatten(call(tf.ones([size]))):
+        _calls.manager = manager
+        try:
+            values = concrete(tf.ones([size]))
+        finally:
+            _calls.manager = None
+        for value in tf.nest.flatten(values):
             assert np.all(value.numpy() == size), f"{self.name} returned {value}, expected {size}"
+
+    def drop_outfeed(self) -> None:
+        """Nothing: it has none."""
 
     def count(self) -> int:
         """Returns the steps that its first variables have counted."""
@@ -202,11 +220,13 @@ def _host_calls(strategy: Any, variables: list[Variables], host: Host, fold: boo
 class _FeedingSession:
     """Infeed, a program and outfeed in one run of a session, which counts in a variable.
 
-    The feeds of a step that failed are gone, so each step must take what it has fed itself.
+    The feeds of a program that failed are gone, so each step must take what it has fed itself.
     """
 
     name = FEEDS
     cancellable = False
+    # The host takes the outfeed afterwards.
+    ends_with_its_count = False
 
     def __init__(self, cores: int) -> None:
         graph = tf.Graph()
@@ -227,6 +247,7 @@ class _FeedingSession:
                     for core in range(cores)
                 ]
             self._fetches = [program, taken, fed]
+            self._initialize_system = v1.tpu.initialize_system()
             self._session = v1.Session()
             self._session.run(v1.global_variables_initializer())
         self._steps = 0
@@ -243,8 +264,13 @@ class _FeedingSession:
         # So that what an earlier step has left would be seen.
         self._steps += 1
         got, taken, _ = self._session.run(self._fetches, {self._value: self._steps})
-        values = np.unique([*np.ravel(got), *np.ravel(taken)]).tolist()
-        assert values == [self._steps], f"step {self._steps} got {values}"
+        for what, values in (("results", got), ("outfeed", taken)):
+            found = np.ravel(values).tolist()
+            assert set(found) == {self._steps}, f"the {what} of step {self._steps} are {found}"
+
+    def drop_outfeed(self) -> None:
+        """Drops what a program that ended well has sent, and its step has not taken."""
+        self._session.run(self._initialize_system)
 
     def count(self) -> int:
         return int(self._session.run(self._count))

@@ -3,6 +3,7 @@
 #include "absl/log/log.h"
 #include "absl/strings/str_cat.h"
 #include "cc/abi/xla/cpu_client.h"
+#include "cc/abi/xla/ynn_builders.h"
 #include "cc/base/fault_points.h"
 #include "cc/base/machine.h"
 #include "cc/compiler/hlo/cut_chains.h"
@@ -10,6 +11,7 @@
 #include "tsl/platform/protobuf.h"
 #include "xla/hlo/builder/xla_computation.h"
 #include "xla/pjrt/plugin/xla_cpu/xla_cpu_pjrt_client.h"
+#include "xla/service/cpu/cpu_executable.h"
 #include "xla/tsl/lib/strings/proto_serialization.h"
 #include "xla/tsl/platform/errors.h"
 #include "xla/tsl/platform/statusor.h"
@@ -54,6 +56,13 @@ absl::StatusOr<std::string> CacheKey(const xla::XlaComputation& computation,
   return key;
 }
 
+// What threads may run at the same time.
+std::shared_ptr<xla::Executable> ForThreads(std::shared_ptr<xla::Executable> executable) {
+  auto& code = static_cast<xla::cpu::CpuExecutable&>(*executable);
+  if (code.has_thunks()) SerializeYnnBuilders(code.thunks().thunk_sequence());
+  return executable;
+}
+
 }  // namespace
 
 absl::StatusOr<XlaCompiler> XlaCompiler::Create(std::string name) {
@@ -91,7 +100,7 @@ absl::StatusOr<std::shared_ptr<xla::Executable>> XlaCompiler::Compile(
     const absl::Status written = Keep(key, executable->SerializeExecutable());
     if (!written.ok()) Warn("write", written);
   }
-  return CpuExecutableOf(*executable);
+  return ForThreads(CpuExecutableOf(*executable));
 }
 
 absl::StatusOr<std::shared_ptr<xla::Executable>> XlaCompiler::Restore(
@@ -99,7 +108,7 @@ absl::StatusOr<std::shared_ptr<xla::Executable>> XlaCompiler::Restore(
   TF_ASSIGN_OR_RETURN(const std::string code, cache_->Read(key));
   TF_ASSIGN_OR_RETURN(const std::unique_ptr<xla::PjRtLoadedExecutable> executable,
                       client_->LoadSerializedExecutable(code, options, xla::LoadOptions()));
-  return CpuExecutableOfLoaded(*executable);
+  return ForThreads(CpuExecutableOfLoaded(*executable));
 }
 
 absl::Status XlaCompiler::Keep(const std::string& key,

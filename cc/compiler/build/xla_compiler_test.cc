@@ -6,12 +6,14 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/barrier.h"
 #include "cc/base/machine.h"
 #include "cc/compiler/build/compilation_cache.h"
 #include "cc/compiler/build/program_testing.h"
@@ -36,6 +38,20 @@ ENTRY entry {
   scaled = f32[5] multiply(x, factors)
   sum = f32[5] add(scaled, y)
   ROOT all = (f32[5]) tuple(sum)
+})";
+
+constexpr char kSum[] = R"(
+HloModule sum
+add {
+  x = f32[] parameter(0)
+  y = f32[] parameter(1)
+  ROOT sum = f32[] add(x, y)
+}
+ENTRY entry {
+  x = f32[100000] parameter(0)
+  zero = f32[] constant(0)
+  sum = f32[] reduce(x, zero), dimensions={0}, to_apply=add
+  ROOT all = (f32[]) tuple(sum)
 })";
 
 xla::CompileOptions Options() {
@@ -184,6 +200,33 @@ TEST_F(XlaCompilerTest, LongChainsComputeTheSame) {
   const std::vector<float> result = ValuesOf((*results)[0]);
   // One more addition than subtractions.
   for (int i = 0; i < 8; ++i) EXPECT_EQ(result[i], x[i] + y[i]) << i;
+}
+
+// XLA of 2.21 gives a large sum, which begins with a constant, to YNNPACK: each run that begins
+// while others are going on builds a graph of its own.
+TEST_F(XlaCompilerTest, FirstRunsMayBeginTogether) {
+  TestCache::Use(nullptr);
+  constexpr int kPrograms = 100, kThreads = 4, kSize = 100000;
+  const std::vector<float> x(kSize, 0.5f);
+  for (int i = 0; i < kPrograms; ++i) {
+    absl::StatusOr<XlaCompiler> compiler = XlaCompiler::Create("program");
+    ASSERT_TRUE(compiler.ok());
+    const auto executable = compiler->Compile(ParseModule(kSum), Options());
+    ASSERT_TRUE(executable.ok()) << executable.status();
+    absl::Barrier* const barrier = new absl::Barrier(kThreads);
+    std::vector<std::thread> threads;
+    for (int thread = 0; thread < kThreads; ++thread) {
+      threads.emplace_back([&] {
+        std::vector<xla::Literal> arguments;
+        arguments.push_back(Vector(x));
+        if (barrier->Block()) delete barrier;
+        const auto results = RunCode(**executable, arguments);
+        ASSERT_TRUE(results.ok()) << results.status();
+        EXPECT_EQ((*results)[0].Get<float>({}), kSize / 2);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
 }
 
 }  // namespace
