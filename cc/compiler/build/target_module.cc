@@ -2,7 +2,6 @@
 
 #include <memory>
 #include <string>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "cc/base/core_numbers.h"
@@ -51,7 +50,7 @@ void NameLines(const OpLines& lines, xla::HloModule* module) {
       metadata.set_op_name(name);
       metadata.set_source_file(source.file);
       metadata.set_source_line(source.line);
-      instruction->set_metadata(std::move(metadata));
+      instruction->set_metadata(metadata);
     }
   }
 }
