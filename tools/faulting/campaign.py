@@ -245,13 +245,14 @@ def run(steps: int, seed: int, threads: int, faults: float) -> int:
     for watcher in watchers:
         watcher.start()
     others = [threading.Thread(target=take_steps, args=[lane]) for lane in lanes[1:]]
-    for other in others:
-        other.start()
     interrupts = Interrupts(seed)
-    with interrupts.running():
-        take_steps(lanes[0], interrupts)
-    for other in others:
-        other.join()
+    with programs.managers_of_threads():
+        for other in others:
+            other.start()
+        with interrupts.running():
+            take_steps(lanes[0], interrupts)
+        for other in others:
+            other.join()
     ended.set()
     # What a thread holds that is still there when Python ends is freed in its midst, which aborts.
     for watcher in watchers:

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import tensorflow as tf
@@ -30,15 +31,32 @@ FEEDS = "infeed and outfeed"
 v1 = tf.compat.v1
 
 
-class _CallsOfThread(threading.local):
-    """What may cancel the calls of functions of this thread."""
+@contextmanager
+def managers_of_threads() -> Iterator[None]:
+    """While it lasts, a cancellation manager is that of the calls of its thread.
 
-    manager: cancellation.CancellationManager | None = None
+    TensorFlow keeps one for all threads: a call can get the manager of another thread's.
+    """
+    of_thread = threading.local()
 
+    class Context:
+        def __init__(self, manager: cancellation.CancellationManager) -> None:
+            self._manager = manager
 
-_calls = _CallsOfThread()
-# TensorFlow's is one for all threads: a call can get the manager of another thread's.
-cancellation.context = lambda: _calls.manager
+        def __enter__(self) -> None:
+            of_thread.manager = self._manager
+
+        def __exit__(self, *error: object) -> None:
+            of_thread.manager = None
+
+    def current() -> cancellation.CancellationManager | None:
+        return getattr(of_thread, "manager", None)
+
+    with (
+        mock.patch.object(cancellation, "CancellationManagerContext", Context),
+        mock.patch.object(cancellation, "context", current),
+    ):
+        yield
 
 
 def make_strategy() -> Any:
@@ -129,12 +147,8 @@ class Program:
     def run(self, size: int = 1, manager: cancellation.CancellationManager | None = None) -> None:
         """Runs a step; another size is another program. Checks what the step returns."""
         concrete = self._step.get_concrete_function(tf.TensorSpec([size]))
-        _calls.manager = manager
-        try:
-            values = concrete(tf.ones([size]))
-        finally:
-            _calls.manager = None
-        for value in tf.nest.flatten(values):
+        call = manager.get_cancelable_function(concrete) if manager else concrete
+        for value in tf.nest.flatten(call(tf.ones([size]))):
             assert np.all(value.numpy() == size), f"{self.name} returned {value}, expected {size}"
 
     def drop_outfeed(self) -> None:
