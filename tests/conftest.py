@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import textwrap
@@ -17,6 +18,9 @@ from imported_processes import FOLDER, PYTHON, ImportedProcesses
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+# A shell lets what it starts in the background ignore Ctrl-C, which some tests send.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 if not (ROOT / "tf_tpu_ext" / "libtf_tpu_ext_ops.so").exists():
     # `python -m pytest` puts the checkout first, but it is the installed package that was built.
