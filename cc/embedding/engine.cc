@@ -38,7 +38,6 @@ absl::StatusOr<std::shared_ptr<EmbeddingEngine>> EmbeddingEngine::Create(
 absl::Status EmbeddingEngine::Load(int table, absl::Span<const int64_t> rows,
                                    absl::Span<const absl::Span<const float>> states) {
   const int dim = layout_.tables[table].dim;
-  absl::MutexLock lock(&tables_mutex_);
   std::vector<std::vector<float>>& kept = tables_[table].states;
   if (states.size() != kept.size()) {
     return absl::InvalidArgumentError(
@@ -53,37 +52,32 @@ absl::Status EmbeddingEngine::Load(int table, absl::Span<const int64_t> rows,
         absl::StrCat("Embedding table '", layout_.tables[table].name, "' is loaded with ",
                      state.size(), " values; it has ", rows.size(), " rows of ", dim, "."));
   }
+  WaitForUpdates(/*to_write=*/true);
   for (size_t s = 0; s < kept.size(); ++s) {
     for (size_t r = 0; r < rows.size(); ++r) {
       std::copy_n(states[s].begin() + r * dim, dim, kept[s].begin() + rows[r] * dim);
     }
   }
+  FinishWriting(/*updates=*/0);
   return absl::OkStatus();
 }
 
 void EmbeddingEngine::Retrieve(int table, absl::Span<const int64_t> rows,
                                absl::Span<float* const> states) {
-  std::vector<Waiter> freed;
-  {
-    absl::MutexLock lock(&mutex_);
-    // What is read has the updates too that pipelining still holds back.
-    MakeUpdates(/*flush=*/true, &freed);
-  }
-  ScheduleAll(std::move(freed));
+  WaitForUpdates(/*to_write=*/false);
   const int dim = layout_.tables[table].dim;
-  absl::ReaderMutexLock lock(&tables_mutex_);
   const std::vector<std::vector<float>>& kept = tables_[table].states;
   for (size_t s = 0; s < states.size() && s < kept.size(); ++s) {
     for (size_t r = 0; r < rows.size(); ++r) {
       std::copy_n(kept[s].begin() + rows[r] * dim, dim, states[s] + r * dim);
     }
   }
+  FinishLookup(/*training_step=*/0);
 }
 
 EmbeddingEngine::WaitId EmbeddingEngine::Receive(int core, int64_t owner,
                                                  std::shared_ptr<const EmbeddingBatch> batch,
                                                  std::vector<float*> outputs, Done done) {
-  std::vector<Waiter> freed;
   int64_t step = 0;
   mutex_.Lock();
   const WaitId id = next_id_++;
@@ -99,32 +93,32 @@ EmbeddingEngine::WaitId EmbeddingEngine::Receive(int core, int64_t owner,
   }
   // With pipelining the lookup of a step overlaps the step before it, whose update it misses.
   const bool overlaps = layout_.pipelined && batch->training;
-  const int64_t needed = state.training_steps - (overlaps && state.training_steps > 0 ? 1 : 0);
+  if (!overlaps) Flush();
+  const auto last = steps_.find(state.training_steps);
+  const bool misses_last = overlaps && last != steps_.end() && !last->second.flushed;
+  const int64_t needed = state.training_steps - (misses_last ? 1 : 0);
   if (batch->training) {
     step = ++state.training_steps;
     state.owes = batch;
   }
-  if (!overlaps) MakeUpdates(/*flush=*/true, &freed);
-  // The lookup itself happens outside the lock, as other cores look up at the same time. The update
-  // of a training step can't come before it: that needs the core's gradients, which the core sends
-  // after it. With pipelining the one before waits for FinishLookup.
-  if (updates_ < needed) {
-    auto run = [self = shared_from_this(), batch = std::move(batch), outputs = std::move(outputs),
-                step, done] {
-      self->LookUp(*batch, outputs);
-      self->FinishLookup(step);
-      done(absl::OkStatus());
-    };
-    waiters_.push_back({id, core, owner, needed, std::move(run), std::move(done)});
-    mutex_.Unlock();
-    ScheduleAll(std::move(freed));
-    return id;
+  auto run = [self = shared_from_this(), batch = std::move(batch), outputs = std::move(outputs),
+              step, done] {
+    self->LookUp(*batch, outputs);
+    self->FinishLookup(step);
+    done(absl::OkStatus());
+  };
+  // The update of a training step can't come before the step's lookup: that needs the core's
+  // gradients, which the core sends after it. With pipelining the one before waits for FinishLookup.
+  const bool begins = updates_ >= needed && !writing_;
+  if (begins) {
+    ++lookups_;
+  } else {
+    waiters_.push_back({id, core, owner, needed, run, std::move(done)});
   }
+  Work next = Advance();
   mutex_.Unlock();
-  ScheduleAll(std::move(freed));
-  LookUp(*batch, outputs);
-  FinishLookup(step);
-  done(absl::OkStatus());
+  ScheduleAll(std::move(next));
+  if (begins) run();
   return id;
 }
 
@@ -135,7 +129,6 @@ EmbeddingEngine::Core& EmbeddingEngine::CoreOf(int core) {
 
 void EmbeddingEngine::LookUp(const EmbeddingBatch& batch,
                              const std::vector<float*>& outputs) const {
-  absl::ReaderMutexLock lock(&tables_mutex_);
   for (size_t o = 0; o < outputs.size(); ++o) {
     const EmbeddingLayout::Output& described = layout_.outputs[o];
     const int dim = layout_.tables[described.table].dim;
@@ -159,16 +152,15 @@ void EmbeddingEngine::LookUp(const EmbeddingBatch& batch,
 // With pipelining the update of a step must wait until all cores have looked up the next step, or
 // some would see it and others not.
 void EmbeddingEngine::FinishLookup(int64_t training_step) {
-  if (!layout_.pipelined || training_step < 2) return;
-  std::vector<Waiter> freed;
+  Work next;
   {
     absl::MutexLock lock(&mutex_);
-    if (training_step - 1 > updates_) {
-      ++steps_[training_step - 1].passed_by;
-      MakeUpdates(/*flush=*/false, &freed);
-    }
+    --lookups_;
+    const auto before = steps_.find(training_step - 1);
+    if (before != steps_.end()) ++before->second.passed_by;
+    next = Advance();
   }
-  ScheduleAll(std::move(freed));
+  ScheduleAll(std::move(next));
 }
 
 absl::Status EmbeddingEngine::Send(int core, absl::Span<const float* const> gradients,
@@ -203,16 +195,16 @@ absl::Status EmbeddingEngine::Send(int core, absl::Span<const float* const> grad
   for (size_t table = 0; table < tables_.size(); ++table) {
     given.tables.push_back(GradientsOf(static_cast<int>(table), *batch, gradients));
   }
-  std::vector<Waiter> freed;
+  Work next;
   {
     absl::MutexLock lock(&mutex_);
     // A reset meanwhile has forgotten the step.
     if (CoreOf(core).training_steps == step) {
       steps_[step].gradients[core] = std::move(given);
-      MakeUpdates(/*flush=*/false, &freed);
+      next = Advance();
     }
   }
-  ScheduleAll(std::move(freed));
+  ScheduleAll(std::move(next));
   return absl::OkStatus();
 }
 
@@ -239,34 +231,88 @@ EmbeddingEngine::TableGradients EmbeddingEngine::GradientsOf(
   return sums;
 }
 
+bool EmbeddingEngine::IsComplete(int64_t training_step) const {
+  const auto step = steps_.find(training_step);
+  return step != steps_.end() &&
+         step->second.gradients.size() == static_cast<size_t>(layout_.num_cores);
+}
+
 // Updates are made in the order of their steps, each when the gradients of all cores are there.
-// `flush` makes one that lookups of the next step could still miss.
-void EmbeddingEngine::MakeUpdates(bool flush, std::vector<Waiter>* freed) {
-  while (true) {
-    auto next = steps_.find(updates_ + 1);
-    if (next == steps_.end()) break;
-    const size_t cores = layout_.num_cores;
-    if (next->second.gradients.size() < cores) break;
-    if (layout_.pipelined && !flush && next->second.passed_by < static_cast<int>(cores)) break;
-    Update(next->second);
-    steps_.erase(next);
-    ++updates_;
+bool EmbeddingEngine::IsDue() const {
+  if (!IsComplete(updates_ + 1)) return false;
+  const TrainingStep& step = steps_.at(updates_ + 1);
+  return !layout_.pipelined || step.flushed || step.passed_by == layout_.num_cores;
+}
+
+int64_t EmbeddingEngine::Flush() {
+  int64_t last = updates_;
+  while (IsComplete(last + 1)) steps_[++last].flushed = true;
+  return last;
+}
+
+EmbeddingEngine::Work EmbeddingEngine::Advance() {
+  if (writing_) return {};
+  Work next;
+  const auto waits = [this](const Waiter& waiter) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return waiter.needed_updates > updates_;
+  };
+  const auto freed = std::stable_partition(waiters_.begin(), waiters_.end(), waits);
+  for (auto waiter = freed; waiter != waiters_.end(); ++waiter) {
+    next.push_back(std::move(waiter->run));
   }
-  for (auto it = waiters_.begin(); it != waiters_.end();) {
-    if (it->needed_updates > updates_) {
-      ++it;
-      continue;
-    }
-    freed->push_back(std::move(*it));
-    it = waiters_.erase(it);
+  waiters_.erase(freed, waiters_.end());
+  lookups_ += static_cast<int>(next.size());
+  if (lookups_ == 0 && IsDue()) {
+    writing_ = true;
+    next.push_back([self = shared_from_this()] { self->MakeUpdate(); });
+  }
+  return next;
+}
+
+void EmbeddingEngine::ScheduleAll(Work work) const {
+  for (std::function<void()>& piece : work) schedule_(std::move(piece));
+}
+
+void EmbeddingEngine::WaitForUpdates(bool to_write) {
+  mutex_.Lock();
+  const int64_t last = Flush();
+  Work next = Advance();
+  mutex_.Unlock();
+  ScheduleAll(std::move(next));
+  const auto may_begin = [this, last, to_write]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return updates_ >= last && !writing_ && (lookups_ == 0 || !to_write);
+  };
+  absl::MutexLock lock(&mutex_);
+  mutex_.Await(absl::Condition(&may_begin));
+  if (to_write) {
+    writing_ = true;
+  } else {
+    ++lookups_;
   }
 }
 
-void EmbeddingEngine::Update(const TrainingStep& step) {
-  absl::MutexLock lock(&tables_mutex_);
-  for (size_t table = 0; table < tables_.size(); ++table) {
-    UpdateTable(static_cast<int>(table), step);
+void EmbeddingEngine::FinishWriting(int64_t updates) {
+  Work next;
+  {
+    absl::MutexLock lock(&mutex_);
+    for (int64_t update = 0; update < updates; ++update) steps_.erase(++updates_);
+    writing_ = false;
+    next = Advance();
   }
+  ScheduleAll(std::move(next));
+}
+
+void EmbeddingEngine::MakeUpdate() {
+  const TrainingStep* step;
+  {
+    absl::MutexLock lock(&mutex_);
+    step = &steps_.at(updates_ + 1);
+  }
+  // A complete step stays as it is until it is erased.
+  for (size_t table = 0; table < tables_.size(); ++table) {
+    UpdateTable(static_cast<int>(table), *step);
+  }
+  FinishWriting(/*updates=*/1);
 }
 
 void EmbeddingEngine::UpdateRow(int number, const TrainingStep& step, int64_t row,
@@ -335,11 +381,6 @@ void EmbeddingEngine::UpdateTable(int number, const TrainingStep& step) {
   }
 }
 
-// On other threads, without locks: a lookup takes long, and its callback may come back here.
-void EmbeddingEngine::ScheduleAll(std::vector<Waiter> freed) const {
-  for (Waiter& waiter : freed) schedule_(std::move(waiter.run));
-}
-
 bool EmbeddingEngine::Cancel(WaitId id, const absl::Status& status) {
   Done done;
   {
@@ -371,16 +412,18 @@ void EmbeddingEngine::Abort(int64_t owner, const absl::Status& status) {
 }
 
 void EmbeddingEngine::Reset(const absl::Status& status) {
-  std::vector<Waiter> ended, freed;
+  std::vector<Waiter> ended;
+  Work next;
   {
     absl::MutexLock lock(&mutex_);
-    // Steps that have all gradients are complete, also those that pipelining holds back.
-    MakeUpdates(/*flush=*/true, &freed);
+    // Complete steps stay, also those that pipelining holds back.
+    const int64_t last = Flush();
     ended.swap(waiters_);
-    steps_.clear();
-    for (auto& [core, state] : cores_) state = {updates_, nullptr};
+    steps_.erase(steps_.upper_bound(last), steps_.end());
+    for (auto& [core, state] : cores_) state = {last, nullptr};
+    next = Advance();
   }
-  ScheduleAll(std::move(freed));
+  ScheduleAll(std::move(next));
   for (Waiter& waiter : ended) waiter.done(status);
 }
 

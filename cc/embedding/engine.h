@@ -2,7 +2,8 @@
 //
 // A step's lookups see the updates of all training steps before it, of all cores; an update is made
 // of the gradients of all cores at once. Cores need not keep step with each other: who comes early
-// leaves a callback.
+// leaves a callback. No core waits on its thread: lookups and updates take turns, and whoever ends a
+// turn schedules what may come next.
 #ifndef TF_TPU_EXT_CC_EMBEDDING_ENGINE_H_
 #define TF_TPU_EXT_CC_EMBEDDING_ENGINE_H_
 
@@ -35,7 +36,7 @@ class EmbeddingEngine : public std::enable_shared_from_this<EmbeddingEngine> {
   using Done = std::function<void(absl::Status)>;
   using Schedule = std::function<void(std::function<void()>)>;
 
-  // `schedule` runs lookups that had to wait.
+  // `schedule` runs updates, and lookups that had to wait.
   static absl::StatusOr<std::shared_ptr<EmbeddingEngine>> Create(
       const tensorflow::tpu::TPUEmbeddingConfiguration& config, Schedule schedule);
 
@@ -47,11 +48,11 @@ class EmbeddingEngine : public std::enable_shared_from_this<EmbeddingEngine> {
   }
 
   // Sets the given rows of a table and of its slots, all of shape [rows, dim]; rows never set are
-  // zeros.
+  // zeros. Blocks, as Retrieve does, until the updates of all complete steps are made.
   absl::Status Load(int table, absl::Span<const int64_t> rows,
                     absl::Span<const absl::Span<const float>> states);
 
-  // Reads them, with the updates of all steps that are complete.
+  // Reads them, with those updates.
   void Retrieve(int table, absl::Span<const int64_t> rows, absl::Span<float* const> states);
 
   // Looks up the core's next batch, and writes the activations to `outputs`, one for each output of
@@ -104,6 +105,8 @@ class EmbeddingEngine : public std::enable_shared_from_this<EmbeddingEngine> {
     std::map<int, CoreGradients> gradients;
     // Cores that have looked up a later training step (with pipelining).
     int passed_by = 0;
+    // Whether it is updated though lookups of the next step could still miss it.
+    bool flushed = false;
   };
   // A lookup that must see more updates than there are. Whoever takes it out of `waiters_` calls
   // either `run`, which calls the callback, or `done` with an error.
@@ -119,28 +122,37 @@ class EmbeddingEngine : public std::enable_shared_from_this<EmbeddingEngine> {
   EmbeddingEngine(EmbeddingLayout layout, Schedule schedule)
       : layout_(std::move(layout)), schedule_(std::move(schedule)) {}
 
+  using Work = std::vector<std::function<void()>>;
+
   Core& CoreOf(int core) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void LookUp(const EmbeddingBatch& batch, const std::vector<float*>& outputs) const
-      ABSL_LOCKS_EXCLUDED(tables_mutex_);
+  void LookUp(const EmbeddingBatch& batch, const std::vector<float*>& outputs) const;
   void FinishLookup(int64_t training_step);
   TableGradients GradientsOf(int table, const EmbeddingBatch& batch,
                              absl::Span<const float* const> gradients) const;
-  // Makes the updates that may be made now; takes out the waiters that this frees.
-  void MakeUpdates(bool flush, std::vector<Waiter>* freed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Update(const TrainingStep& step) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void UpdateTable(int number, const TrainingStep& step)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(tables_mutex_);
+
+  bool IsComplete(int64_t training_step) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Whether the next update may be made.
+  bool IsDue() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Lets all complete steps be updated; returns the last of them.
+  int64_t Flush() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Returns what may begin now, for ScheduleAll: lookups, or else an update.
+  Work Advance() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Without the lock: what is scheduled may come back here.
+  void ScheduleAll(Work work) const ABSL_LOCKS_EXCLUDED(mutex_);
+  // Begins a turn of a thread of the host, which ends by FinishLookup or FinishWriting.
+  void WaitForUpdates(bool to_write);
+  void FinishWriting(int64_t updates);
+
+  void MakeUpdate();
+  void UpdateTable(int number, const TrainingStep& step);
   // One update for each core that has a gradient of the row.
-  void UpdateCoreByCore(int number, const TrainingStep& step)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(tables_mutex_);
-  void UpdateRow(int number, const TrainingStep& step, int64_t row, const float* gradient)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(tables_mutex_);
-  void ScheduleAll(std::vector<Waiter> freed) const;
+  void UpdateCoreByCore(int number, const TrainingStep& step);
+  void UpdateRow(int number, const TrainingStep& step, int64_t row, const float* gradient);
 
   const EmbeddingLayout layout_;
   const Schedule schedule_;
 
-  // Who is how far. Held while an update is made, never during a lookup.
+  // Guards who is how far; never held while tables are read or written.
   mutable absl::Mutex mutex_;
   // A core is added when it first comes.
   std::map<int, Core> cores_ ABSL_GUARDED_BY(mutex_);
@@ -149,10 +161,12 @@ class EmbeddingEngine : public std::enable_shared_from_this<EmbeddingEngine> {
   std::map<int64_t, TrainingStep> steps_ ABSL_GUARDED_BY(mutex_);
   WaitId next_id_ ABSL_GUARDED_BY(mutex_) = 1;
   std::vector<Waiter> waiters_ ABSL_GUARDED_BY(mutex_);
+  // Whose turn it is at the tables' states: `lookups_` that read them, or one that writes them.
+  int lookups_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool writing_ ABSL_GUARDED_BY(mutex_) = false;
 
-  // Taken after mutex_; shared by lookups. Guards the states only: which tables there are, their
-  // optimizers and their quantization do not change once the engine is created.
-  mutable absl::Mutex tables_mutex_;
+  // Which tables there are, their optimizers and their quantization do not change once the engine is
+  // created.
   std::vector<Table> tables_;
 };
 

@@ -1,5 +1,6 @@
 #include "cc/embedding/engine.h"
 
+#include <atomic>
 #include <cmath>
 #include <cstdint>
 #include <functional>
@@ -9,11 +10,16 @@
 #include <random>
 #include <set>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include "absl/synchronization/blocking_counter.h"
+#include "absl/synchronization/notification.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
+#include "tensorflow/core/platform/env.h"
+#include "tensorflow/core/platform/threadpool.h"
 
 namespace tf_tpu_ext {
 namespace {
@@ -279,25 +285,119 @@ TEST_F(EngineTest, AResetForgetsWhatCoresOwe) {
   EXPECT_EQ(Table(), Floats({0, 10, 20, 30}));
 }
 
-TEST_F(EngineTest, ALookupThatHadToWaitRunsWhereItIsScheduled) {
-  tensorflow::tpu::TPUEmbeddingConfiguration config;
-  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(TableOfFour(), &config));
-  std::vector<std::function<void()>> scheduled;
-  auto created = EmbeddingEngine::Create(
-      config, [&](std::function<void()> work) { scheduled.push_back(std::move(work)); });
-  ASSERT_TRUE(created.ok()) << created.status();
-  engine_ = *std::move(created);
+// Its work runs when the test says so.
+class ScheduledEngineTest : public EngineTest {
+ protected:
+  void Make(const std::string& text) {
+    tensorflow::tpu::TPUEmbeddingConfiguration config;
+    ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &config));
+    auto created = EmbeddingEngine::Create(
+        config, [this](std::function<void()> work) { scheduled_.push_back(std::move(work)); });
+    ASSERT_TRUE(created.ok()) << created.status();
+    engine_ = *std::move(created);
+    const Floats rows = {0, 10, 20, 30};
+    ASSERT_TRUE(engine_->Load(0, {0, 1, 2, 3}, {absl::MakeConstSpan(rows)}).ok());
+  }
+
+  void TrainOnce(int64_t id) {
+    for (int core : {0, 1}) Receive(core, id);
+    for (int core : {0, 1}) EXPECT_TRUE(Send(core, 1).ok());
+  }
+
+  // Returns how much work there was.
+  size_t RunScheduled() {
+    std::vector<std::function<void()>> work;
+    work.swap(scheduled_);
+    for (const auto& piece : work) piece();
+    return work.size();
+  }
+
+  std::vector<std::function<void()>> scheduled_;
+};
+
+TEST_F(ScheduledEngineTest, NoCoreMakesAnUpdateOrWaitsForIt) {
+  Make(TableOfFour());
   Receive(0, 1);
   Receive(1, 1);
   EXPECT_TRUE(Send(0, 1).ok());
-  const auto next = Receive(0, 1);
+  const auto early = Receive(0, 1);
   EXPECT_TRUE(Send(1, 1).ok());
-  // Not on the thread of the core that freed it.
+  const auto late = Receive(1, 1), cancelled = Receive(2, 1, /*training=*/false);
+  EXPECT_TRUE(engine_->Cancel(cancelled->id, absl::CancelledError("")));
+  EXPECT_FALSE(early->status.has_value() || late->status.has_value());
+  EXPECT_EQ(RunScheduled(), 1);
+  EXPECT_FALSE(early->status.has_value() || late->status.has_value());
+  EXPECT_EQ(RunScheduled(), 2);
+  ASSERT_TRUE(early->status.has_value() && late->status.has_value());
+  EXPECT_EQ(early->value, 8);
+  EXPECT_EQ(late->value, 8);
+}
+
+TEST_F(ScheduledEngineTest, ACompleteStepIsUpdatedAfterAReset) {
+  Make(TableOfFour());
+  TrainOnce(1);
+  engine_->Reset(absl::InternalError("failed"));
+  const auto next = Receive(0, 1);
   EXPECT_FALSE(next->status.has_value());
-  ASSERT_EQ(scheduled.size(), 1);
-  scheduled[0]();
-  ASSERT_TRUE(next->status.has_value());
-  EXPECT_EQ(next->value, -2);
+  RunScheduled();
+  RunScheduled();
+  EXPECT_EQ(next->value, 8);
+}
+
+TEST_F(ScheduledEngineTest, AFlushedUpdateIsSeenByAllThatCome) {
+  Make(TableOfFour("pipeline_execution_with_tensor_core: true"));
+  TrainOnce(1);
+  EXPECT_EQ(RunScheduled(), 0);
+  const auto inference = Receive(0, 1, /*training=*/false), training = Receive(1, 1);
+  EXPECT_EQ(RunScheduled(), 1);
+  EXPECT_EQ(RunScheduled(), 2);
+  EXPECT_EQ(inference->value, 8);
+  EXPECT_EQ(training->value, 8);
+}
+
+// Threads of the host load and retrieve while cores train: whatever the order, nothing is lost.
+TEST_F(EngineTest, ThreadsOfTheHostWaitForTheirTurn) {
+  constexpr int kSteps = 200;
+  tensorflow::tpu::TPUEmbeddingConfiguration config;
+  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(TableOfFour(), &config));
+  tensorflow::thread::ThreadPool pool(tensorflow::Env::Default(), "engine_test", 3);
+  auto created = EmbeddingEngine::Create(
+      config, [&pool](std::function<void()> work) { pool.Schedule(std::move(work)); });
+  ASSERT_TRUE(created.ok()) << created.status();
+  engine_ = *std::move(created);
+  absl::BlockingCounter cores(2);
+  std::atomic<bool> trains{true};
+  for (int core : {0, 1}) {
+    pool.Schedule([this, core, &cores] {
+      for (int step = 0; step < kSteps; ++step) {
+        auto batch = std::make_shared<EmbeddingBatch>();
+        batch->training = true;
+        batch->outputs = {{{0}, {1}, {1.0f}}};
+        float value = -1;
+        absl::Notification received;
+        engine_->Receive(core, /*owner=*/7, batch, {&value},
+                         [&received](const absl::Status& status) {
+                           EXPECT_TRUE(status.ok()) << status;
+                           received.Notify();
+                         });
+        received.WaitForNotification();
+        EXPECT_EQ(value, -2.0f * static_cast<float>(step));
+        EXPECT_TRUE(Send(core, 1).ok());
+      }
+      cores.DecrementCount();
+    });
+  }
+  std::thread host([&] {
+    for (float value = 0; trains; ++value) {
+      EXPECT_TRUE(engine_->Load(0, {2}, {{&value, 1}}).ok());
+      const Floats table = Table();
+      EXPECT_EQ(table[2], value);
+    }
+  });
+  cores.Wait();
+  trains = false;
+  host.join();
+  EXPECT_EQ(Table()[1], -2.0f * kSteps);
 }
 
 TEST_F(EngineTest, RefusesMissingLearningRates) {
