@@ -152,3 +152,27 @@ with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         for package in ("with", "without")
     ]
     assert json.loads(reports[0]) == json.loads(reports[1])
+
+
+def test_flags_of_tensorflow_may_be_set_after_the_import(run_python):
+    code = """
+        import os
+        import sys
+        import tf_tpu_ext
+        import tensorflow as tf
+
+        v1 = tf.compat.v1
+        os.environ["TF_XLA_FLAGS"] = sys.argv[1]
+        with tf.Graph().as_default(), v1.Session() as session:
+            given = v1.placeholder(tf.float32, [2])
+            with tf.xla.experimental.jit_scope():
+                result = tf.exp(given) * 2
+            run = v1.RunMetadata()
+            options = v1.RunOptions(trace_level=v1.RunOptions.FULL_TRACE)
+            for _ in range(2):
+                session.run(result, {given: [1.0, 2.0]}, options, run)
+            print("compiled" if "_XlaRun" in str(run.step_stats) else "not compiled")
+    """
+    deferred = "--tf_xla_always_defer_compilation=true"
+    said = [run_python(code, flags).stdout.splitlines()[-1] for flags in ("", deferred)]
+    assert said == ["compiled", "not compiled"]

@@ -37,12 +37,23 @@ constexpr char kPassName[] = "tf_tpu_ext_bridge";
 // What the bridge calls the compiler of the programs.
 constexpr char kCompiler[] = "XLA_TPU_JIT";
 
+// Variables here have no device layout to reformat to, and the pass breaks host training loops. Not at
+// load: asking for the flags ends what the program may still say of them in its environment.
+void KeepVariableLayouts() {
+  [[maybe_unused]] static const bool kept = [] {
+    return tensorflow::GetMlirCommonFlags()
+        ->tf_mlir_enable_tpu_variable_runtime_reformatting_pass = false;
+  }();
+}
+
 // Neither the ConfigProto's nor the process-wide switch of the bridge counts: without the bridge a
 // TPU graph can't run at all, and setting a switch would also change graphs that are none.
 MlirOptimizationPassState StateFor(const Graph& graph, const FunctionLibraryDefinition& library) {
-  return tensorflow::IsSupportedByReplicatedBridge(graph, &library)
-             ? MlirOptimizationPassState::Enabled
-             : MlirOptimizationPassState::Disabled;
+  if (!tensorflow::IsSupportedByReplicatedBridge(graph, &library)) {
+    return MlirOptimizationPassState::Disabled;
+  }
+  KeepVariableLayouts();
+  return MlirOptimizationPassState::Enabled;
 }
 
 // The nodes of a type that belong to TPU computations, each with the Python line that made it.
@@ -133,8 +144,6 @@ void RegisterBridgePasses() {
   auto& v1 = tensorflow::MlirV1CompatOptimizationPassRegistry::Global();
   v1.ClearPass();
   v1.Add(std::make_unique<SessionBridgePass>());
-  // Variables here have no device layout to reformat to, and the pass breaks host training loops.
-  tensorflow::GetMlirCommonFlags()->tf_mlir_enable_tpu_variable_runtime_reformatting_pass = false;
 }
 
 }  // namespace tf_tpu_ext

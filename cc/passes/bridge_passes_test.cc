@@ -113,6 +113,8 @@ TEST_F(BridgePassesTest, FunctionsAreTakenOnlyWithTheirDevices) {
 }
 
 TEST_F(BridgePassesTest, VariablesKeepTheirLayout) {
+  AddNode("TPUReplicateMetadata", /*replicated=*/true);
+  EXPECT_EQ(OfSessionPass(), MlirOptimizationPassState::Enabled);
   EXPECT_FALSE(
       tensorflow::GetMlirCommonFlags()->tf_mlir_enable_tpu_variable_runtime_reformatting_pass);
 }
