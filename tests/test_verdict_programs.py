@@ -48,12 +48,31 @@ OWN_TESTS = [
     "tests/outside_compilation/test_clusters.py",
     "tests/tpu/test_documentation.py",
 ]
+OWN_TESTS_OF_ESTIMATORS = [
+    "tests/estimator/test_estimator_hooks.py",
+    "tests/estimator/test_estimator_embedding.py",
+]
 
 
 def test_programs_of_own_tests():
+    _check_own_tests(OWN_TESTS, at_least=20)
+
+
+def test_programs_of_estimators():
+    _needs_estimator()
+    _check_own_tests(OWN_TESTS_OF_ESTIMATORS, at_least=20)
+
+
+def _needs_estimator():
+    # It can't be imported without what the tests of estimators supply.
+    if not importlib.util.find_spec("tensorflow_estimator"):
+        pytest.skip("tensorflow-estimator is not installed")
+
+
+def _check_own_tests(paths, at_least):
     done = subprocess.run(
         [
-            *(*PYTEST, "-q", "-x", "-p", "no:cacheprovider", "--tpu-target=v3-8", *OWN_TESTS),
+            *(*PYTEST, "-q", "-x", "-p", "no:cacheprovider", "--tpu-target=v3-8", *paths),
         ],
         env=dict(os.environ),
         cwd=ROOT,
@@ -64,7 +83,7 @@ def test_programs_of_own_tests():
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
     [(good, all_of_them)] = re.findall(r"(\d+) of (\d+) compile and fit", done.stdout)
     assert good == all_of_them
-    assert int(good) > 20, done.stdout[-2000:]
+    assert int(good) >= at_least, done.stdout[-2000:]
 
 
 EXAMPLES = {
@@ -77,13 +96,21 @@ EXAMPLES = {
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_examples(tmp_path, name):
-    if name.startswith("estimator") and not importlib.util.find_spec("tensorflow_estimator"):
-        pytest.skip("tensorflow-estimator is not installed")
-    report = tmp_path / "verdicts.json"
+    if name.startswith("estimator"):
+        _needs_estimator()
+    _check_example(tmp_path, name, *EXAMPLES[name])
+
+
+def test_example_that_reads_by_tensorflow_io(io_environment, tmp_path):
+    _check_example(tmp_path, "spoken_digits", "--epochs=1")
+
+
+def _check_example(folder, name, *arguments):
+    report = folder / "verdicts.json"
     done = tf_tpu_check(
-        tmp_path,
+        folder,
         *("--target", "v3-8", "--compile-only", "--json", str(report)),
-        *(str(ROOT / "examples" / f"{name}.py"), *EXAMPLES[name]),
+        *(str(ROOT / "examples" / f"{name}.py"), *arguments),
     )
     assert done.returncode == 0, done.stdout + done.stderr
     verdicts = json.loads(report.read_text())
