@@ -177,6 +177,11 @@ void Step::StopRuns(const absl::Status& status) {
   Release();
 }
 
+bool Step::RunsSucceeded() {
+  absl::MutexLock lock(&mutex_);
+  return status_.ok();
+}
+
 bool Step::Commit() {
   absl::MutexLock lock(&mutex_);
   if (!status_.ok()) return false;
@@ -231,11 +236,9 @@ void Step::Finish(absl::Status status) {
     if (!status.ok()) break;
     for (Outputs& outputs : *slots) by_slot.Add(std::move(outputs));
   }
-  if (!status.ok()) {
-    by_slot = ByNumber<Slot, Outputs>(cores_.size());
-    // Once more after failed runs: those of a failed update have ended well, and filled outfeeds.
-    services_.transfers->Abort(launch_id_, status);
-  }
+  if (!status.ok()) by_slot = ByNumber<Slot, Outputs>(cores_.size());
+  // Failed runs have been stopped. Those before a failed update have ended well, and filled outfeeds.
+  if (!status.ok() && RunsSucceeded()) services_.transfers->Abort(launch_id_, status);
   // No run is left that could meet another one.
   services_.collectives->Finish(run_id());
   Done done;

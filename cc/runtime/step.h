@@ -69,6 +69,8 @@ class Step : public std::enable_shared_from_this<Step> {
   void RunFailed(const absl::Status& status);
   void StopRuns(const absl::Status& status);
   bool Commit();
+  // Whether none has failed so far.
+  bool RunsSucceeded();
   // Gives up one of the reasons not to end yet; the last one ends the step.
   void Release();
 
