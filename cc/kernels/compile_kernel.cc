@@ -59,7 +59,9 @@ absl::Status WithoutInventedTrace(const absl::Status& status) {
 // failed compilation is told through the compilation_status output, as on a TPU.
 class CompileMlirOp : public OpKernel {
  public:
-  explicit CompileMlirOp(OpKernelConstruction* construction) : OpKernel(construction) {
+  explicit CompileMlirOp(OpKernelConstruction* construction)
+      : OpKernel(construction),
+        serves_clients_(construction->device()->parsed_name().job != "localhost") {
     std::string metadata;
     OP_REQUIRES_OK(construction, construction->GetAttr("mlir_module", &module_));
     OP_REQUIRES_OK(construction, construction->GetAttr("metadata", &metadata));
@@ -182,10 +184,16 @@ class CompileMlirOp : public OpKernel {
     const int64_t wanted = int64_t{record->num_replicas} * record->num_cores_per_replica;
     const int cores = GetMachineOptions().cores;
     if (wanted > cores) {
+      const std::string advice =
+          serves_clients_ ? absl::StrCat(
+                                "A program can't run over several workers yet. Give one all of "
+                                "them: tf-tpu worker --cores=",
+                                wanted)
+                          : absl::StrCat("Call tf_tpu_ext.configure(cores=", wanted,
+                                         ") at the start of the program.");
       return absl::InvalidArgumentError(absl::StrCat(
           "The computation needs ", wanted, " cores (", record->num_replicas, " replicas of ",
-          record->num_cores_per_replica, "); this virtual TPU has ", cores,
-          ". Call tf_tpu_ext.configure(cores=", wanted, ") at the start of the program."));
+          record->num_cores_per_replica, "); this virtual TPU has ", cores, ". ", advice));
     }
     const absl::Time start = absl::Now();
     LoweredModule lowered;
@@ -200,6 +208,8 @@ class CompileMlirOp : public OpKernel {
     return MakeProgram(lowered, metadata_, id, record);
   }
 
+  // Whether programs of other processes run here.
+  const bool serves_clients_;
   std::string module_;
   tensorflow::tpu::TPUCompileMetadataProto metadata_;
   // Empty unless the op serves one replica of several.

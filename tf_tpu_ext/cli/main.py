@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from . import check, doctor, pipelines, run
+from . import check, doctor, pipelines, run, worker
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -25,6 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         $ tf-tpu doctor --json --cores 2
         $ tf-tpu io setup
         $ tf-tpu check --target v5e-8 train.py
+        $ tf-tpu worker --cores 4
         $ tf-tpu run --legacy --cores 2 mnist_tpu.py --tpu=any-name --data_dir=mnist
     """
     parser = argparse.ArgumentParser(prog="tf-tpu", description="Virtual TPU cores for TensorFlow.")
@@ -35,5 +36,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     run.add_parser(commands)
     check.add_parser(commands)
     pipelines.add_parser(commands)
+    worker.add_parser(commands)
     options = parser.parse_args(arguments)
     return int(options.run(options))

@@ -41,6 +41,13 @@ def add_arguments(parser: Any) -> None:
     )
 
 
+def find_package() -> None:
+    """Sees to it that `tf_tpu_ext` can be imported."""
+    # A checkout, which runs this file by its path, is not on Python's path.
+    if not any(doctor.is_package_folder(entry) for entry in sys.path):
+        sys.path.append(str(doctor.PACKAGE.parent))
+
+
 def check_file(options: argparse.Namespace) -> None:
     """Checks that there is a script.
 
@@ -71,9 +78,7 @@ def load(
     Raises:
         RefusedError: The package does not load, or the script can't be started.
     """
-    # A checkout, which runs this file by its path, is not on Python's path.
-    if not any(doctor.is_package_folder(entry) for entry in sys.path):
-        sys.path.append(str(doctor.PACKAGE.parent))
+    find_package()
     try:
         with storage.left_out():
             common = importlib.import_module("tf_tpu_ext.launcher")

@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+from tf_tpu_ext import _machine
 from tf_tpu_ext._tpu_client import VirtualTpuClient
 from tf_tpu_ext.patches._changes import Changes, find
 
@@ -90,6 +91,20 @@ def install_cluster_resolver(changes: Changes) -> None:
     )
 
 
+def _give_up_own_cores(master: str) -> None:
+    """Leaves a client of a remote TPU without virtual cores, which TensorFlow would mix up."""
+    if not _machine.machine().local_devices:
+        return
+    try:
+        _machine.configure(local_devices=False)
+    except RuntimeError as error:
+        raise RuntimeError(
+            f"This program connects to the TPU at {master}, but TensorFlow has already made the "
+            "virtual cores of its own process, at its first operation. Connect before that, or "
+            "call tf_tpu_ext.configure(local_devices=False) at the start of the program."
+        ) from error
+
+
 def install_connect_to_cluster(changes: Changes) -> None:
     import tensorflow as tf
     from tensorflow.python.eager import remote
@@ -100,8 +115,10 @@ def install_connect_to_cluster(changes: Changes) -> None:
 
         def connect_to_cluster(cluster_spec_or_resolver: Any, *args: Any, **kwargs: Any) -> None:
             target = cluster_spec_or_resolver
-            if isinstance(target, resolver) and target.master() in local_masters:
-                return
+            if isinstance(target, resolver):
+                if target.master() in local_masters:
+                    return
+                _give_up_own_cores(target.master())
             stock(cluster_spec_or_resolver, *args, **kwargs)
 
         return connect_to_cluster

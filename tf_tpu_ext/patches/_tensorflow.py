@@ -32,9 +32,10 @@ PATCHES = (
         group="tensorflow",
         target="tf.config.experimental_connect_to_cluster",
         change="With a TPUClusterResolver of the virtual cores, it does nothing in graph mode, as "
-        "it always did in eager mode.",
+        "it always did in eager mode. With one of another process's cores, this process gets none.",
         reason="programs that build graphs call it too, and stock TensorFlow raises an error "
-        "there, although there is nothing to connect to.",
+        "there, although there is nothing to connect to. TPUs of two processes in one program "
+        "would be an error.",
         install=_resolver.install_connect_to_cluster,
     ),
     Patch(

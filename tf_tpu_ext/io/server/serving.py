@@ -101,9 +101,9 @@ class Server:
         """
         import tensorflow as tf
 
-        from . import loopback
+        from . import listening
 
-        loopback.install()
+        listening.install()
         service = tf.data.experimental.service
         dispatcher = service.DispatchServer(
             service.DispatcherConfig(
@@ -111,7 +111,7 @@ class Server:
             )
         )
         self._servers.append(dispatcher)
-        loopback.check()
+        listening.check()
         address = f"127.0.0.1:{dispatcher.target.rpartition(':')[2]}"
         service.register_dataset(
             f"grpc://{address}", self._served, compression=None, dataset_id=_DATASET
@@ -127,9 +127,9 @@ class Server:
         """
         import tensorflow as tf
 
-        from . import loopback
+        from . import listening
 
-        loopback.install()
+        listening.install()
         service = tf.data.experimental.service
         for _ in range(readers):
             worker = service.WorkerServer(
@@ -141,7 +141,7 @@ class Server:
                 )
             )
             self._servers.append(worker)
-        loopback.check()
+        listening.check()
         return _DATASET
 
     def explain(self, message: str) -> str:

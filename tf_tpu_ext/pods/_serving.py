@@ -1,0 +1,103 @@
+"""Serves this host's cores until a signal ends it."""
+
+from __future__ import annotations
+
+import getpass
+import ipaddress
+import os
+import signal
+import socket
+import sys
+
+from tf_tpu_ext import _machine, _version
+from tf_tpu_ext.io.server import listening
+from tf_tpu_ext.pods._places import Place
+
+_JOB = "tpu_worker"
+_ENDING = (signal.SIGTERM, signal.SIGINT)
+
+
+def serve(place: Place, address: str = listening.LOOPBACK) -> None:
+    """Serves the cores of this process to programs, until SIGTERM or Ctrl-C ends the process.
+
+    To be called on the main thread, before TensorFlow's first operation.
+
+    Args:
+        place: Where in the pod this host is.
+        address: The address of this machine on which to listen. Nothing protects what listens.
+
+    Raises:
+        ValueError: `address` is no address.
+        OSError: The port is taken, or the address is none of this machine.
+        RuntimeError: TensorFlow's server can't be started, or can't be kept to the address.
+    """
+    _check_free(place.port, address)
+    import tensorflow as tf
+
+    listening.install(address)
+    try:
+        # Which other hosts there are, each client tells when it connects.
+        server = tf.distribute.Server(
+            {_JOB: [f"localhost:{place.port}"]}, job_name=_JOB, protocol="grpc"
+        )
+    except tf.errors.OpError as error:
+        raise RuntimeError(f"TensorFlow's server can't start: {error.message}") from error
+    listening.check()
+    heard = _hear_signals()
+    _tell(place, address)
+    ended_by = heard.recv(1)[0]
+    print(f"tf-tpu worker: ended by {signal.Signals(ended_by).name}", file=sys.stderr, flush=True)
+    del server
+    # TensorFlow can't stop its server; clients see that the connection has closed.
+    os._exit(0 if ended_by == signal.SIGTERM else 130)
+
+
+def _hear_signals() -> socket.socket:
+    """Returns where the number of a signal arrives, whichever thread gets the signal."""
+    heard, pythons = socket.socketpair()
+    pythons.setblocking(False)
+    signal.set_wakeup_fd(pythons.detach())
+    for number in _ENDING:
+        signal.signal(number, lambda number, frame: None)
+    return heard
+
+
+def _check_free(port: int, address: str) -> None:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        ipaddress.ip_address(address)
+    except ValueError:
+        raise ValueError(
+            f"{address!r} is no address to listen on; expected one like 127.0.0.1 or ::1."
+        ) from None
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        # A port whose last connections are still closing is free.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((address, port))
+        except OSError as error:
+            raise OSError(
+                f"Can't listen on {address}, port {port}: {error.strerror}. Name another port by "
+                "--port, or an address of this machine by --listen."
+            ) from error
+
+
+def _tell(place: Place, address: str) -> None:
+    import tensorflow as tf
+
+    cores = _machine.machine().cores
+    print(
+        f"tf-tpu worker: {cores} cores, task {place.task} of {len(place.hosts)}, healthy "
+        f"(tf_tpu_ext {_version.VERSION}, TensorFlow {tf.__version__}, process {os.getpid()})"
+    )
+    if not ipaddress.ip_address(address).is_loopback:
+        print(
+            f"tf-tpu worker: whoever reaches {address}, port {place.port}, can run any program as "
+            f"{getpass.getuser()}: there is no password and no encryption"
+        )
+    elif len(place.hosts) > 1 or not place.hosts[0].startswith("localhost:"):
+        print(
+            f"tf-tpu worker: listens on {address} only, where other machines can't connect; "
+            "--listen names another address"
+        )
+    print(f"tf-tpu worker: for programs: TPUClusterResolver({place.master!r})", flush=True)
