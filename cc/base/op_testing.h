@@ -59,7 +59,7 @@ class OpTester {
   }
   // An input that another op makes, which has no inputs and one attribute.
   template <typename T>
-  OpTester& InputFrom(const std::string& op, const std::string& attribute, T value) {
+  OpTester& InputFrom(const std::string& op, const std::string& attribute, const T& value) {
     tensorflow::NodeDefBuilder builder(graph_->NewName(op), op);
     builder.Attr(attribute, value);
     inputs_.push_back({{*Finish(&builder, {})}, /*is_list=*/false});

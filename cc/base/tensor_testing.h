@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "tensorflow/core/framework/tensor.h"
@@ -26,7 +27,7 @@ tensorflow::Tensor MakeVector(const std::vector<T>& values) {
 
 template <typename T>
 tensorflow::Tensor MakeScalar(T value) {
-  return MakeTensor<T>({value}, tensorflow::TensorShape({}));
+  return MakeTensor<T>({std::move(value)}, tensorflow::TensorShape({}));
 }
 
 template <typename T>

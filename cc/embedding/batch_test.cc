@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "cc/embedding/layout.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
@@ -161,19 +162,19 @@ TEST(LayoutTest, RefusesContradictions) {
   const std::string table = "table_descriptor { name: 'a' vocabulary_size: 8 dimension: 2 } ";
   const std::string feature = "feature_descriptor { table_id: 0 input_shape: 2 } ";
   const std::string rest = "mode: TRAINING num_tensor_cores: 1 ";
-  EXPECT_TRUE(MakeLayout(table + feature + rest).ok());
+  EXPECT_TRUE(MakeLayout(absl::StrCat(table, feature, rest)).ok());
   for (const std::string& text : {
-           feature + rest,
-           table + rest,
-           table + feature,
-           table + feature + "mode: TRAINING",
-           table + table + feature + rest,
-           table + feature + rest + "batch_size_per_tensor_core: 2",
-           table + "feature_descriptor { table_id: 1 input_shape: 2 } " + rest,
-           table + "feature_descriptor { table_id: 0 } " + rest,
-           table + "feature_descriptor { table_id: 0 input_shape: 0 } " + rest,
-           table + feature + rest + "spmd_sharding { enabled: true }",
-           std::string("table_descriptor { name: 'a' dimension: 2 } ") + feature + rest,
+           absl::StrCat(feature, rest),
+           absl::StrCat(table, rest),
+           absl::StrCat(table, feature),
+           absl::StrCat(table, feature, "mode: TRAINING"),
+           absl::StrCat(table, table, feature, rest),
+           absl::StrCat(table, feature, rest, "batch_size_per_tensor_core: 2"),
+           absl::StrCat(table, "feature_descriptor { table_id: 1 input_shape: 2 } ", rest),
+           absl::StrCat(table, "feature_descriptor { table_id: 0 } ", rest),
+           absl::StrCat(table, "feature_descriptor { table_id: 0 input_shape: 0 } ", rest),
+           absl::StrCat(table, feature, rest, "spmd_sharding { enabled: true }"),
+           absl::StrCat("table_descriptor { name: 'a' dimension: 2 } ", feature, rest),
        }) {
     EXPECT_EQ(MakeLayout(text).status().code(), absl::StatusCode::kInvalidArgument) << text;
   }

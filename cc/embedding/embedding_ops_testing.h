@@ -50,7 +50,7 @@ class OpRunner {
     return *this;
   }
   template <typename T>
-  OpRunner& Attr(const std::string& name, T value) {
+  OpRunner& Attr(const std::string& name, const T& value) {
     builder_.Attr(name, value);
     return *this;
   }

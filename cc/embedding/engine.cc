@@ -108,7 +108,8 @@ EmbeddingEngine::WaitId EmbeddingEngine::Receive(int core, int64_t owner,
     done(absl::OkStatus());
   };
   // The update of a training step can't come before the step's lookup: that needs the core's
-  // gradients, which the core sends after it. With pipelining the one before waits for FinishLookup.
+  // gradients, which the core sends after it. With pipelining the one before waits for
+  // FinishLookup.
   const bool begins = updates_ >= needed && !writing_;
   if (begins) {
     ++lookups_;
@@ -253,14 +254,15 @@ int64_t EmbeddingEngine::Flush() {
 EmbeddingEngine::Work EmbeddingEngine::Advance() {
   if (writing_) return {};
   Work next;
-  const auto waits = [this](const Waiter& waiter) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return waiter.needed_updates > updates_;
-  };
-  const auto freed = std::stable_partition(waiters_.begin(), waiters_.end(), waits);
-  for (auto waiter = freed; waiter != waiters_.end(); ++waiter) {
-    next.push_back(std::move(waiter->run));
+  std::vector<Waiter> waiting;
+  for (Waiter& waiter : waiters_) {
+    if (waiter.needed_updates > updates_) {
+      waiting.push_back(std::move(waiter));
+    } else {
+      next.push_back(std::move(waiter.run));
+    }
   }
-  waiters_.erase(freed, waiters_.end());
+  waiters_ = std::move(waiting);
   lookups_ += static_cast<int>(next.size());
   if (lookups_ == 0 && IsDue()) {
     writing_ = true;

@@ -2,8 +2,8 @@
 //
 // A step's lookups see the updates of all training steps before it, of all cores; an update is made
 // of the gradients of all cores at once. Cores need not keep step with each other: who comes early
-// leaves a callback. No core waits on its thread: lookups and updates take turns, and whoever ends a
-// turn schedules what may come next.
+// leaves a callback. No core waits on its thread: lookups and updates take turns, and whoever ends
+// a turn schedules what may come next.
 #ifndef TF_TPU_EXT_CC_EMBEDDING_ENGINE_H_
 #define TF_TPU_EXT_CC_EMBEDDING_ENGINE_H_
 
@@ -165,8 +165,8 @@ class EmbeddingEngine : public std::enable_shared_from_this<EmbeddingEngine> {
   int lookups_ ABSL_GUARDED_BY(mutex_) = 0;
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
 
-  // Which tables there are, their optimizers and their quantization do not change once the engine is
-  // created.
+  // Which tables there are, their optimizers and their quantization do not change once the engine
+  // is created.
   std::vector<Table> tables_;
 };
 

@@ -38,7 +38,8 @@ class EngineTest : public testing::Test {
   void Make(const std::string& text) {
     tensorflow::tpu::TPUEmbeddingConfiguration config;
     ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &config)) << text;
-    auto engine = EmbeddingEngine::Create(config, [](std::function<void()> work) { work(); });
+    auto engine =
+        EmbeddingEngine::Create(config, [](const std::function<void()>& work) { work(); });
     ASSERT_TRUE(engine.ok()) << engine.status();
     engine_ = *std::move(engine);
     const std::vector<float> rows = {0, 10, 20, 30};
@@ -56,8 +57,9 @@ class EngineTest : public testing::Test {
     batch->training = training;
     batch->outputs = {{{0}, {id}, {1.0f}}};
     auto lookup = std::make_shared<Lookup>();
-    lookup->id = engine_->Receive(core, /*owner=*/7, batch, {&lookup->value},
-                                  [lookup](absl::Status status) { lookup->status = status; });
+    lookup->id =
+        engine_->Receive(core, /*owner=*/7, batch, {&lookup->value},
+                         [lookup](const absl::Status& status) { lookup->status = status; });
     return lookup;
   }
 
@@ -212,7 +214,7 @@ TEST_F(EngineTest, StepsOfSeveralCoresAreWhatALoopComputes) {
       " dimension: 2 optimization_parameters { adagrad {} learning_rate { dynamic { tag: 0 } } } }"
       " feature_descriptor { table_id: 0 input_shape: 4 }",
       &config));
-  auto created = EmbeddingEngine::Create(config, [](std::function<void()> work) { work(); });
+  auto created = EmbeddingEngine::Create(config, [](const std::function<void()>& work) { work(); });
   ASSERT_TRUE(created.ok()) << created.status();
   engine_ = *std::move(created);
   std::mt19937 random(17);
@@ -288,7 +290,7 @@ TEST_F(EngineTest, AResetForgetsWhatCoresOwe) {
 // Its work runs when the test says so.
 class ScheduledEngineTest : public EngineTest {
  protected:
-  void Make(const std::string& text) {
+  void MakeScheduled(const std::string& text) {
     tensorflow::tpu::TPUEmbeddingConfiguration config;
     ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &config));
     auto created = EmbeddingEngine::Create(
@@ -316,7 +318,7 @@ class ScheduledEngineTest : public EngineTest {
 };
 
 TEST_F(ScheduledEngineTest, NoCoreMakesAnUpdateOrWaitsForIt) {
-  Make(TableOfFour());
+  MakeScheduled(TableOfFour());
   Receive(0, 1);
   Receive(1, 1);
   EXPECT_TRUE(Send(0, 1).ok());
@@ -334,7 +336,7 @@ TEST_F(ScheduledEngineTest, NoCoreMakesAnUpdateOrWaitsForIt) {
 }
 
 TEST_F(ScheduledEngineTest, ACompleteStepIsUpdatedAfterAReset) {
-  Make(TableOfFour());
+  MakeScheduled(TableOfFour());
   TrainOnce(1);
   engine_->Reset(absl::InternalError("failed"));
   const auto next = Receive(0, 1);
@@ -345,7 +347,7 @@ TEST_F(ScheduledEngineTest, ACompleteStepIsUpdatedAfterAReset) {
 }
 
 TEST_F(ScheduledEngineTest, AFlushedUpdateIsSeenByAllThatCome) {
-  Make(TableOfFour("pipeline_execution_with_tensor_core: true"));
+  MakeScheduled(TableOfFour("pipeline_execution_with_tensor_core: true"));
   TrainOnce(1);
   EXPECT_EQ(RunScheduled(), 0);
   const auto inference = Receive(0, 1, /*training=*/false), training = Receive(1, 1);

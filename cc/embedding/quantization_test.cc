@@ -19,7 +19,8 @@ TEST(QuantizationTest, TakesTheNearestBucket) {
   const auto options = ParseQuantization(
       "enabled: true num_buckets: 5 clipping_limits { lower { value: -1 } upper { value: 1 } }");
   ASSERT_TRUE(CheckQuantization("video", options).ok());
-  for (float value = -1.5f; value < 1.5f; value += 0.0625f) {
+  for (int sixteenth = -24; sixteenth < 24; ++sixteenth) {
+    const float value = static_cast<float>(sixteenth) / 16;
     float nearest = -1;
     for (float bucket : {-0.5f, 0.0f, 0.5f, 1.0f}) {
       // Halfway between two it is the upper one.

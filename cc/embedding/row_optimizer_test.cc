@@ -20,7 +20,7 @@ OptimizationParameters Parse(const std::string& text) {
 
 // One parameter with the slots' values behind it, after one update.
 std::vector<float> Update(const std::string& text, float gradient, std::vector<float> state,
-                          std::vector<float> dynamic_inputs = {}) {
+                          const std::vector<float>& dynamic_inputs = {}) {
   auto optimizer = RowOptimizer::Create(Parse(text));
   EXPECT_TRUE(optimizer.ok()) << optimizer.status();
   EXPECT_EQ(optimizer->slots().size() + 1, state.size());

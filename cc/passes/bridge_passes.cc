@@ -37,12 +37,12 @@ constexpr char kPassName[] = "tf_tpu_ext_bridge";
 // What the bridge calls the compiler of the programs.
 constexpr char kCompiler[] = "XLA_TPU_JIT";
 
-// Variables here have no device layout to reformat to, and the pass breaks host training loops. Not at
-// load: asking for the flags ends what the program may still say of them in its environment.
+// Variables here have no device layout to reformat to, and the pass breaks host training loops. Not
+// at load: asking for the flags ends what the program may still say of them in its environment.
 void KeepVariableLayouts() {
   [[maybe_unused]] static const bool kept = [] {
-    return tensorflow::GetMlirCommonFlags()
-        ->tf_mlir_enable_tpu_variable_runtime_reformatting_pass = false;
+    return tensorflow::GetMlirCommonFlags()->tf_mlir_enable_tpu_variable_runtime_reformatting_pass =
+               false;
   }();
 }
 

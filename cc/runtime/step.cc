@@ -237,7 +237,8 @@ void Step::Finish(absl::Status status) {
     for (Outputs& outputs : *slots) by_slot.Add(std::move(outputs));
   }
   if (!status.ok()) by_slot = ByNumber<Slot, Outputs>(cores_.size());
-  // Failed runs have been stopped. Those before a failed update have ended well, and filled outfeeds.
+  // Failed runs have been stopped. Those before a failed update have ended well, and filled
+  // outfeeds.
   if (!status.ok() && RunsSucceeded()) services_.transfers->Abort(launch_id_, status);
   // No run is left that could meet another one.
   services_.collectives->Finish(run_id());
