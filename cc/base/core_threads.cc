@@ -100,7 +100,8 @@ void CoreThreads::AddWorker() {
 
 void CoreThreads::Work(int id) {
   place = {this, id};
-  absl::MutexLock lock(&mutex_);
+  // By hand: a thread that calls Python while Python ends is unwound from there, without the lock.
+  mutex_.Lock();
   while (true) {
     while (HasQueued()) {
       std::function<void()> work;
@@ -122,9 +123,10 @@ void CoreThreads::Work(int id) {
     --working_;
     ++idle_;
     while (wakes_ == 0 && !stopping_) work_added_.Wait(&mutex_);
-    if (wakes_ == 0) return;
+    if (wakes_ == 0) break;
     --wakes_;
   }
+  mutex_.Unlock();
 }
 
 void CoreThreads::Watch() {

@@ -1,5 +1,7 @@
 #include "cc/base/core_threads.h"
 
+#include <pthread.h>
+
 #include <atomic>
 #include <functional>
 #include <memory>
@@ -172,6 +174,20 @@ TEST(CoreThreadsTest, WorkThatGoesOnForEverLeavesTheQueueItsTurn) {
   threads.Schedule([&] { done.Notify(); });
   EXPECT_TRUE(done.WaitForNotificationWithTimeout(absl::Seconds(20)));
   stop = true;
+}
+
+TEST(CoreThreadsTest, AThreadMayEndInItsWork) {
+  // So Python ends a thread that calls it while it ends itself. That thread's work never returns,
+  // so these threads can't be destroyed.
+  static auto* const threads = new CoreThreads(Threads(2, 8));
+  absl::Notification going, done;
+  threads->Schedule([&] {
+    going.Notify();
+    pthread_exit(nullptr);
+  });
+  going.WaitForNotification();
+  threads->Schedule([&] { done.Notify(); });
+  EXPECT_TRUE(done.WaitForNotificationWithTimeout(absl::Seconds(20)));
 }
 
 }  // namespace

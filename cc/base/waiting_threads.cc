@@ -66,7 +66,8 @@ void WaitingThreads::AddWorker() {
 
 void WaitingThreads::Work() {
   threads_of_caller = this;
-  absl::MutexLock lock(&mutex_);
+  // By hand: a thread that calls Python while Python ends is unwound from there, without the lock.
+  mutex_.Lock();
   while (true) {
     while (!queue_.empty() && working_ <= num_working_) {
       {
@@ -83,9 +84,10 @@ void WaitingThreads::Work() {
     ++idle_;
     while (woken_ == 0 && !stopping_) wake_.Wait(&mutex_);
     --idle_;
-    if (stopping_) return;
+    if (stopping_) break;
     --woken_;
   }
+  mutex_.Unlock();
 }
 
 }  // namespace tf_tpu_ext
