@@ -55,7 +55,7 @@ OWN_TESTS_OF_ESTIMATORS = [
 
 
 def test_programs_of_own_tests():
-    _check_own_tests(OWN_TESTS, at_least=20)
+    _check_own_tests(OWN_TESTS, at_least=21)
 
 
 def test_programs_of_estimators():

@@ -57,9 +57,7 @@ def add_parser(commands: Any) -> None:
         "The exit code is 0 if all is well and 1 if not; each failing line says what to do.",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument(
-        "--cores", type=int, help=f"number of cores (default: {CORES_VARIABLE}, else 8)"
-    )
+    add_cores(parser)
     parser.add_argument(
         "--timeout",
         type=float,
@@ -68,6 +66,13 @@ def add_parser(commands: Any) -> None:
         help="time for each process that is examined (default: %(default)g)",
     )
     parser.set_defaults(run=run)
+
+
+def add_cores(parser: Any) -> None:
+    """Adds the option that sets the number of cores."""
+    parser.add_argument(
+        "--cores", type=int, help=f"number of cores (default: {CORES_VARIABLE}, else 8)"
+    )
 
 
 def run(options: argparse.Namespace) -> int:

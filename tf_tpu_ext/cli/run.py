@@ -18,9 +18,7 @@ def add_parser(commands: Any) -> None:
         description="Runs a Python script unmodified. Whatever TPU it names is the virtual cores. "
         "Output and exit code are the script's own; a short report on stderr follows.",
     )
-    parser.add_argument(
-        "--cores", type=int, help=f"number of cores (default: {doctor.CORES_VARIABLE}, else 8)"
-    )
+    doctor.add_cores(parser)
     parser.add_argument(
         "--hosts",
         type=int,

@@ -19,9 +19,7 @@ def add_parser(commands: Any) -> None:
         description="Serves the virtual cores of this machine until SIGTERM. Where it is in a pod "
         "comes from TF_CONFIG or from Slurm, if they are set. Prints what programs connect to.",
     )
-    parser.add_argument(
-        "--cores", type=int, help=f"number of cores (default: {doctor.CORES_VARIABLE}, else 8)"
-    )
+    doctor.add_cores(parser)
     parser.add_argument(
         "--port", type=int, help="where to listen (default: that of TPU_TASK_PORT, else 8470)"
     )

@@ -31,10 +31,10 @@ def serve(place: Place, address: str = listening.LOOPBACK) -> None:
         OSError: The port is taken, or the address is none of this machine.
         RuntimeError: TensorFlow's server can't be started, or can't be kept to the address.
     """
-    _check_free(place.port, address)
     import tensorflow as tf
 
     listening.install(address)
+    _check_free(place.port, address)
     try:
         # Which other hosts there are, each client tells when it connects.
         server = tf.distribute.Server(
@@ -64,12 +64,6 @@ def _hear_signals() -> socket.socket:
 
 def _check_free(port: int, address: str) -> None:
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    try:
-        ipaddress.ip_address(address)
-    except ValueError:
-        raise ValueError(
-            f"{address!r} is no address to listen on; expected one like 127.0.0.1 or ::1."
-        ) from None
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         # A port whose last connections are still closing is free.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

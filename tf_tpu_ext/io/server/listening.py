@@ -38,7 +38,7 @@ class _Address:
         self.text = text
         self.v4: bytes | None = None
         try:
-            self.v4 = socket.inet_aton(text) if "." in text else None
+            self.v4 = socket.inet_pton(socket.AF_INET, text) if "." in text else None
             # A socket that serves both protocols has an address of the second.
             self.v6 = socket.inet_pton(socket.AF_INET6, f"::ffff:{text}" if self.v4 else text)
         except OSError:
