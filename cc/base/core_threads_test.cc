@@ -183,6 +183,7 @@ TEST(CoreThreadsTest, AThreadMayEndInItsWork) {
   absl::Notification going, done;
   threads->Schedule([&] {
     going.Notify();
+    pthread_detach(pthread_self());  // Nobody joins it.
     pthread_exit(nullptr);
   });
   going.WaitForNotification();
