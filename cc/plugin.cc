@@ -32,6 +32,7 @@
 #include "cc/passes/bridge_passes.h"
 #include "cc/passes/preparing_passes.h"
 #include "cc/pjrt/compile_only.h"
+#include "cc/pods/endpoints.h"
 #include "cc/program/target_program.h"
 #include "cc/runtime/padding_stats.h"
 #include "cc/runtime/process_objects.h"
@@ -90,6 +91,7 @@ JsonObject Describe(const MachineOptions& options) {
   json.Integer("cores", options.cores)
       .Integers("mesh_shape", MeshShape(options))
       .Number("wait_limit_seconds", absl::ToDoubleSeconds(options.wait_limit))
+      .Number("host_limit_seconds", absl::ToDoubleSeconds(options.host_limit))
       .Bool("local_devices", options.local_devices)
       .Integer("max_programs", options.program_limits.programs)
       .Integer("max_program_bytes", options.program_limits.bytes);
@@ -200,7 +202,8 @@ using tf_tpu_ext::OwnedText;
 // that follows from the number of cores. The compilation cache stays as it is if null, and ends if
 // empty.
 OwnedText TfTpuExt_Configure(int cores, int local_devices, double wait_limit_seconds,
-                             int64_t max_programs, int64_t max_program_bytes, const char* programs,
+                             double host_limit_seconds, int64_t max_programs,
+                             int64_t max_program_bytes, const char* programs,
                              const char* compilation_cache, const int* mesh_shape,
                              int lowers_for_target) {
   tf_tpu_ext::MachineOptions options = tf_tpu_ext::GetMachineOptions();
@@ -209,11 +212,15 @@ OwnedText TfTpuExt_Configure(int cores, int local_devices, double wait_limit_sec
   std::copy_n(mesh_shape, options.mesh_shape.size(), options.mesh_shape.begin());
   options.lowers_for_target = lowers_for_target != 0;
   options.wait_limit = absl::Seconds(wait_limit_seconds);
+  options.host_limit = absl::Seconds(host_limit_seconds);
   options.program_limits = {max_programs, max_program_bytes};
   absl::Status status = tf_tpu_ext::ApplyProgramOptions(programs, &options.programs);
   if (status.ok()) status = tf_tpu_ext::Configure(std::move(options), compilation_cache);
   return tf_tpu_ext::GiveError(status);
 }
+
+// Ends this process's connections to "name:port".
+void TfTpuExt_CutConnections(const char* address) { tf_tpu_ext::CutConnections(address); }
 
 // Whether training should end with a checkpoint: what the op CheckPreemption tells.
 void TfTpuExt_SetPreempted(int preempted) { tf_tpu_ext::SetPreempted(preempted != 0); }

@@ -17,6 +17,7 @@ from tf_tpu_ext.verdict._targets import Target
 
 CORES_VARIABLE = "TF_TPU_EXT_CORES"
 WAIT_LIMIT_VARIABLE = "TF_TPU_EXT_WAIT_LIMIT_SECONDS"
+HOST_LIMIT_VARIABLE = "TF_TPU_EXT_HOST_LIMIT_SECONDS"
 COMPILATION_CACHE_VARIABLE = "TF_TPU_EXT_COMPILATION_CACHE"
 DEFAULT_CORES = 8
 DEFAULT_WAIT_LIMIT_SECONDS = 1800.0
@@ -45,6 +46,7 @@ class Machine:
         cores: Number of virtual cores, `/device:TPU:0` to `/device:TPU:<cores - 1>`.
         mesh_shape: Size `(x, y, z, cores per chip)` of the topology.
         wait_limit_seconds: How many seconds a core, a collective or a host transfer may wait.
+        host_limit_seconds: How many seconds another worker may give no sign of life.
         local_devices: Whether this process has virtual cores.
         max_programs: How many compiled programs are kept.
         max_program_bytes: How many bytes they may take together.
@@ -56,6 +58,7 @@ class Machine:
     cores: int
     mesh_shape: tuple[int, int, int, int]
     wait_limit_seconds: float
+    host_limit_seconds: float
     local_devices: bool
     max_programs: int
     max_program_bytes: int
@@ -257,6 +260,7 @@ def configure(
     cores: int | None = None,
     *,
     wait_limit_seconds: float | None = None,
+    host_limit_seconds: float | None = None,
     local_devices: bool | None = None,
     max_programs: int | None = None,
     max_program_bytes: int | None = None,
@@ -269,13 +273,17 @@ def configure(
 
     `cores` and `local_devices` can change only before TensorFlow creates its devices, which it does
     in its first operation. For scripts that you can't change, set the environment variables
-    `TF_TPU_EXT_CORES`, `TF_TPU_EXT_WAIT_LIMIT_SECONDS` and `TF_TPU_EXT_COMPILATION_CACHE` instead.
+    `TF_TPU_EXT_CORES`, `TF_TPU_EXT_WAIT_LIMIT_SECONDS`, `TF_TPU_EXT_HOST_LIMIT_SECONDS` and
+    `TF_TPU_EXT_COMPILATION_CACHE` instead.
 
     Args:
         cores: Number of cores, from 1 to 1024. The default is 8, as on one Cloud TPU host. Each
             chip has two cores, or one if the number is odd.
         wait_limit_seconds: How many seconds a core may wait for other cores or for the host. A
             longer wait is an error that says who waits for what. The default is 1800.
+        host_limit_seconds: How many seconds another worker of a pod may give no sign of life while
+            a step needs it; then the step fails. The default is 60. A lost connection is noticed
+            at once.
         local_devices: Whether this process has virtual cores. Pass False in a client that uses the
             cores of another process (a `grpc://` address). The default is True.
         max_programs: How many compiled programs are kept in memory, 1 or more. When there are more,
@@ -326,13 +334,14 @@ def configure(
         cores = targets[0].cores
     cores = current.cores if cores is None else cores
     limit = current.wait_limit_seconds if wait_limit_seconds is None else wait_limit_seconds
+    host_limit = current.host_limit_seconds if host_limit_seconds is None else host_limit_seconds
     local = current.local_devices if local_devices is None else local_devices
     _check_int("cores", cores)
-    if not 0 < limit < float("inf"):
-        raise ValueError(
-            "`wait_limit_seconds` must be a positive, finite number. "
-            f"Received: wait_limit_seconds={limit!r}"
-        )
+    for name, seconds in (("wait_limit_seconds", limit), ("host_limit_seconds", host_limit)):
+        if not 0 < seconds < float("inf"):
+            raise ValueError(
+                f"`{name}` must be a positive, finite number. Received: {name}={seconds!r}"
+            )
     programs = current.max_programs if max_programs is None else max_programs
     program_bytes = current.max_program_bytes if max_program_bytes is None else max_program_bytes
     _check_int("max_programs", programs)
@@ -345,6 +354,7 @@ def configure(
         ctypes.c_int(cores),
         ctypes.c_int(local),
         ctypes.c_double(limit),
+        ctypes.c_double(host_limit),
         ctypes.c_int64(programs),
         ctypes.c_int64(program_bytes),
         ctypes.c_char_p(to_text(wanted).encode()),
@@ -392,8 +402,8 @@ def _joined(options: Options | None, switches: dict[str, Any]) -> Options:
     if unknown:
         raise TypeError(
             f"configure got {', '.join(unknown)}, expected cores, wait_limit_seconds, "
-            f"local_devices, max_programs, max_program_bytes, compilation_cache, target, options, "
-            f"or a switch of Options: {', '.join(names)}."
+            "host_limit_seconds, local_devices, max_programs, max_program_bytes, "
+            f"compilation_cache, target, options, or a switch of Options: {', '.join(names)}."
         )
     return Options(**switches).over(options or Options())
 
@@ -408,7 +418,8 @@ def machine() -> Machine:
     """
     settings = _take_json("TfTpuExt_Machine")
     settings["mesh_shape"] = tuple(settings["mesh_shape"])
-    settings["wait_limit_seconds"] = float(settings["wait_limit_seconds"])
+    for name in ("wait_limit_seconds", "host_limit_seconds"):
+        settings[name] = float(settings[name])
     switches = [field.name for field in dataclasses.fields(Options)]
     options = from_switches({name: settings.pop(name) for name in switches})
     target = tuple(target.name for target in asker.targets)
@@ -481,9 +492,15 @@ def configure_from_environment() -> None:
     """
     cores = _number_variable(CORES_VARIABLE, int)
     limit = _number_variable(WAIT_LIMIT_VARIABLE, float)
+    host_limit = _number_variable(HOST_LIMIT_VARIABLE, float)
     cache = os.environ.get(COMPILATION_CACHE_VARIABLE) or None
-    if cores is not None or limit is not None or cache is not None:
-        configure(cores, wait_limit_seconds=limit, compilation_cache=cache)
+    if any(value is not None for value in (cores, limit, host_limit, cache)):
+        configure(
+            cores,
+            wait_limit_seconds=limit,
+            host_limit_seconds=host_limit,
+            compilation_cache=cache,
+        )
 
 
 def _number_variable(name: str, parse: type[int] | type[float]) -> Any:

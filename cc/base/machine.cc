@@ -28,6 +28,11 @@ absl::Status Machine::SetOptions(const MachineOptions& options) {
     return absl::InvalidArgumentError(absl::StrCat("The wait limit must be positive. Received: ",
                                                    absl::FormatDuration(options.wait_limit)));
   }
+  if (options.host_limit <= absl::ZeroDuration()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("The limit of hosts must be positive. Received: ",
+                     absl::FormatDuration(options.host_limit)));
+  }
   const ProgramLimits& limits = options.program_limits;
   if (limits.programs < 1 || limits.bytes < 1) {
     return absl::InvalidArgumentError(

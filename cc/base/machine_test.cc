@@ -80,6 +80,7 @@ TEST(MachineOptionsTest, ChangeUntilDevicesExist) {
   Machine machine;
   EXPECT_EQ(machine.options().cores, kDefaultCores);
   EXPECT_EQ(machine.options().wait_limit, absl::Minutes(30));
+  EXPECT_EQ(machine.options().host_limit, absl::Minutes(1));
   EXPECT_TRUE(machine.options().local_devices);
 
   MachineOptions options;

@@ -8,11 +8,13 @@ class CollectiveTable;
 class ComputePool;
 class CoreOrder;
 class CoreThreads;
+class Endpoints;
 class KernelThreadPools;
 class EmbeddingSlot;
 class LaunchTable;
 class Machine;
 class PaddingStats;
+class PodPrograms;
 class ProgramCache;
 struct ProgramServices;
 class StepTransfers;
@@ -45,11 +47,13 @@ struct Process {
   // runtime
   CollectiveTable* collectives = nullptr;
   CoreOrder* core_order = nullptr;
+  Endpoints* endpoints = nullptr;
   StepTransfers* transfers = nullptr;
   LaunchTable* launches = nullptr;
   PaddingStats* padding = nullptr;
   const ProgramServices* program_services = nullptr;
   ProgramCache* programs = nullptr;
+  PodPrograms* pod_programs = nullptr;
   TargetPrograms* target_programs = nullptr;
 
   static const Process& Get();

@@ -10,6 +10,7 @@
 #include "cc/base/machine_test.cc"
 #include "cc/base/memory_test.cc"
 #include "cc/base/number_test.cc"
+#include "cc/base/pod_shape_test.cc"
 #include "cc/base/program_options_test.cc"
 #include "cc/base/tensor_copy_test.cc"
 #include "cc/base/user_lines_test.cc"

@@ -4,12 +4,14 @@
 
 namespace tf_tpu_ext {
 
-tensorflow::tpu::TopologyProto MakeTopology(const Mesh& mesh_shape) {
+tensorflow::tpu::TopologyProto MakeTopology(const Mesh& machine_shape, int machines) {
   tensorflow::tpu::TopologyProto topology;
+  Mesh mesh_shape = machine_shape;
+  mesh_shape[machine_shape[2] > 1 ? 2 : 1] *= machines;
   for (int extent : mesh_shape) topology.add_mesh_shape(extent);
   const std::vector<Mesh> cores = CoreCoordinates(mesh_shape);
-  topology.set_num_tasks(1);
-  topology.set_num_tpu_devices_per_task(static_cast<int>(cores.size()));
+  topology.set_num_tasks(machines);
+  topology.set_num_tpu_devices_per_task(static_cast<int>(cores.size()) / machines);
   for (const Mesh& coordinates : cores) {
     for (int coordinate : coordinates) topology.add_device_coordinates(coordinate);
   }

@@ -6,8 +6,10 @@
 
 namespace tf_tpu_ext {
 
-// The topology of a machine of that shape, as TensorFlow's graphs carry it.
-tensorflow::tpu::TopologyProto MakeTopology(const Mesh& mesh_shape);
+// The topology of so many machines of that shape, as TensorFlow's graphs carry it. They stand in a
+// row along the last axis of the mesh that is in use, so that the cores of each follow those of the
+// one before it.
+tensorflow::tpu::TopologyProto MakeTopology(const Mesh& machine_shape, int machines = 1);
 
 }  // namespace tf_tpu_ext
 

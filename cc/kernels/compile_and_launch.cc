@@ -125,10 +125,11 @@ void CompileAndLaunchOp::ComputeAsync(OpKernelContext* context, DoneCallback don
     return WriteResults(context, *call, std::move(outputs));
   };
   LaunchTable* const launches = Process::Get().launches;
-  const absl::Status status = JoinLaunch(
-      context, launches, Core(context->device()->parsed_name().id), launches->NextLaunchId(),
-      *program, {std::move(call->values), call->variables, call->interface->UpdatesVariables()},
-      std::move(write), done);
+  const absl::Status status =
+      JoinLaunch(context, launches, Core(context->device()->parsed_name().id),
+                 launches->NextLaunchId(), {*program, nullptr},
+                 {std::move(call->values), call->variables, call->interface->UpdatesVariables()},
+                 std::move(write), done);
   OP_REQUIRES_OK_ASYNC(context, status, done);
 }
 

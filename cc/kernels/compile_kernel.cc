@@ -1,16 +1,22 @@
 // _TPUCompileMlir and TPUCompileSucceededAssert.
 #include <algorithm>
+#include <cstdint>
+#include <list>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "cc/base/core_numbers.h"
 #include "cc/base/launch_numbers.h"
 #include "cc/base/machine.h"
 #include "cc/base/number.h"
+#include "cc/base/pod_shape.h"
 #include "cc/base/process.h"
 #include "cc/base/scalar_input.h"
 #include "cc/compiler/build/program_description.h"
@@ -18,10 +24,13 @@
 #include "cc/kernels/ask_target.h"
 #include "cc/kernels/compilation_status.h"
 #include "cc/kernels/make_program.h"
+#include "cc/ops/op_names.h"
+#include "cc/pods/pod.h"
 #include "cc/program/program_key.h"
 #include "cc/program/traced_options.h"
 #include "cc/runtime/launch_ids.h"
 #include "cc/runtime/launch_table.h"
+#include "cc/runtime/pod_programs.h"
 #include "cc/runtime/program_cache.h"
 #include "cc/runtime/step_transfers.h"
 #include "tensorflow/core/framework/cancellation.h"
@@ -55,13 +64,22 @@ absl::Status WithoutInventedTrace(const absl::Status& status) {
                       absl::StrReplaceAll(status.message(), {{kTrace, ""}, {kOrigin, ""}}));
 }
 
+// The number of a launch of the op on all hosts, of its number on the op's own. Numbers of launches
+// of one host are below it.
+LaunchId LaunchIdInPod(const Pod& pod, LaunchId here) {
+  constexpr uint64_t kInPod = uint64_t{1} << 62;
+  const uint64_t number = tensorflow::FingerprintCat64(pod.here().incarnation, here.value());
+  return LaunchId(static_cast<int64_t>(kInPod | (number & (kInPod - 1))));
+}
+
 // Compiles the module of the op, once for every set of argument shapes, and starts a new launch. A
 // failed compilation is told through the compilation_status output, as on a TPU.
 class CompileMlirOp : public OpKernel {
  public:
   explicit CompileMlirOp(OpKernelConstruction* construction)
       : OpKernel(construction),
-        serves_clients_(construction->device()->parsed_name().job != "localhost") {
+        serves_clients_(construction->device()->parsed_name().job != "localhost"),
+        is_copy_(construction->HasAttr(kCopyForHost)) {
     std::string metadata;
     OP_REQUIRES_OK(construction, construction->GetAttr("mlir_module", &module_));
     OP_REQUIRES_OK(construction, construction->GetAttr("metadata", &metadata));
@@ -74,6 +92,11 @@ class CompileMlirOp : public OpKernel {
     if (construction->HasAttr(kLaunchGroup)) {
       OP_REQUIRES_OK(construction, construction->GetAttr(kLaunchGroup, &launch_group_));
       OP_REQUIRES_OK(construction, construction->GetAttr(kLaunchMember, &launch_member_));
+    }
+    if (HasPod(tensorflow::AttrSlice(construction->def()))) {
+      absl::StatusOr<Pod> pod = PodOf(tensorflow::AttrSlice(construction->def()));
+      OP_REQUIRES_OK(construction, pod.status());
+      pod_ = std::make_shared<const Pod>(*std::move(pod));
     }
     const auto fingerprint = tensorflow::Fingerprint128(absl::StrCat(module_, metadata));
     takes_ = QueuesOf(module_);
@@ -89,19 +112,30 @@ class CompileMlirOp : public OpKernel {
         });
     ProgramOptions options = GetMachineOptions().programs;
     OP_REQUIRES_OK(context, ApplyTracedOptions(metadata_.compile_options(), &options));
-    absl::StatusOr<std::shared_ptr<Program>> program = Process::Get().programs->GetOrCompile(
-        absl::StrCat(key_prefix_, "|", ForOneReplica(), "|", ProgramOptionsText(options), "|",
-                     // By which tf2xla chooses the precision of products.
-                     tsl::tensor_float_32_execution_enabled(), "|", shape_text),
-        [&](int64_t id, CompilationRecord* record) {
-          record->argument_shapes = shape_text;
-          return Compile(id, shapes, options, record);
-        });
+    OP_REQUIRES_VALUE(const bool has_cores, context, HasCoresHere());
+    absl::StatusOr<std::shared_ptr<Program>> program = nullptr;
+    if (has_cores) {
+      program = Process::Get().programs->GetOrCompile(
+          absl::StrCat(key_prefix_, "|", ForOneReplica(), "|", ProgramOptionsText(options), "|",
+                       // By which tf2xla chooses the precision of products.
+                       tsl::tensor_float_32_execution_enabled(), "|", PlaceInPod(), "|",
+                       shape_text),
+          [&](int64_t id, CompilationRecord* record) {
+            record->argument_shapes = shape_text;
+            return Compile(id, shapes, options, record);
+          });
+    }
 
     Tensor* status = nullptr;
     OP_REQUIRES_OK(context, context->allocate_output(0, {}, &status));
     status->scalar<tstring>()() = SerializeCompilationStatus(program.status());
     ProgramKey key;
+    if (pod_ != nullptr) {
+      key.pod_program = NameInPod(shape_text);
+      NoteForPod(key.pod_program, program);
+      // The key comes from the op that this one is a copy of.
+      if (is_copy_) return CompileCopy(context, program.status());
+    }
     if (ForOneReplica()) {
       OP_REQUIRES_VALUE(key.launch_id, context,
                         LaunchIdOfGroup(context, Process::Get().launches, launch_group_,
@@ -109,7 +143,8 @@ class CompileMlirOp : public OpKernel {
     } else {
       key.launch_id = Process::Get().launches->NextLaunchId();
     }
-    if (program.ok()) key.program_id = (*program)->compiled().id;
+    if (pod_ != nullptr) key.launch_id = LaunchIdInPod(*pod_, key.launch_id);
+    if (program.ok() && *program != nullptr) key.program_id = (*program)->compiled().id;
     if (takes_.any()) WatchQueues(context, program.status(), key.launch_id);
     const Tensor encoded =
         program.ok() ? EncodeProgramKey(key, *program) : EncodeCompilationFailure(program.status());
@@ -119,12 +154,58 @@ class CompileMlirOp : public OpKernel {
  private:
   bool ForOneReplica() const { return !launch_group_.empty(); }
 
+  PodShape Shape() const { return pod_ == nullptr ? PodShape() : pod_->shape; }
+
+  std::string PlaceInPod() const {
+    const PodShape shape = Shape();
+    return absl::StrCat(shape.hosts, ":", shape.host, ":", shape.cores_per_host);
+  }
+
+  // What all hosts call the program: of what they all are given.
+  std::string NameInPod(const std::string& shape_text) const {
+    const auto fingerprint = tensorflow::Fingerprint128(
+        absl::StrCat(key_prefix_, "|", ForOneReplica(), "|", shape_text));
+    return absl::StrCat(absl::Hex(fingerprint.low64), absl::Hex(fingerprint.high64));
+  }
+
+  // Whether this host runs some of the program.
+  absl::StatusOr<bool> HasCoresHere() const {
+    if (pod_ == nullptr) return true;
+    TF_ASSIGN_OR_RETURN(const auto cores, CoresHere(metadata_, pod_->shape));
+    return !cores.empty();
+  }
+
+  // For the execute ops of this host.
+  void NoteForPod(const std::string& name,
+                  const absl::StatusOr<std::shared_ptr<Program>>& program) {
+    Process::Get().pod_programs->Note(name, program, pod_);
+    if (!program.ok() || *program == nullptr) return;
+    absl::MutexLock lock(&mutex_);
+    kept_.remove(*program);
+    kept_.push_front(*program);
+    if (kept_.size() > kMostKept) kept_.pop_back();
+  }
+
+  void CompileCopy(OpKernelContext* context, const absl::Status& compiled) const {
+    if (!compiled.ok() && takes_.any()) {
+      if (const auto cores = CoresHere(metadata_, Shape()); cores.ok()) {
+        Process::Get().transfers->DropQueued(takes_, cores->values(), context->step_id(), compiled);
+      }
+    }
+    const Tensor none = EncodeCompilationFailure(
+        absl::InternalError(absl::StrCat(name(), " is a copy for another host: it has no key.")));
+    for (int i = 0; i < num_computations_; ++i) context->set_output(1 + i, none);
+  }
+
   // Sees to it that what is queued for a program that never starts does not reach the next one.
   void WatchQueues(OpKernelContext* context, const absl::Status& compiled,
                    LaunchId launch_id) const {
-    absl::StatusOr<ByNumber<Slot, Core>> cores = AssignCores(metadata_);
+    absl::StatusOr<ByNumber<Slot, Core>> cores = CoresHere(metadata_, Shape());
     if (!cores.ok()) return;
-    if (cores->empty()) cores->Add(Core(0));
+    if (cores->empty()) {
+      if (pod_ != nullptr) return;
+      cores->Add(Core(0));
+    }
     const int64_t step_id = context->step_id();
     if (!compiled.ok()) {
       Process::Get().transfers->DropQueued(takes_, cores->values(), step_id, compiled);
@@ -182,15 +263,21 @@ class CompileMlirOp : public OpKernel {
     record->num_replicas = std::max(1, metadata_.num_replicas());
     record->num_cores_per_replica = std::max(1, metadata_.num_cores_per_replica());
     const int64_t wanted = int64_t{record->num_replicas} * record->num_cores_per_replica;
-    const int cores = GetMachineOptions().cores;
+    const int cores_here = GetMachineOptions().cores;
+    const PodShape pod = Shape();
+    if (pod.is_pod() && pod.cores_per_host != cores_here) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("The computation is for a pod whose hosts have ", pod.cores_per_host,
+                       " cores each; this one has ", cores_here,
+                       ". Give all workers the same number: tf-tpu worker --cores=", cores_here));
+    }
+    const int64_t cores = int64_t{cores_here} * pod.hosts;
     if (wanted > cores) {
       const std::string advice =
-          serves_clients_ ? absl::StrCat(
-                                "A program can't run over several workers yet. Give one all of "
-                                "them: tf-tpu worker --cores=",
-                                wanted)
-                          : absl::StrCat("Call tf_tpu_ext.configure(cores=", wanted,
-                                         ") at the start of the program.");
+          serves_clients_
+              ? "Connect to more workers, or give them more cores by tf-tpu worker --cores."
+              : absl::StrCat("Call tf_tpu_ext.configure(cores=", wanted,
+                             ") at the start of the program.");
       return absl::InvalidArgumentError(absl::StrCat(
           "The computation needs ", wanted, " cores (", record->num_replicas, " replicas of ",
           record->num_cores_per_replica, "); this virtual TPU has ", cores, ". ", advice));
@@ -199,6 +286,7 @@ class CompileMlirOp : public OpKernel {
     LoweredModule lowered;
     lowered.options = options;
     lowered.for_one_replica = ForOneReplica();
+    lowered.pod = pod;
     const absl::Status status = LowerModule(module_, metadata_, shapes, &lowered);
     record->lowering = absl::Now() - start;
     TF_RETURN_IF_ERROR(WithoutInventedTrace(status));
@@ -208,16 +296,27 @@ class CompileMlirOp : public OpKernel {
     return MakeProgram(lowered, metadata_, id, record);
   }
 
+  // How many programs a function keeps for execute ops that look for them by the pod's name: more
+  // than one function has steps under way, each with arguments of other shapes.
+  static constexpr size_t kMostKept = 16;
+
   // Whether programs of other processes run here.
   const bool serves_clients_;
+  // Whether it compiles for this host what an op of another host starts.
+  const bool is_copy_;
+  // Null without other hosts.
+  std::shared_ptr<const Pod> pod_;
   std::string module_;
   tensorflow::tpu::TPUCompileMetadataProto metadata_;
   // Empty unless the op serves one replica of several.
   std::string launch_group_;
-  int launch_member_ = 0;
+  std::string launch_member_;
   int num_computations_ = 0;
   TakenQueues takes_;
   std::string key_prefix_;
+  absl::Mutex mutex_;
+  // The last used first.
+  std::list<std::shared_ptr<Program>> kept_ ABSL_GUARDED_BY(mutex_);
 };
 
 class CompileSucceededAssertOp : public OpKernel {

@@ -3,6 +3,7 @@
 #include "cc/base/process.h"
 #include "cc/device/topology.h"
 #include "cc/device/virtual_device.h"
+#include "cc/pods/pod.h"
 #include "cc/runtime/step_transfers.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
@@ -10,20 +11,30 @@ namespace tf_tpu_ext {
 namespace {
 
 using tensorflow::OpKernel;
+using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
 
 class ConfigureDistributedTpuOp : public OpKernel {
  public:
-  using OpKernel::OpKernel;
+  explicit ConfigureDistributedTpuOp(OpKernelConstruction* construction) : OpKernel(construction) {
+    const tensorflow::AttrSlice attributes(construction->def());
+    if (!HasPod(attributes)) return;
+    const absl::StatusOr<Pod> pod = PodOf(attributes);
+    OP_REQUIRES_OK(construction, pod.status());
+    hosts_ = pod->shape.hosts;
+  }
 
   void Compute(OpKernelContext* context) override {
     Process::Get().transfers->DropAllQueued();
     Tensor* output = nullptr;
     OP_REQUIRES_OK(context, context->allocate_output(0, {}, &output));
     output->scalar<tensorflow::tstring>()() =
-        MakeTopology(MeshShape(GetMachineOptions())).SerializeAsString();
+        MakeTopology(MeshShape(GetMachineOptions()), hosts_).SerializeAsString();
   }
+
+ private:
+  int hosts_ = 1;
 };
 
 // Compiled programs outlive the system: they depend on nothing that a restart changes.

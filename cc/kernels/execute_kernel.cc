@@ -16,7 +16,7 @@
 #include "cc/program/value_numbers.h"
 #include "cc/runtime/join_launch.h"
 #include "cc/runtime/launch_table.h"
-#include "cc/runtime/program_cache.h"
+#include "cc/runtime/pod_programs.h"
 #include "cc/runtime/step_transfers.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/resource_mgr.h"
@@ -72,9 +72,9 @@ class ExecuteOp : public AsyncOpKernel {
     if (status.ok()) return;
     // The other cores of the step get the cause, not a cancellation.
     Process::Get().launches->Reject(key->launch_id, status);
-    const auto program = Process::Get().programs->Find(key->program_id);
-    if (program.ok() && (*program)->compiled().takes.any()) {
-      const CompiledProgram& compiled = (*program)->compiled();
+    const auto found = FindProgram(*key);
+    if (found.ok() && found->program->compiled().takes.any()) {
+      const CompiledProgram& compiled = found->program->compiled();
       Process::Get().transfers->DropQueued(compiled.takes, compiled.cores.values(),
                                            context->step_id(), status);
     }
@@ -116,15 +116,14 @@ class ExecuteOp : public AsyncOpKernel {
 
   // After success, `done` is called by the launch.
   absl::Status Join(OpKernelContext* context, const ProgramKey& key, DoneCallback done) {
-    TF_ASSIGN_OR_RETURN(const std::shared_ptr<Program> program,
-                        Process::Get().programs->Find(key.program_id));
+    TF_ASSIGN_OR_RETURN(const FoundProgram found, FindProgram(key));
     auto variables = std::make_shared<ArgumentVariables>();
     Arguments arguments;
     TF_RETURN_IF_ERROR(FindArguments(context, &arguments, variables.get()));
     auto write = [this, context, variables](std::vector<Tensor> outputs) {
       return WriteResults(context, *variables, std::move(outputs));
     };
-    return JoinLaunch(context, Process::Get().launches, core_, key.launch_id, program,
+    return JoinLaunch(context, Process::Get().launches, core_, key.launch_id, found,
                       {std::move(arguments), variables, updates_variables_}, std::move(write),
                       std::move(done));
   }

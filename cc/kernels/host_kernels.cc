@@ -10,9 +10,10 @@
 #include "cc/base/process.h"
 #include "cc/base/scalar_input.h"
 #include "cc/device/virtual_device.h"
+#include "cc/ops/op_names.h"
 #include "cc/program/program_key.h"
+#include "cc/runtime/pod_programs.h"
 #include "cc/runtime/program.h"
-#include "cc/runtime/program_cache.h"
 #include "cc/transfer/channel_op.h"
 #include "cc/transfer/channels.h"
 #include "tensorflow/core/framework/op_kernel.h"
@@ -33,6 +34,15 @@ class HostTransferOp : public ChannelOp {
   explicit HostTransferOp(OpKernelConstruction* construction) : ChannelOp(construction) {
     OP_REQUIRES_OK(construction, construction->GetAttr("key", &key_));
     ordinal_is_input_ = !construction->GetAttr("device_ordinal", &ordinal_).ok();
+    if (!construction->HasAttr(kTransferTask)) return;
+    int task = 0;
+    OP_REQUIRES_OK(construction, construction->GetAttr(kTransferTask, &task));
+    OP_REQUIRES(construction, construction->device()->parsed_name().task == task,
+                absl::UnimplementedError(absl::StrCat(
+                    "Outside compilation of a replica on task ", task, " is placed on ",
+                    construction->device()->name(), ", with a resource that it uses (", name(),
+                    "). Create the resource on the replica's own host, or use it outside of the "
+                    "TPU computation.")));
   }
 
  protected:
@@ -41,7 +51,7 @@ class HostTransferOp : public ChannelOp {
         DecodeProgramKey(context->input(context->num_inputs() - 1 - ordinal_is_input_));
     // A failed compilation is told by its own op.
     TF_RETURN_IF_ERROR(tsl::StatusGroup::MakeDerived(program.status()));
-    TF_ASSIGN_OR_RETURN(const Slot slot, SlotOf(context, program->program_id));
+    TF_ASSIGN_OR_RETURN(const Slot slot, SlotOf(context, *program));
     *key = {program->launch_id.value(), key_, slot.value()};
     return absl::OkStatus();
   }
@@ -52,14 +62,13 @@ class HostTransferOp : public ChannelOp {
 
  private:
   // The input names a physical core; the attribute a core of the only replica.
-  absl::StatusOr<Slot> SlotOf(OpKernelContext* context, int64_t program_id) const {
+  absl::StatusOr<Slot> SlotOf(OpKernelContext* context, const ProgramKey& key) const {
     if (!ordinal_is_input_) return Slot(static_cast<int>(ordinal_));
-    TF_ASSIGN_OR_RETURN(const std::shared_ptr<Program> program,
-                        Process::Get().programs->Find(program_id));
+    TF_ASSIGN_OR_RETURN(const FoundProgram found, FindProgram(key));
     TF_ASSIGN_OR_RETURN(const int64_t core,
                         ScalarInput<int64_t>(*context, context->input(context->num_inputs() - 1),
                                              "device_ordinal"));
-    return program->SlotOfCore(Core(static_cast<int>(core)));
+    return found.program->SlotOfCore(Core(static_cast<int>(core)));
   }
 
   std::string key_;

@@ -71,7 +71,7 @@ class HostKernelsTest : public testing::Test {
   }
 
   Tensor KeyOfProgram(int64_t program_id) const {
-    return EncodeProgramKey({program_id, LaunchId(launch_id_)}, /*program=*/nullptr);
+    return EncodeProgramKey({program_id, "", LaunchId(launch_id_)}, /*program=*/nullptr);
   }
 
   ChannelKey OfLaunch(const std::string& name, int slot) const { return {launch_id_, name, slot}; }

@@ -11,6 +11,14 @@ inline constexpr char kOutsideCompilation[] = "_xla_outside_compilation";
 // An attribute of an execute op that is placed on the host: the device of the core that it is for.
 inline constexpr char kCoreDevice[] = "_tpu_ext_core_device";
 
+// An attribute of a compile op in a pod: it compiles for its own host what an op of another host
+// starts.
+inline constexpr char kCopyForHost[] = "_tpu_ext_copy_for_host";
+
+// An attribute of an op that transfers between a program and its host, in a pod: the task that the
+// host is, where alone the op may run.
+inline constexpr char kTransferTask[] = "_tpu_ext_transfer_task";
+
 inline constexpr char kHostHandleOp[] = "TpuExt>HostHandle";
 inline constexpr char kHostComputeOp[] = "TpuExt>HostCompute";
 inline constexpr char kHostCallOp[] = "TpuExt>HostCall";

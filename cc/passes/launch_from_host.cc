@@ -58,6 +58,8 @@ class HostLaunch {
         nodes_of[node->assigned_device_name()].push_back(node);
       }
     }
+    // Each host of a pod does this for its own part of the graph.
+    if (!AreOfOneHost(nodes_of)) return absl::OkStatus();
     for (const auto& [core, nodes] : nodes_of) {
       if (!OnlyLaunches(nodes)) continue;
       TF_RETURN_IF_ERROR(Move(core, nodes));
@@ -67,6 +69,15 @@ class HostLaunch {
   }
 
  private:
+  static bool AreOfOneHost(const std::map<std::string, std::vector<Node*>>& nodes_of) {
+    std::set<std::string> tasks;
+    for (const auto& [core, nodes] : nodes_of) {
+      std::string task, device;
+      if (tensorflow::DeviceNameUtils::SplitDeviceName(core, &task, &device)) tasks.insert(task);
+    }
+    return tasks.size() <= 1;
+  }
+
   // The devices behind the node's composite device; null if it has a device of its own.
   const std::vector<std::string>* DevicesBehind(const Node& node) const {
     const auto found = composite_devices_.find(node.assigned_device_name());

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "cc/device/virtual_device.h"
 #include "cc/ops/execute_nodes.h"
+#include "cc/pods/pod.h"
 #include "cc/runtime/launch_ids.h"
 #include "tensorflow/core/common_runtime/optimization_registry.h"
 #include "tensorflow/core/graph/graph.h"
@@ -26,12 +27,13 @@ using tensorflow::Node;
 // After TensorFlow's own passes of the phase: those that run the bridge and inline functions.
 constexpr int kLaunchGroupsPhase = 998;
 
-// The cores that execute what the op compiles.
-std::set<int> CoresOf(const Node& compile) {
-  std::set<int> cores;
+// The devices of the cores that execute what the op compiles: in a pod, several have one number.
+std::set<std::string> CoresOf(const Node& compile) {
+  std::set<std::string> cores;
   for (const Edge* edge : compile.out_edges()) {
     if (!IsExecute(*edge->dst())) continue;
-    if (const auto core = CoreOfDevice(edge->dst()->requested_device())) cores.insert(*core);
+    const std::string& device = edge->dst()->requested_device();
+    if (CoreOfDevice(device).has_value()) cores.insert(device);
   }
   return cores;
 }
@@ -42,10 +44,11 @@ class LaunchGroups : public tensorflow::GraphOptimizationPass {
     if (options.graph == nullptr || *options.graph == nullptr) return absl::OkStatus();
     // By what is compiled and for which core, in the order of the graph: the n-th op of one replica
     // belongs to the n-th ones of the others.
-    std::map<std::pair<std::string, int>, int> seen;
+    std::map<std::pair<std::string, std::string>, int> seen;
     std::vector<Node*> nodes;
     for (Node* node : (*options.graph)->op_nodes()) {
-      if (node->type_string() == "_TPUCompileMlir") nodes.push_back(node);
+      // In a part of a pod's graph, another host has compared them all.
+      if (node->type_string() == "_TPUCompileMlir" && !HasPod(node->attrs())) nodes.push_back(node);
     }
     std::sort(nodes.begin(), nodes.end(),
               [](const Node* a, const Node* b) { return a->id() < b->id(); });
@@ -59,9 +62,9 @@ class LaunchGroups : public tensorflow::GraphOptimizationPass {
       }
       const int all =
           std::max(1, parsed.num_replicas()) * std::max(1, parsed.num_cores_per_replica());
-      const std::set<int> cores = CoresOf(*node);
+      const std::set<std::string> cores = CoresOf(*node);
       if (cores.empty() || static_cast<int>(cores.size()) >= all) continue;
-      const int first_core = *cores.begin();
+      const std::string& first_core = *cores.begin();
       const auto fingerprint = tensorflow::Fingerprint128(absl::StrCat(module, metadata));
       const std::string what = absl::StrCat(fingerprint.low64, ":", fingerprint.high64);
       const int number = seen[{what, first_core}]++;

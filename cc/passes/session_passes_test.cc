@@ -191,8 +191,8 @@ TEST_F(LaunchGroupsTest, CompilationsOfOneStepBelongTogether) {
   ASSERT_TRUE(Run("LaunchGroups").ok());
   EXPECT_NE(GroupOf(first), "");
   EXPECT_EQ(GroupOf(first), GroupOf(second));
-  EXPECT_EQ(first->attrs().Find(kLaunchMember)->i(), 0);
-  EXPECT_EQ(second->attrs().Find(kLaunchMember)->i(), 1);
+  EXPECT_EQ(first->attrs().Find(kLaunchMember)->s(), CoreDevice(0));
+  EXPECT_EQ(second->attrs().Find(kLaunchMember)->s(), CoreDevice(1));
 }
 
 TEST_F(LaunchGroupsTest, TheSameStepTwiceIsTwoGroups) {

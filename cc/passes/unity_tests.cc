@@ -4,6 +4,7 @@
 #include "cc/passes/bridge_passes_test.cc"
 #include "cc/passes/compile_marks_test.cc"
 #include "cc/passes/fold_clusters_test.cc"
+#include "cc/passes/form_pod_test.cc"
 #include "cc/passes/host_cluster_test.cc"
 #include "cc/passes/launch_from_host_test.cc"
 #include "cc/passes/order_computations_test.cc"

@@ -4,12 +4,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "cc/base/core_numbers.h"
 #include "cc/base/number.h"
+#include "cc/base/pod_shape.h"
 #include "cc/program/batched_replicas.h"
 #include "cc/program/host_function_source.h"
 #include "cc/program/padded_argument.h"
@@ -43,14 +45,19 @@ struct CompiledProgram {
 
   std::string name;
   int64_t id = 0;
+  // Of a program that runs on several hosts: the replicas of this one, which alone have slots here.
   int num_replicas = 1;
   int num_cores_per_replica = 1;
   // Null where `batched` is set.
   std::shared_ptr<xla::Executable> executable;
   // Empty for a program of one core, which runs wherever it is sent.
   ByNumber<Slot, Core> cores;
-  // The same as XLA wants it, by replica and partition; null where `cores` is empty.
+  // The same as XLA wants it, by replica and partition, with those of other hosts and all cores by
+  // their number in the pod; null where `cores` is empty.
   std::shared_ptr<const xla::DeviceAssignment> device_assignment;
+  // Of which pod this host is a part, and which hosts run the program; empty without a pod.
+  PodShape pod;
+  std::set<Host> hosts;
   // For each parameter of the executable the argument it takes.
   ByNumber<ParameterNumber, ArgumentNumber> parameter_arguments;
   ByNumber<OutputNumber, Output> outputs;
@@ -75,6 +82,7 @@ struct CompiledProgram {
   // Whether it may wait for other cores or the host.
   bool waits = true;
 
+  bool runs_on_other_hosts() const { return hosts.size() > 1; }
   int num_slots() const { return num_replicas * num_cores_per_replica; }
   Replica ReplicaOf(Slot slot) const { return Replica(slot.value() / num_cores_per_replica); }
 };

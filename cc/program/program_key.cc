@@ -6,6 +6,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "tensorflow/core/framework/allocation_description.pb.h"
 
 namespace tf_tpu_ext {
@@ -14,6 +15,9 @@ namespace {
 using tensorflow::Tensor;
 using tensorflow::TensorShape;
 using tensorflow::tstring;
+
+// In front of the name of a program that the hosts of a pod share.
+constexpr absl::string_view kInPod = "pod:";
 
 // The strings of a key, and what it keeps alive.
 class KeyBuffer : public tensorflow::TensorBuffer {
@@ -46,7 +50,9 @@ Tensor MakeKey(absl::string_view first, absl::string_view second, absl::string_v
 }  // namespace
 
 Tensor EncodeProgramKey(const ProgramKey& key, std::shared_ptr<const void> program) {
-  return MakeKey(absl::StrCat(key.program_id), absl::StrCat(key.launch_id), "", std::move(program));
+  const std::string name = key.pod_program.empty() ? absl::StrCat(key.program_id)
+                                                   : absl::StrCat(kInPod, key.pod_program);
+  return MakeKey(name, absl::StrCat(key.launch_id), "", std::move(program));
 }
 
 Tensor EncodeCompilationFailure(const absl::Status& status) {
@@ -63,7 +69,10 @@ absl::StatusOr<ProgramKey> DecodeProgramKey(const Tensor& tensor) {
                           absl::StrCat("Compilation failure: ", absl::string_view(strings(2))));
     }
     int64_t launch_id;
-    if (absl::SimpleAtoi(absl::string_view(strings(0)), &key.program_id) &&
+    absl::string_view name = strings(0);
+    const bool is_in_pod = absl::ConsumePrefix(&name, kInPod);
+    if (is_in_pod) key.pod_program = std::string(name);
+    if ((is_in_pod || absl::SimpleAtoi(name, &key.program_id)) &&
         absl::SimpleAtoi(absl::string_view(strings(1)), &launch_id)) {
       key.launch_id = LaunchId(launch_id);
       return key;

@@ -1,10 +1,11 @@
 // The key that a compile op hands to the execute and host-transfer ops of one step: a tensor of
-// three strings.
+// three strings. In a pod it goes to other hosts too.
 #ifndef TF_TPU_EXT_CC_PROGRAM_PROGRAM_KEY_H_
 #define TF_TPU_EXT_CC_PROGRAM_PROGRAM_KEY_H_
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "cc/base/launch_numbers.h"
@@ -13,7 +14,10 @@
 namespace tf_tpu_ext {
 
 struct ProgramKey {
+  // A number of this process; not used where `pod_program` is set.
   int64_t program_id = 0;
+  // What all hosts of a pod call the program, each of which has compiled its own; else empty.
+  std::string pod_program;
   // Names one step: all ops of all its replicas share it.
   LaunchId launch_id;
 };

@@ -28,11 +28,25 @@ Tensor Strings(const std::vector<std::string>& strings) {
 
 TEST(ProgramKeyTest, ComesBack) {
   for (int64_t number : {int64_t{0}, int64_t{1}, std::numeric_limits<int64_t>::max()}) {
-    const Tensor tensor = EncodeProgramKey({number, LaunchId(42)}, nullptr);
+    const Tensor tensor = EncodeProgramKey({number, "", LaunchId(42)}, nullptr);
     absl::StatusOr<ProgramKey> key = DecodeProgramKey(tensor);
     ASSERT_TRUE(key.ok()) << key.status();
     EXPECT_EQ(key->program_id, number);
+    EXPECT_EQ(key->pod_program, "");
     EXPECT_EQ(key->launch_id, LaunchId(42));
+  }
+}
+
+TEST(ProgramKeyTest, AProgramOfAPodComesBackByItsName) {
+  // Names are the compile op's to choose: also one that looks like a number, or like a key.
+  for (const char* name : {"train/1a2b", "7", "pod:7", " ", "with\nlines: and colons"}) {
+    // The number is one of another process.
+    const Tensor tensor = EncodeProgramKey({5, name, LaunchId(-42)}, nullptr);
+    absl::StatusOr<ProgramKey> key = DecodeProgramKey(tensor);
+    ASSERT_TRUE(key.ok()) << key.status();
+    EXPECT_EQ(key->pod_program, name);
+    EXPECT_EQ(key->program_id, 0);
+    EXPECT_EQ(key->launch_id, LaunchId(-42));
   }
 }
 
@@ -57,7 +71,7 @@ TEST(ProgramKeyTest, EveryErrorComesBackWithItsCode) {
 TEST(ProgramKeyTest, KeepsTheProgramAsLongAsAnyTensorOfItLives) {
   auto program = std::make_shared<int>(7);
   const std::weak_ptr<int> watched = program;
-  auto first = std::make_unique<Tensor>(EncodeProgramKey({1, LaunchId(2)}, std::move(program)));
+  auto first = std::make_unique<Tensor>(EncodeProgramKey({1, "", LaunchId(2)}, std::move(program)));
   auto second = std::make_unique<Tensor>(*first);
   first = nullptr;
   EXPECT_FALSE(watched.expired());
@@ -74,6 +88,8 @@ TEST(ProgramKeyTest, OtherTensorsAreRefusedWithAdvice) {
       Strings({"", "", ""}),
       Strings({"one", "2", ""}),
       Strings({"1", "2x", ""}),
+      Strings({"pod:train", "2x", ""}),
+      Strings({"pod", "2", ""}),
       Strings({"", "none", "message"}),
       Tensor(tensorflow::DT_INT64, TensorShape({kProgramKeySize})),
       Tensor(1.0f),

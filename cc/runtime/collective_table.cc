@@ -3,11 +3,25 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
+#include "cc/pods/host_links.h"
+#include "cc/runtime/host_exchange.h"
+#include "tsl/platform/fingerprint.h"
 
 namespace tf_tpu_ext {
+namespace {
+
+// The same on all hosts, and different for all meetings of a run.
+std::string NameBetweenHosts(const CollectiveKey& key, int64_t number) {
+  const uint64_t cores = tsl::Fingerprint64(absl::StrJoin(key.cores, ","));
+  return absl::StrCat("collective/", key.op_id, "/", key.cross_module, "/", absl::Hex(cores), "/",
+                      number);
+}
+
+}  // namespace
 
 std::string CollectiveKey::DebugString() const {
   return absl::StrCat("run ", run_id, ", op ", op_id, ", cores [", absl::StrJoin(cores, ", "), "]");
@@ -37,42 +51,110 @@ absl::Status CollectiveTable::Meeting::CheckFits(const std::string& other_name,
       "same order."));
 }
 
+void CollectiveTable::Connect(RunId run_id, std::shared_ptr<HostLinks> links) {
+  absl::MutexLock lock(&mutex_);
+  links_[run_id].links = std::move(links);
+}
+
+CollectiveTable::Links* CollectiveTable::LinksOf(const CollectiveKey& key) {
+  const auto found = links_.find(key.run_id);
+  if (found == links_.end()) return nullptr;
+  const PodShape& shape = found->second.links->shape();
+  const bool all_here =
+      absl::c_all_of(key.cores, [&shape](Core core) { return shape.IsHere(core); });
+  return all_here ? nullptr : &found->second;
+}
+
 void CollectiveTable::Arrive(const CollectiveKey& key, int size, const std::string& name,
-                             CollectiveParticipant participant, const Operation& operation) {
+                             CollectiveParticipant participant,
+                             const CollectiveOperation& operation) {
   absl::Status status;
   std::vector<CollectiveParticipant> participants;
+  std::shared_ptr<HostLinks> links;  // null if all of the key's cores are here
+  std::function<void()> meet_hosts;
+  int64_t number = 0;
   {
     absl::MutexLock lock(&mutex_);
     if (auto aborted = aborted_.find(key.run_id); aborted != aborted_.end()) {
       status = aborted->second;
       participants.push_back(std::move(participant));
     } else {
+      Links* const run_links = LinksOf(key);
+      if (run_links != nullptr) {
+        links = run_links->links;
+        size = static_cast<int>(absl::c_count_if(
+            key.cores, [&links](Core core) { return links->shape().IsHere(core); }));
+      }
       std::list<Meeting>& meetings = meetings_[key];
       auto meeting = std::find_if(meetings.begin(), meetings.end(),
                                   [&](const Meeting& open) { return !open.Has(participant.rank); });
-      if (meeting == meetings.end())
-        meeting = meetings.insert(meetings.end(), {size, name, absl::Now(), {}});
+      if (meeting == meetings.end()) {
+        if (run_links != nullptr) number = run_links->begun[key]++;
+        meeting = meetings.insert(meetings.end(), {size, name, absl::Now(), number, {}});
+      }
       status = meeting->CheckFits(name, participant);
       meeting->participants.push_back(std::move(participant));
       if (status.ok() && static_cast<int>(meeting->participants.size()) < size) return;
       participants = std::move(meeting->participants);
+      number = meeting->number;
       meetings.erase(meeting);
       if (meetings.empty()) meetings_.erase(key);
+      if (status.ok() && links != nullptr) {
+        auto exchange = std::make_shared<HostExchange>(key, name, std::move(participants),
+                                                       operation, links->shape());
+        participants.clear();
+        exchanging_.emplace(exchange, key.run_id);
+        meet_hosts = [this, exchange, links, name = NameBetweenHosts(key, number)] {
+          MeetHosts(exchange, links, name);
+        };
+      }
     }
   }
+  if (meet_hosts != nullptr) return meet_hosts();
   if (status.ok()) {
     std::sort(participants.begin(), participants.end(),
               [](const auto& a, const auto& b) { return a.rank < b.rank; });
-    status = operation(participants);
+    status = operation.run(participants);
   }
   for (CollectiveParticipant& arrived : participants) arrived.done(status);
 }
 
+void CollectiveTable::MeetHosts(const std::shared_ptr<HostExchange>& exchange,
+                                const std::shared_ptr<HostLinks>& links, const std::string& name) {
+  absl::StatusOr<HostLinks::Messages> messages = exchange->MessagesOfThisHost();
+  if (!messages.ok()) {
+    if (StopExchanging(exchange)) exchange->Finish(messages.status());
+    return;
+  }
+  links->Exchange(
+      name, *messages, exchange->others(),
+      [this, exchange, links](absl::StatusOr<HostLinks::Messages> received) {
+        if (!StopExchanging(exchange)) return;
+        exchange->Finish(received.ok() ? exchange->Run(*received, *links) : received.status());
+      });
+}
+
+bool CollectiveTable::StopExchanging(const std::shared_ptr<HostExchange>& exchange) {
+  absl::MutexLock lock(&mutex_);
+  return exchanging_.erase(exchange) > 0;
+}
+
 void CollectiveTable::Abort(RunId run_id, const absl::Status& status) {
   std::vector<CollectiveParticipant> waiting;
+  std::vector<std::shared_ptr<HostExchange>> exchanges;
+  std::shared_ptr<HostLinks> links;
   {
     absl::MutexLock lock(&mutex_);
     if (!aborted_.try_emplace(run_id, status).second) return;
+    if (const auto found = links_.find(run_id); found != links_.end()) links = found->second.links;
+    for (auto it = exchanging_.begin(); it != exchanging_.end();) {
+      if (it->second != run_id) {
+        ++it;
+        continue;
+      }
+      exchanges.push_back(it->first);
+      it = exchanging_.erase(it);
+    }
     for (auto it = meetings_.begin(); it != meetings_.end();) {
       if (it->first.run_id != run_id) {
         ++it;
@@ -87,10 +169,13 @@ void CollectiveTable::Abort(RunId run_id, const absl::Status& status) {
     }
   }
   for (CollectiveParticipant& participant : waiting) participant.done(status);
+  for (const std::shared_ptr<HostExchange>& exchange : exchanges) exchange->Finish(status);
+  if (links != nullptr) links->Abort(status);
 }
 
 void CollectiveTable::Finish(RunId run_id) {
   absl::MutexLock lock(&mutex_);
+  links_.erase(run_id);
   aborted_.erase(run_id);
 }
 
@@ -106,6 +191,9 @@ std::string CollectiveTable::Describe(RunId run_id, absl::Duration age) const {
     }
     absl::StrAppend(&description, "cores [", absl::StrJoin(here, ", "), "] wait in ", meeting.name,
                     " for the other cores of [", absl::StrJoin(key.cores, ", "), "]; ");
+  }
+  if (const auto found = links_.find(run_id); found != links_.end()) {
+    description += found->second.links->Describe(age);
   }
   return description;
 }

@@ -7,9 +7,11 @@
 #include <functional>
 #include <list>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -22,6 +24,9 @@
 #include "cc/base/number.h"
 
 namespace tf_tpu_ext {
+
+class HostExchange;
+class HostLinks;
 
 // The place of a participant in a collective.
 using Rank = Number<class RankTag>;
@@ -46,25 +51,43 @@ struct CollectiveParticipant {
   // it.
   int64_t elements = 0;
   int element_type = 0;
-  // One buffer each, except for an all-to-all, which has one for every rank.
+  // One buffer each, except for an all-to-all, which has one for every rank. One of another host
+  // sends only, and receives nothing here.
   std::vector<const void*> send;
   std::vector<void*> recv;
+  // Of each buffer that it sends.
+  int64_t send_bytes = 0;
   // The rank whose data a permutation brings here; none fills with zeros.
   std::optional<Rank> source_rank;
   std::function<void(absl::Status)> done;
 };
 
+struct CollectiveOperation {
+  CollectiveOperation() = default;
+  // Neither needs the other: an operation that is nothing but a function has no `combine`.
+  template <typename Run>
+  CollectiveOperation(Run run) : run(std::move(run)) {}  // NOLINT(google-explicit-constructor)
+
+  // Does the operation; participants are ordered by rank. What is combined may come in parts from
+  // participants that receive nothing, for others that send nothing.
+  std::function<absl::Status(absl::Span<const CollectiveParticipant>)> run;
+  // Combines what several participants send into one such buffer, `result`, if the operation is of
+  // that kind: then each host sends the others one buffer, not one for each of its cores.
+  std::function<absl::Status(const std::vector<const void*>& sent, void* result)> combine;
+};
+
 class CollectiveTable {
  public:
-  // Does the operation; participants are ordered by rank.
-  using Operation = std::function<absl::Status(absl::Span<const CollectiveParticipant>)>;
+  // Lets the run's collectives meet the other hosts of its pod, until Finish.
+  void Connect(RunId run_id, std::shared_ptr<HostLinks> links);
 
   // Adds a participant to the meeting `key` of `size` participants. `name` says what the operation
   // is in error messages. A participant that comes to another operation, or with data of another
   // form, fails the meeting. An operation of several buffers arrives once for each of them, in the
-  // same order on every rank, without waiting in between.
+  // same order on every rank, without waiting in between. If some of the key's cores are on other
+  // hosts, those of this one meet first, whatever `size`.
   void Arrive(const CollectiveKey& key, int size, const std::string& name,
-              CollectiveParticipant participant, const Operation& operation);
+              CollectiveParticipant participant, const CollectiveOperation& operation);
 
   // Fails every meeting of the run, now and in future, until Finish.
   void Abort(RunId run_id, const absl::Status& status);
@@ -80,6 +103,8 @@ class CollectiveTable {
     int size = 0;
     std::string name;
     absl::Time since;
+    // Of the key's meetings: what tells them apart between hosts.
+    int64_t number = 0;
     std::vector<CollectiveParticipant> participants;
 
     bool Has(Rank rank) const;
@@ -87,7 +112,24 @@ class CollectiveTable {
     absl::Status CheckFits(const std::string& other_name, const CollectiveParticipant& other) const;
   };
 
+  // What a run needs to meet other hosts.
+  struct Links {
+    std::shared_ptr<HostLinks> links;
+    // How many meetings have begun for each key.
+    std::map<CollectiveKey, int64_t> begun;
+  };
+
+  // The links of the run if some of the key's cores are on other hosts; else null.
+  Links* LinksOf(const CollectiveKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void MeetHosts(const std::shared_ptr<HostExchange>& exchange,
+                 const std::shared_ptr<HostLinks>& links, const std::string& name);
+  // Whether it has not been aborted.
+  bool StopExchanging(const std::shared_ptr<HostExchange>& exchange);
+
   mutable absl::Mutex mutex_;
+  std::map<RunId, Links> links_ ABSL_GUARDED_BY(mutex_);
+  // Those whose participants of this host have all come.
+  std::map<std::shared_ptr<HostExchange>, RunId> exchanging_ ABSL_GUARDED_BY(mutex_);
   // The meetings of one key differ in which of its ranks have come already.
   std::map<CollectiveKey, std::list<Meeting>> meetings_ ABSL_GUARDED_BY(mutex_);
   std::map<RunId, absl::Status> aborted_ ABSL_GUARDED_BY(mutex_);

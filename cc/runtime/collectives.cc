@@ -122,7 +122,7 @@ Rank ToRank(RankId rank) { return Rank(static_cast<int>(rank.value())); }
 std::vector<const void*> Sent(Participants participants) {
   std::vector<const void*> sent;
   for (const CollectiveParticipant& participant : participants) {
-    sent.push_back(participant.send[0]);
+    if (!participant.send.empty()) sent.push_back(participant.send[0]);
   }
   return sent;
 }
@@ -161,6 +161,24 @@ absl::Status WithNativeType(PrimitiveType dtype, ReductionKind kind, const Body&
       dtype);
 }
 
+// Reduces elements [offset, offset + count) of all values to the same place of `result`.
+absl::Status ReduceInto(PrimitiveType dtype, ReductionKind kind,
+                        const std::vector<const void*>& values, size_t offset, size_t count,
+                        void* result) {
+  return WithNativeType(dtype, kind, [&](auto zero) {
+    using T = decltype(zero);
+    Reduce<T>(kind, values, offset, count, [&](const T* block, size_t at, size_t size) {
+      std::memcpy(static_cast<void*>(static_cast<T*>(result) + at), block, size * sizeof(T));
+    });
+  });
+}
+
+// What is reduced: how, and how many elements each participant sends.
+struct Reduction {
+  ReductionKind kind;
+  size_t elements;
+};
+
 // One participant's side. XLA makes one for each rank and calls it on the thread that runs the
 // participant's program, which goes on with whatever does not need the result. An operation runs on
 // the thread of the participant that came last, under no lock, and reads and writes the buffers of
@@ -173,17 +191,20 @@ class AsyncCommunicator : public Communicator {
   CollectiveEvent AllReduce(DeviceAddressBase send, DeviceAddressBase recv, PrimitiveType dtype,
                             size_t count, ReductionKind kind, const Executor& executor) override {
     return Meet(
-        "all-reduce", dtype, count, {send}, {recv}, std::nullopt, executor, [=](Participants all) {
+        "all-reduce", dtype, count, {send}, {recv}, std::nullopt, executor,
+        [=](Participants all) {
           return WithNativeType(dtype, kind, [&](auto zero) {
             using T = decltype(zero);
             Reduce<T>(kind, Sent(all), 0, count, [&](const T* block, size_t at, size_t size) {
               for (const CollectiveParticipant& participant : all) {
+                if (participant.recv.empty()) continue;
                 std::memcpy(static_cast<void*>(static_cast<T*>(participant.recv[0]) + at), block,
                             size * sizeof(T));
               }
             });
           });
-        });
+        },
+        Reduction{kind, count});
   }
 
   CollectiveEvent ReduceScatter(DeviceAddressBase send, DeviceAddressBase recv, PrimitiveType dtype,
@@ -195,6 +216,7 @@ class AsyncCommunicator : public Communicator {
           return WithNativeType(dtype, kind, [&](auto zero) {
             using T = decltype(zero);
             for (const CollectiveParticipant& target : all) {
+              if (target.recv.empty()) continue;
               const size_t start = target.rank.value() * count;
               Reduce<T>(kind, Sent(all), start, count, [&](const T* block, size_t at, size_t size) {
                 std::memcpy(static_cast<void*>(static_cast<T*>(target.recv[0]) + (at - start)),
@@ -202,7 +224,8 @@ class AsyncCommunicator : public Communicator {
               });
             }
           });
-        });
+        },
+        Reduction{kind, count * size_});
   }
 
   CollectiveEvent AllGather(DeviceAddressBase send, DeviceAddressBase recv, PrimitiveType dtype,
@@ -211,6 +234,7 @@ class AsyncCommunicator : public Communicator {
     return Meet("all-gather", dtype, count, {send}, {recv}, std::nullopt, executor,
                 [=](Participants all) {
                   for (const CollectiveParticipant& target : all) {
+                    if (target.recv.empty()) continue;
                     for (const CollectiveParticipant& source : all) {
                       Copy(static_cast<char*>(target.recv[0]) + source.rank.value() * bytes,
                            source.send[0], bytes);
@@ -231,6 +255,7 @@ class AsyncCommunicator : public Communicator {
     return Meet("collective-permute", dtype, count, {send}, {recv}, source, executor,
                 [=](Participants all) {
                   for (const CollectiveParticipant& target : all) {
+                    if (target.recv.empty()) continue;
                     if (target.source_rank.has_value()) {
                       Copy(target.recv[0], all[target.source_rank->value()].send[0], bytes);
                     } else {
@@ -247,6 +272,7 @@ class AsyncCommunicator : public Communicator {
     return Meet(
         "all-to-all", dtype, count, send, recv, std::nullopt, executor, [=](Participants all) {
           for (const CollectiveParticipant& target : all) {
+            if (target.recv.empty()) continue;
             for (const CollectiveParticipant& source : all) {
               Copy(target.recv[source.rank.value()], source.send[target.rank.value()], bytes);
             }
@@ -261,6 +287,7 @@ class AsyncCommunicator : public Communicator {
     return Meet("broadcast", dtype, count, {send}, {recv}, std::nullopt, executor,
                 [=](Participants all) {
                   for (const CollectiveParticipant& target : all) {
+                    if (target.recv.empty()) continue;
                     Copy(target.recv[0], all[root.value()].send[0], bytes);
                   }
                   return absl::OkStatus();
@@ -294,7 +321,9 @@ class AsyncCommunicator : public Communicator {
   CollectiveEvent Meet(const char* name, PrimitiveType dtype, size_t count,
                        absl::Span<const DeviceAddressBase> send,
                        absl::Span<const DeviceAddressBase> recv, std::optional<Rank> source_rank,
-                       const Executor& executor, const CollectiveTable::Operation& operation) {
+                       const Executor& executor,
+                       std::function<absl::Status(Participants)> operation,
+                       std::optional<Reduction> reduction = std::nullopt) {
     absl::StatusOr<const xla::cpu::CpuCollectives::Executor*> cpu_executor =
         xla::cpu::CpuCollectives::TryCast(&executor);
     if (!cpu_executor.ok()) return FailedEvent(cpu_executor.status());
@@ -318,15 +347,23 @@ class AsyncCommunicator : public Communicator {
     participant.element_type = dtype;
     participant.source_rank = source_rank;
     for (const DeviceAddressBase& buffer : send) participant.send.push_back(buffer.opaque());
+    participant.send_bytes =
+        static_cast<int64_t>(reduction.has_value() ? reduction->elements : count) *
+        xla::primitive_util::ByteWidth(dtype);
     for (const DeviceAddressBase& buffer : recv) {
       participant.recv.push_back(const_cast<void*>(buffer.opaque()));
     }
     participant.done = [promise](absl::Status status) { promise.Set(std::move(status)); };
-    table_.Arrive(key, rendezvous.num_local_participants, name, std::move(participant),
-                  [name, operation](Participants all) {
-                    tsl::profiler::TraceMe trace([&] { return absl::StrCat("TPU ", name); });
-                    return operation(all);
-                  });
+    CollectiveOperation traced = [name, operation = std::move(operation)](Participants all) {
+      tsl::profiler::TraceMe trace([&] { return absl::StrCat("TPU ", name); });
+      return operation(all);
+    };
+    if (reduction.has_value()) {
+      traced.combine = [=](const std::vector<const void*>& sent, void* result) {
+        return ReduceInto(dtype, reduction->kind, sent, 0, reduction->elements, result);
+      };
+    }
+    table_.Arrive(key, rendezvous.num_local_participants, name, std::move(participant), traced);
     return EventOf(promise);
   }
 
@@ -372,13 +409,8 @@ class AsyncCollectives : public xla::cpu::CpuCollectives {
 absl::Status CombineBuffers(const Combination& combination, const std::vector<const void*>& values,
                             int64_t offset, int64_t count, void* result) {
   TF_RETURN_IF_ERROR(FaultAt(FaultPoint::kCollective));
-  const ReductionKind kind = ToReductionKind(combination.kind);
-  return WithNativeType(combination.type, kind, [&](auto zero) {
-    using T = decltype(zero);
-    Reduce<T>(kind, values, offset, count, [&](const T* block, size_t at, size_t size) {
-      std::memcpy(static_cast<void*>(static_cast<T*>(result) + at), block, size * sizeof(T));
-    });
-  });
+  return ReduceInto(combination.type, ToReductionKind(combination.kind), values, offset, count,
+                    result);
 }
 
 std::unique_ptr<xla::cpu::CpuCollectives> MakeCollectives(CollectiveTable* table,

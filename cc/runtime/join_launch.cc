@@ -1,11 +1,14 @@
 #include "cc/runtime/join_launch.h"
 
+#include <set>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "cc/base/after_cancellation.h"
 #include "cc/base/fault_points.h"
+#include "cc/pods/host_links.h"
 #include "tensorflow/core/framework/cancellation.h"
 #include "xla/tsl/platform/errors.h"
 
@@ -48,8 +51,7 @@ class CancelHandle {
 }  // namespace
 
 absl::Status JoinLaunch(tensorflow::OpKernelContext* context, LaunchTable* table, Core core,
-                        LaunchId launch_id, const std::shared_ptr<Program>& program,
-                        StepArguments arguments,
+                        LaunchId launch_id, const FoundProgram& program, StepArguments arguments,
                         std::function<absl::Status(std::vector<Tensor>)> write,
                         tensorflow::AsyncOpKernel::DoneCallback done) {
   TF_RETURN_IF_ERROR(FaultAt(FaultPoint::kLaunch));
@@ -68,9 +70,18 @@ absl::Status JoinLaunch(tensorflow::OpKernelContext* context, LaunchTable* table
   }
   CoreArrival arrival;
   arrival.core = core;
-  arrival.program = program;
+  arrival.program = program.program;
   arrival.step_id = context->step_id();
   arrival.arguments = std::move(arguments);
+  if (program.pod != nullptr && program.program->compiled().runs_on_other_hosts()) {
+    arrival.connect = [context, launch_id,
+                       program](std::function<void(std::function<void()>)> schedule) {
+      const std::set<Host>& hosts = program.program->compiled().hosts;
+      return MakeHostLinks(*program.pod, hosts, absl::StrCat(launch_id), context->frame_iter(),
+                           context->rendezvous(), std::move(schedule),
+                           context->collective_executor());
+    };
+  }
   arrival.done = [context, cancellation, token, write = std::move(write), done = std::move(done)](
                      absl::Status status, Outputs outputs) {
     // Not the waiting form: a cancellation that is under way may be what calls this.

@@ -10,6 +10,7 @@
 #include "cc/base/core_numbers.h"
 #include "cc/base/launch_numbers.h"
 #include "cc/runtime/launch_table.h"
+#include "cc/runtime/pod_programs.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
 namespace tf_tpu_ext {
@@ -18,8 +19,7 @@ namespace tf_tpu_ext {
 // launch, `write` gets the results unless it failed, and then `done` is called. If this returns an
 // error, neither is.
 absl::Status JoinLaunch(tensorflow::OpKernelContext* context, LaunchTable* table, Core core,
-                        LaunchId launch_id, const std::shared_ptr<Program>& program,
-                        StepArguments arguments,
+                        LaunchId launch_id, const FoundProgram& program, StepArguments arguments,
                         std::function<absl::Status(std::vector<tensorflow::Tensor>)> write,
                         tensorflow::AsyncOpKernel::DoneCallback done);
 

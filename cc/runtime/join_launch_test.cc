@@ -58,7 +58,7 @@ class JoinLaunchTest : public ::testing::Test {
     op->params.cancellation_manager = &cancellation_;
     op->context = std::make_unique<OpKernelContext>(&op->params, /*num_outputs=*/0);
     joined_ = JoinLaunch(
-        op->context.get(), &table_, Core(core), kJoined, program_, {},
+        op->context.get(), &table_, Core(core), kJoined, {program_, nullptr}, {},
         [op = op.get(), write_result](std::vector<Tensor> outputs) {
           op->written = std::move(outputs);
           return write_result;

@@ -8,11 +8,27 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "cc/pods/host_links.h"
 #include "cc/runtime/collective_table.h"
 #include "cc/runtime/launch_transfers.h"
 #include "xla/tsl/platform/status.h"
 
 namespace tf_tpu_ext {
+namespace {
+
+// The message by which the first host of a pod starts a program that updates variables.
+constexpr char kStart[] = "start";
+
+bool IsFirstHost(const HostLinks& links) { return links.shape().host == *links.hosts().begin(); }
+
+void LeadOtherHosts(HostLinks* links) {
+  HostLinks::Messages messages;
+  for (Host host : links->others()) messages[host] = HostMessage(kStart, 0);
+  // If it does not arrive, they have failed, and this host learns that when it next needs them.
+  links->Exchange(kStart, messages, {}, [](const absl::StatusOr<HostLinks::Messages>&) {});
+}
+
+}  // namespace
 
 Launch::Launch(const LaunchServices& services, LaunchId launch_id, RunId run_id,
                std::shared_ptr<Program> program, std::function<void()> leave_table)
@@ -50,10 +66,59 @@ bool Launch::Add(Slot slot, CoreArrival arrival) {
 void Launch::Start() {
   // Without the lock: nobody adds an arrival after the last one, and nobody takes one before
   // StartOnFreeCores or Finish.
-  const bool updates_variables =
-      std::any_of(arrivals_.begin(), arrivals_.end(),
-                  [](const auto& arrival) { return arrival->arguments.updates_variables; });
-  if (updates_variables) {
+  std::shared_ptr<HostLinks> links;
+  {
+    // Under the lock: a failure that comes first ends the op by which the hosts connect, and one
+    // that comes later ends the links.
+    absl::MutexLock lock(&mutex_);
+    if (failed_) return;  // Fail finishes the launch
+    if (const auto& connect = arrivals_[Slot(0)]->connect) {
+      links = connect([pool = services_.compute_pool](std::function<void()> work) {
+        pool->Schedule(std::move(work));
+      });
+      services_.collectives->Connect(run_id_, links);
+      links_ = links;
+    }
+  }
+  if (links == nullptr) return StartInOrder();
+  WatchHosts(links);
+  if (!UpdatesVariables()) return StartInOrder();
+  links->Expect(kEndOfRuns, links->others());
+  if (IsFirstHost(*links)) return StartInOrder();
+  FollowFirstHost(links.get());
+}
+
+void Launch::WatchHosts(const std::shared_ptr<HostLinks>& links) {
+  if (services_.host_watch == nullptr) return;
+  std::shared_ptr<HostWatch::Watch> watch =
+      services_.host_watch->Begin(links, [weak = weak_from_this()](const absl::Status& lost) {
+        if (std::shared_ptr<Launch> launch = weak.lock()) launch->Fail(lost);
+      });
+  absl::MutexLock lock(&mutex_);
+  if (phase_ != Phase::kFinished) watch_ = std::move(watch);
+}
+
+// Two programs never take their places in one order here and in another one there.
+void Launch::FollowFirstHost(HostLinks* links) {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (failed_) return;  // Fail finishes the launch
+    phase_ = Phase::kAsked;
+  }
+  links->Exchange(kStart, {}, {*links->hosts().begin()},
+                  [self = shared_from_this()](const absl::StatusOr<HostLinks::Messages>& said) {
+                    if (!said.ok()) return self->Fail(said.status());
+                    self->StartInOrder();
+                  });
+}
+
+bool Launch::UpdatesVariables() const {
+  return std::any_of(arrivals_.begin(), arrivals_.end(),
+                     [](const auto& arrival) { return arrival->arguments.updates_variables; });
+}
+
+void Launch::StartInOrder() {
+  if (UpdatesVariables()) {
     std::vector<Core> cores;
     for (const std::unique_ptr<CoreArrival>& arrival : arrivals_) cores.push_back(arrival->core);
     const bool calls_host = std::any_of(
@@ -75,6 +140,7 @@ void Launch::Start() {
 
 void Launch::StartOnFreeCores() {
   std::shared_ptr<Step> step;
+  std::shared_ptr<HostLinks> links;
   {
     absl::MutexLock lock(&mutex_);
     if (failed_) return;  // Fail finishes the launch
@@ -89,8 +155,9 @@ void Launch::StartOnFreeCores() {
       context.replica = program_->compiled().ReplicaOf(slot);
       cores.Add({context, arrival.program, std::move(arrival.arguments)});
     }
+    links = links_;
     step = Step::Create(
-        services_, launch_id_, program_, std::move(cores),
+        services_, launch_id_, program_, std::move(cores), links,
         [self = shared_from_this()](absl::Status status, ByNumber<Slot, Outputs> outputs) {
           self->Finish(std::move(status), std::move(outputs));
         });
@@ -98,6 +165,7 @@ void Launch::StartOnFreeCores() {
     phase_ = Phase::kRunning;
   }
   // Without the lock: the step may end, and finish the launch, before this returns.
+  if (links != nullptr && UpdatesVariables() && IsFirstHost(*links)) LeadOtherHosts(links.get());
   step->Start();
 }
 
@@ -151,6 +219,12 @@ std::string Launch::DescribeWait(Phase phase, absl::Duration waited) const {
     return absl::StrCat("cores [", absl::StrJoin(here, ", "), "] are ready and wait for cores [",
                         absl::StrJoin(missing, ", "), "].", advice);
   }
+  if (phase == Phase::kAsked) {
+    return absl::StrCat(
+        services_.collectives->Describe(run_id_, waited),
+        "which has not started the program there. Look for what holds its cores, or ",
+        kRaiseWaitLimit);
+  }
   if (phase == Phase::kOrdered) {
     return absl::StrCat("cores [", absl::StrJoin(here, ", "),
                         "] are held by another program or op that updates variables, and has not "
@@ -180,16 +254,24 @@ void Launch::Fail(const absl::Status& status) {
 void Launch::Finish(absl::Status status, ByNumber<Slot, Outputs> outputs) {
   WaitMonitor::WaitId wait;
   std::optional<CoreOrder::Place> place;
+  std::shared_ptr<HostLinks> links;
+  std::shared_ptr<HostWatch::Watch> watch;  // ends under no lock
   {
     absl::MutexLock lock(&mutex_);
     phase_ = Phase::kFinished;
+    watch = std::move(watch_);
     step_ = nullptr;
+    links = std::move(links_);
     wait = wait_;
     place = place_;
   }
   // What belongs to the launch ends before its ops do: what comes after them in the graph may
   // start the next launch, use the same queues, or look at the statistics.
   services_.wait_monitor->End(wait);
+  if (links != nullptr) {
+    links->Abort(status.ok() ? absl::CancelledError("The launch has ended.") : status);
+    services_.collectives->Finish(run_id_);
+  }
   services_.transfers->Finish(launch_id_);
   if (!status.ok() && program_->compiled().takes.any()) DropQueuedForCores(status);
   for (Slot slot : arrivals_.numbers()) {

@@ -23,11 +23,14 @@
 #include "cc/program/value_numbers.h"
 #include "cc/runtime/core_order.h"
 #include "cc/runtime/execution.h"
+#include "cc/runtime/host_watch.h"
 #include "cc/runtime/launch_services.h"
 #include "cc/runtime/program.h"
 #include "cc/runtime/step.h"
 
 namespace tf_tpu_ext {
+
+class HostLinks;
 
 // What the execute op of one core brings.
 struct CoreArrival {
@@ -36,6 +39,9 @@ struct CoreArrival {
   // The step of the session or function that the op belongs to.
   int64_t step_id = 0;
   StepArguments arguments;
+  // Makes the launch's links to the other hosts that run the program; null if there are none.
+  std::function<std::shared_ptr<HostLinks>(std::function<void(std::function<void()>)> schedule)>
+      connect;
   // Called once, on some thread, with the end of the launch.
   Program::Done done;
 };
@@ -80,11 +86,17 @@ class Launch : public std::enable_shared_from_this<Launch> {
   // From one to the next, without a way back.
   enum class Phase {
     kGathering,  // some cores have not come
+    kAsked,      // all have come, and wait for the first host of the pod to say that they are next
     kOrdered,    // all have come, and wait for others to leave the cores
     kRunning,    // step_ runs, and decides what a failure still does
     kFinished,   // the ops have their ends, or get them now
   };
 
+  // Starts when the first host of the pod has, which thereby orders the programs of all.
+  void FollowFirstHost(HostLinks* links);
+  void WatchHosts(const std::shared_ptr<HostLinks>& links);
+  bool UpdatesVariables() const;
+  void StartInOrder();
   void StartOnFreeCores();
   void Finish(absl::Status status, ByNumber<Slot, Outputs> outputs);
   void DropQueuedForCores(const absl::Status& status) const;
@@ -113,6 +125,9 @@ class Launch : public std::enable_shared_from_this<Launch> {
   int arrived_ ABSL_GUARDED_BY(mutex_) = 0;
   // The place in the order of cores, if it has one, to be given up at the end.
   std::optional<CoreOrder::Place> place_ ABSL_GUARDED_BY(mutex_);
+  // Those to the other hosts of the pod, from the start; null if the program runs on none.
+  std::shared_ptr<HostLinks> links_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<HostWatch::Watch> watch_ ABSL_GUARDED_BY(mutex_);
   // Set while the launch runs.
   std::shared_ptr<Step> step_ ABSL_GUARDED_BY(mutex_);
 };

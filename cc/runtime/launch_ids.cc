@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <set>
+#include <string>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
@@ -22,7 +23,7 @@ class SharedLaunchId : public tensorflow::ResourceBase {
   std::string DebugString() const override { return absl::StrCat("TPU launch ", id_); }
 
   // Returns the id, and in `complete` whether every member has it now.
-  absl::StatusOr<LaunchId> Take(int member, bool* complete) {
+  absl::StatusOr<LaunchId> Take(const std::string& member, bool* complete) {
     absl::MutexLock lock(&mutex_);
     if (!members_.insert(member).second || static_cast<int>(members_.size()) > num_members_) {
       return absl::InternalError(absl::StrCat("the replica on core ", member, " of ", num_members_,
@@ -36,13 +37,14 @@ class SharedLaunchId : public tensorflow::ResourceBase {
   const LaunchId id_;
   const int num_members_;
   absl::Mutex mutex_;
-  std::set<int> members_ ABSL_GUARDED_BY(mutex_);
+  std::set<std::string> members_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace
 
 absl::StatusOr<LaunchId> LaunchIdOfGroup(tensorflow::OpKernelContext* context, LaunchTable* table,
-                                         const std::string& group, int member, int num_members) {
+                                         const std::string& group, const std::string& member,
+                                         int num_members) {
   tensorflow::ScopedStepContainer* step = context->step_container();
   if (step == nullptr) {
     return absl::UnimplementedError(

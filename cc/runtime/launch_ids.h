@@ -20,7 +20,8 @@ class LaunchTable;
 // The id of a new launch of the table, which all members of the group get in this run of the graph,
 // and in this iteration of a loop around them.
 absl::StatusOr<LaunchId> LaunchIdOfGroup(tensorflow::OpKernelContext* context, LaunchTable* table,
-                                         const std::string& group, int member, int num_members);
+                                         const std::string& group, const std::string& member,
+                                         int num_members);
 
 }  // namespace tf_tpu_ext
 

@@ -9,6 +9,7 @@ class CollectiveTable;
 class ComputePool;
 class CoreOrder;
 class CoreThreads;
+class HostWatch;
 class LaunchTransfers;
 class WaitMonitor;
 
@@ -27,6 +28,8 @@ struct LaunchServices {
   CoreThreads* host_threads = nullptr;
   // What the end of a launch means for its transfers.
   LaunchTransfers* transfers = nullptr;
+  // Notices hosts of a pod that are lost. Null where there are no other hosts.
+  HostWatch* host_watch = nullptr;
   // Runs work that takes long, as the compiler does, on a thread of its own.
   std::function<void(std::function<void()>)> run_long;
   // Runs updates that hold the locks of variables, one after the other, on a thread that may wait

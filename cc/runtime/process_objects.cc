@@ -33,6 +33,8 @@ ProcessObjects::ProcessObjects()
       embedding_(&compute_pool_),
       transfers_(&machine_, &channels_, &embedding_),
       xla_collectives_(MakeCollectives(&collectives_, &compute_pool_)),
+      host_watch_([this] { return machine_.options().host_limit; }, &endpoints_,
+                  [this](std::function<void()> work) { host_threads_.Schedule(std::move(work)); }),
       launches_(ServicesOfLaunches()),
       ynn_threads_(&compute_pool_),
       program_services_(ServicesOfPrograms()),
@@ -49,11 +51,13 @@ ProcessObjects::ProcessObjects()
         process.embedding = &embedding_;
         process.collectives = &collectives_;
         process.core_order = &core_order_;
+        process.endpoints = &endpoints_;
         process.transfers = &transfers_;
         process.launches = &launches_;
         process.padding = &padding_;
         process.program_services = &program_services_;
         process.programs = &programs_;
+        process.pod_programs = &pod_programs_;
         process.target_programs = &target_programs_;
         return process;
       }()) {}
@@ -88,6 +92,7 @@ LaunchServices ProcessObjects::ServicesOfLaunches() {
   services.compute_pool = &compute_pool_;
   services.host_threads = &host_threads_;
   services.transfers = &transfers_;
+  services.host_watch = &host_watch_;
   services.run_long = [](std::function<void()> work) {
     tensorflow::Env::Default()->SchedClosure(std::move(work));
   };

@@ -12,10 +12,13 @@
 #include "cc/base/process.h"
 #include "cc/base/wait_monitor.h"
 #include "cc/embedding/current_embedding.h"
+#include "cc/pods/endpoints.h"
 #include "cc/runtime/collective_table.h"
 #include "cc/runtime/core_order.h"
+#include "cc/runtime/host_watch.h"
 #include "cc/runtime/launch_table.h"
 #include "cc/runtime/padding_stats.h"
+#include "cc/runtime/pod_programs.h"
 #include "cc/runtime/program_cache.h"
 #include "cc/runtime/program_services.h"
 #include "cc/runtime/step_transfers.h"
@@ -60,6 +63,8 @@ class ProcessObjects {
   CollectiveTable collectives_;
   const std::unique_ptr<xla::cpu::CpuCollectives> xla_collectives_;
   CoreOrder core_order_;
+  Endpoints endpoints_;
+  HostWatch host_watch_;
   // Made when the first update needs it.
   absl::once_flag made_locking_thread_;
   std::unique_ptr<tensorflow::thread::ThreadPool> locking_thread_;
@@ -68,6 +73,7 @@ class ProcessObjects {
   PaddingStats padding_;
   const ProgramServices program_services_;
   ProgramCache programs_;
+  PodPrograms pod_programs_;
   TargetPrograms target_programs_;
   const Process process_;
 };

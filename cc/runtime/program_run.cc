@@ -100,9 +100,10 @@ absl::Status Program::Run::Prepare() {
     device_assignment_.emplace(1, 1);
     (*device_assignment_)(0, 0) = core_.core.value();
   }
+  const Core core_in_pod = program_->compiled().pod.NumberInPod(core_.core);
   cpu_options_.set_collectives(services.collectives);
   options_.set_run_id(xla::RunId(core_.run_id.value()));
-  options_.set_device_ordinal(core_.core.value());
+  options_.set_device_ordinal(core_in_pod.value());
   options_.set_device_assignment(&*device_assignment_);
   const Eigen::ThreadPoolDevice* threads = run_options_.on_one_thread
                                                ? services.kernel_threads->OfCaller().device
@@ -134,7 +135,7 @@ absl::Status Program::Run::Prepare() {
   }
   params_.collective_params = &*collective_params_;
   params_.custom_call_params = &*custom_call_params_;
-  SetRun(core_.run_id.value(), core_.core.value(), &params_);
+  SetRun(core_.run_id.value(), core_in_pod.value(), &params_);
   return absl::OkStatus();
 }
 

@@ -2,31 +2,34 @@
 
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "cc/abi/xla/collectives_wait.h"
 #include "cc/base/compute_pool.h"
+#include "cc/pods/host_links.h"
 #include "cc/runtime/collective_table.h"
 #include "cc/runtime/launch_transfers.h"
 #include "cc/runtime/shared_update.h"
 #include "cc/transfer/host_calls.h"
 
 namespace tf_tpu_ext {
-
 std::shared_ptr<Step> Step::Create(const LaunchServices& services, LaunchId launch_id,
-                                   std::shared_ptr<Program> program, StepCores cores, Done done) {
-  std::shared_ptr<Step> step(
-      new Step(services, launch_id, std::move(program), std::move(cores), std::move(done)));
+                                   std::shared_ptr<Program> program, StepCores cores,
+                                   std::shared_ptr<HostLinks> links, Done done) {
+  std::shared_ptr<Step> step(new Step(services, launch_id, std::move(program), std::move(cores),
+                                      std::move(links), std::move(done)));
   // Before anybody else knows the step: Fail must find all of them.
   step->PrepareHostCalls();
   return step;
 }
 
 Step::Step(const LaunchServices& services, LaunchId launch_id, std::shared_ptr<Program> program,
-           StepCores cores, Done done)
+           StepCores cores, std::shared_ptr<HostLinks> links, Done done)
     : services_(services),
       launch_id_(launch_id),
       program_(std::move(program)),
       cores_(std::move(cores)),
+      links_(std::move(links)),
       done_(std::move(done)) {}
 
 void Step::PrepareHostCalls() {
@@ -191,19 +194,43 @@ bool Step::Commit() {
 
 void Step::Release() {
   absl::Status status;
+  bool ask_hosts;
   {
     absl::MutexLock lock(&mutex_);
     if (--holds_ > 0) return;
-    // Either the update begins now, or the step has ended. Decided under the lock, so that a
-    // failure comes either before, and no update runs, or too late.
-    committed_ = true;
-    status = status_;
+    ask_hosts = status_.ok() && links_ != nullptr && !asked_hosts_ && UpdatesVariables();
+    if (ask_hosts) {
+      asked_hosts_ = true;
+      ++holds_;
+    } else {
+      // Either the update begins now, or the step has ended. Decided under the lock, so that a
+      // failure comes either before, and no update runs, or too late.
+      committed_ = true;
+      status = status_;
+    }
   }
+  if (ask_hosts) return AgreeWithHosts();
   if (status.ok() && execution_->program()->compiled().shared_update != nullptr) {
     StartUpdate();
   } else {
     Finish(std::move(status));
   }
+}
+
+bool Step::UpdatesVariables() const {
+  return absl::c_any_of(cores_,
+                        [](const StepCore& core) { return core.arguments.updates_variables; });
+}
+
+// A host whose runs have failed says nothing: its op fails the step, and that ends the waiting.
+void Step::AgreeWithHosts() {
+  HostLinks::Messages messages;
+  for (Host host : links_->others()) messages[host] = HostMessage(kEndOfRuns, 0);
+  links_->Exchange(kEndOfRuns, messages, links_->others(),
+                   [self = shared_from_this()](const absl::StatusOr<HostLinks::Messages>& said) {
+                     if (!said.ok()) self->RunFailed(said.status());
+                     self->Release();
+                   });
 }
 
 void Step::StartUpdate() {

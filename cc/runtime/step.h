@@ -20,6 +20,10 @@
 namespace tf_tpu_ext {
 
 class HostCalls;
+class HostLinks;
+
+// The message between hosts by which one says that its runs have ended well.
+inline constexpr char kEndOfRuns[] = "end";
 
 // Starts the runs of a step, gathers their outputs, and runs the shared update, if there is one,
 // when the last has ended.
@@ -36,9 +40,11 @@ class Step : public std::enable_shared_from_this<Step> {
   // Gets the outputs of each slot, which are empty unless the status is OK.
   using Done = std::function<void(absl::Status, ByNumber<Slot, Outputs>)>;
 
-  // `program` is what the first core has brought. `cores` are all of its slots.
+  // `program` is what the first core has brought. `cores` are all of its slots, and `links` those
+  // to the other hosts that run it, or null.
   static std::shared_ptr<Step> Create(const LaunchServices& services, LaunchId launch_id,
-                                      std::shared_ptr<Program> program, StepCores cores, Done done);
+                                      std::shared_ptr<Program> program, StepCores cores,
+                                      std::shared_ptr<HostLinks> links, Done done);
 
   void Start();
 
@@ -48,7 +54,7 @@ class Step : public std::enable_shared_from_this<Step> {
 
  private:
   Step(const LaunchServices& services, LaunchId launch_id, std::shared_ptr<Program> program,
-       StepCores cores, Done done);
+       StepCores cores, std::shared_ptr<HostLinks> links, Done done);
 
   RunId run_id() const { return cores_[Slot(0)].context.run_id; }
 
@@ -74,6 +80,10 @@ class Step : public std::enable_shared_from_this<Step> {
   // Gives up one of the reasons not to end yet; the last one ends the step.
   void Release();
 
+  // Ends the step once all hosts say that theirs can end well.
+  void AgreeWithHosts();
+  bool UpdatesVariables() const;
+
   // On the thread that gave up the last hold: nobody else uses the step any more.
   void StartUpdate();
   void Finish(absl::Status status);
@@ -86,6 +96,7 @@ class Step : public std::enable_shared_from_this<Step> {
   const std::shared_ptr<Program> program_;
   // Not guarded: who starts the runs writes them before the first one, and each run its own slots.
   StepCores cores_;
+  const std::shared_ptr<HostLinks> links_;
   std::unique_ptr<Execution> execution_;
   // Not guarded: each run writes its own, and they are read when the last has ended.
   ByNumber<StepRun, Outputs> outputs_;
@@ -102,6 +113,8 @@ class Step : public std::enable_shared_from_this<Step> {
   int holds_ ABSL_GUARDED_BY(mutex_) = 1;
   // It is too late to fail from outside: variables get new values, or the step has ended.
   bool committed_ ABSL_GUARDED_BY(mutex_) = false;
+  // Whether the other hosts have been asked if theirs ends well.
+  bool asked_hosts_ ABSL_GUARDED_BY(mutex_) = false;
   // The first error.
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
 };

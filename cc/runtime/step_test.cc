@@ -91,6 +91,7 @@ class StepTest : public ::testing::Test {
       work();
     };
     return Step::Create(services, kStepLaunch, std::move(program), std::move(cores),
+                        /*links=*/nullptr,
                         [this](absl::Status status, ByNumber<Slot, Outputs> outputs) {
                           EXPECT_FALSE(status_.has_value()) << "ended twice";
                           status_ = std::move(status);

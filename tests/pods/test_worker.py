@@ -3,62 +3,15 @@
 from __future__ import annotations
 
 import os
-import pathlib
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from doc_pages import PAGES, blocks_of
-
-import tf_tpu_ext
-
-COMMAND = [sys.executable, str(pathlib.Path(tf_tpu_ext.__file__).parent / "cli"), "worker"]
-# A program that takes its TPU's address as an argument.
-START = """
-import sys
-import tensorflow as tf
-import tf_tpu_ext
-
-resolver = tf.distribute.cluster_resolver.TPUClusterResolver(sys.argv[1])
-tf.config.experimental_connect_to_cluster(resolver)
-topology = tf.tpu.experimental.initialize_tpu_system(resolver)
-strategy = tf.distribute.TPUStrategy(resolver)
-"""
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-class Worker:
-    """A worker of two cores, in a process."""
-
-    def __init__(self, *arguments: str) -> None:
-        self.port = free_port()
-        self.address = f"grpc://localhost:{self.port}"
-        self.process = subprocess.Popen(
-            [*COMMAND, "--cores", "2", "--port", str(self.port), *arguments],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        assert self.process.stdout is not None
-        self.said = ""
-        while "for programs:" not in self.said:
-            line = self.process.stdout.readline()
-            assert line, self.process.communicate()[1]
-            self.said += line
-
-    def end(self, how: signal.Signals = signal.SIGKILL) -> tuple[int, str]:
-        self.process.send_signal(how)
-        _, errors = self.process.communicate(timeout=60)
-        return self.process.returncode, errors
+from worker_processes import COMMAND, START, Worker
 
 
 @pytest.fixture(scope="module")
@@ -288,20 +241,3 @@ def test_the_program_of_the_page(run_python: Any, shared: Worker) -> None:
     ]
     checks = "assert strategy.num_replicas_in_sync == 2\nprint('as expected')"
     assert "as expected" in run_python(f"{code}\n{checks}", shared.address).stdout
-
-
-def test_a_program_of_two_workers_is_refused(
-    run_python: Any, shared: Worker, worker: Worker
-) -> None:
-    code = f"""{START}
-try:
-    strategy.run(tf.function(lambda: tf.constant(1.0)))
-    from tensorflow.python.eager import context
-    context.async_wait()
-except tf.errors.InvalidArgumentError as error:
-    assert "needs 4 cores" in str(error), error
-    assert "tf-tpu worker --cores=4" in str(error), error
-    print("as expected", flush=True)
-"""
-    addresses = f"{shared.address},{worker.address}"
-    assert "as expected" in run_python(code, addresses).stdout

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
 from typing import Any
 
-from . import doctor, script
+from . import doctor, script, worker
 
 
 def add_parser(commands: Any) -> None:
@@ -25,6 +26,12 @@ def add_parser(commands: Any) -> None:
         help="number of hosts among which a TPUEstimator's input pipelines divide the cores "
         f"(default: {doctor.HOSTS_VARIABLE}, else 1)",
     )
+    parser.add_argument(
+        "--workers",
+        type=int,
+        help="start so many workers on this machine, each with --cores cores, and run the script "
+        "as their client, as on a TPU of several hosts",
+    )
     parser.add_argument("--report", metavar="FILE", help="write the report as JSON to FILE, too")
     parser.add_argument("--quiet", action="store_true", help="print no report")
     script.add_arguments(parser)
@@ -36,19 +43,24 @@ def run(options: argparse.Namespace) -> int:
 
     If it can't start, the reason is printed on stderr and the exit code is 2.
     """
-    try:
-        script.check_file(options)
-        _set_machine(options)
-        launcher, program = script.load(options, "tf_tpu_ext.launcher")
-    except script.RefusedError as error:
-        print(f"tf-tpu run: {error}", file=sys.stderr)
-        return 2
-    return int(
-        launcher.launch(program, options.arguments, report=options.report, quiet=options.quiet)
-    )
+    with contextlib.ExitStack() as pod:
+        try:
+            script.check_file(options)
+            _set_machine(options)
+            launcher, program = script.load(options, "tf_tpu_ext.launcher")
+            if options.workers is not None:
+                launcher.connect(pod.enter_context(worker.pod(options.workers, options.cores)))
+        except script.RefusedError as error:
+            print(f"tf-tpu run: {error}", file=sys.stderr)
+            return 2
+        return int(
+            launcher.launch(program, options.arguments, report=options.report, quiet=options.quiet)
+        )
 
 
 def _set_machine(options: argparse.Namespace) -> None:
+    if options.workers is not None and options.workers < 1:
+        raise script.RefusedError(f"--workers is {options.workers}, expected at least 1.")
     if options.cores is not None:
         os.environ[doctor.CORES_VARIABLE] = str(options.cores)
     if options.hosts is not None:

@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import ctypes
 import importlib
 import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
 import sys
+import threading
+from collections.abc import Iterator
 from typing import Any
 
 from . import doctor, script
+
+_FOR_PROGRAMS = re.compile(r"for programs: TPUClusterResolver\('(.*)'\)")
+# How long a worker may take to end by itself.
+_PATIENCE_SECONDS = 10
+_PR_SET_PDEATHSIG = 1
 
 
 def add_parser(commands: Any) -> None:
@@ -21,7 +35,9 @@ def add_parser(commands: Any) -> None:
     )
     doctor.add_cores(parser)
     parser.add_argument(
-        "--port", type=int, help="where to listen (default: that of TPU_TASK_PORT, else 8470)"
+        "--port",
+        type=int,
+        help="where to listen, 0 for any free port (default: that of TPU_TASK_PORT, else 8470)",
     )
     parser.add_argument(
         "--listen",
@@ -48,3 +64,61 @@ def run(options: argparse.Namespace) -> int:
     except (ImportError, OSError, RuntimeError, ValueError) as error:
         print(f"tf-tpu worker: {error}", file=sys.stderr)
     return 2
+
+
+@contextlib.contextmanager
+def pod(workers: int, cores: int | None) -> Iterator[str]:
+    """Runs workers on this machine, and ends them afterwards.
+
+    They end with this process even if it is killed.
+
+    Args:
+        workers: How many.
+        cores: Of each of them, or None for the default.
+
+    Yields:
+        What programs connect to.
+
+    Raises:
+        script.RefusedError: A worker can't start, for a reason that it has printed.
+    """
+    command = [sys.executable, str(pathlib.Path(__file__).parent), "worker", "--port=0"]
+    if cores is not None:
+        command.append(f"--cores={cores}")
+    # Who listens where is decided here, not by the variables of a cluster.
+    names = ("TF_CONFIG", "SLURM_STEP_NODELIST")
+    environment = {key: value for key, value in os.environ.items() if key not in names}
+    with contextlib.ExitStack() as running:
+        processes = []
+        for _ in range(workers):
+            process = subprocess.Popen(
+                command, stdout=subprocess.PIPE, text=True, env=environment, preexec_fn=_die_too
+            )
+            running.callback(_end, process)
+            processes.append(process)
+        yield ",".join(_address(process) for process in processes)
+
+
+def _die_too() -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _address(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    for line in process.stdout:
+        if found := _FOR_PROGRAMS.search(line):
+            # What programs print there is theirs.
+            threading.Thread(
+                target=shutil.copyfileobj, args=(process.stdout, sys.stdout), daemon=True
+            ).start()
+            return found[1]
+    raise script.RefusedError(f"a worker ended with exit code {process.wait()} before it served.")
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    process.terminate()
+    try:
+        process.wait(_PATIENCE_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

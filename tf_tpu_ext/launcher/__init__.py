@@ -9,7 +9,7 @@ from tf_tpu_ext.launcher import _program, _report, _storage
 from tf_tpu_ext.launcher._program import Program, find
 from tf_tpu_ext.patches import _resolver
 
-__all__ = ["Program", "find", "launch", "prepare"]
+__all__ = ["Program", "connect", "find", "launch", "prepare"]
 
 
 def prepare(legacy: bool, storage: str | None, arguments: Sequence[str]) -> None:
@@ -31,11 +31,25 @@ def prepare(legacy: bool, storage: str | None, arguments: Sequence[str]) -> None
     """
     _storage.check_arguments(arguments, storage)
     _storage.install(storage)
-    _resolver.take_every_tpu_as_local()
+    _resolver.take_every_tpu_as("local")
     if legacy:
         from tf_tpu_ext.launcher import _legacy
 
         _legacy.install()
+
+
+def connect(master: str) -> None:
+    """Makes the TPU that the script expects the cores of other processes.
+
+    To be called after `prepare`.
+
+    Args:
+        master: Their addresses, as `TPUClusterResolver` takes them: `"grpc://a:8470,grpc://b:8470"`.
+
+    Raises:
+        RuntimeError: TensorFlow has already made the virtual cores of this process.
+    """
+    _resolver.take_every_tpu_as(master)
 
 
 def launch(

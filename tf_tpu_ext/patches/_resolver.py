@@ -15,17 +15,27 @@ from tf_tpu_ext.patches._changes import Changes, find
 # A cloud sets one of these to tell the program which TPU to use.
 _CLOUD_VARIABLES = ("KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS", "TPU_CONFIG", "TPU_API_DISCOVERY_URL")
 
+# With streaming, TensorFlow waits without end for a worker that has stopped: not even the end of
+# the connection is an error for it.
+STREAMING_VARIABLE = "TF_ENABLE_EAGER_CLIENT_STREAMING_ENQUEUE"
+
 _log = logging.getLogger("tf_tpu_ext")
-_every_tpu_is_local = False
+# What every TPU is, whatever the program calls it; None if it decides.
+_every_tpu: str | None = None
 
 
-def take_every_tpu_as_local() -> None:
-    """Makes every name or address of a TPU, even from a cloud's environment, the virtual cores.
+def take_every_tpu_as(master: str) -> None:
+    """Makes every name or address of a TPU, even from a cloud's environment, the given one.
 
     Used by the launcher, because a script that it runs has no other TPU.
+
+    Args:
+        master: `"local"` for the virtual cores of this process, else the addresses of workers.
     """
-    global _every_tpu_is_local
-    _every_tpu_is_local = True
+    global _every_tpu
+    _every_tpu = master
+    if master != "local":
+        _give_up_own_cores(master)
 
 
 def _name_of_tpu(tpu: Any) -> Any:
@@ -44,7 +54,7 @@ def _names_this_machine(tpu: Any, service: Any, discovery_url: Any) -> bool:
     cloud's environment), or are invalid, in which case TensorFlow raises its own error.
     """
     name = _name_of_tpu(tpu)
-    if name == "local" or _every_tpu_is_local:
+    if "local" in (name, _every_tpu):
         return True
     if service is not None or discovery_url is not None:
         return False
@@ -69,6 +79,8 @@ def install_cluster_resolver(changes: Changes) -> None:
                 raise
             bound.apply_defaults()
             given = bound.arguments
+            if _every_tpu not in (None, "local"):
+                given.update(tpu=_every_tpu, service=None, discovery_url=None)
             tpu = given["tpu"]
             if not _names_this_machine(tpu, given["service"], given["discovery_url"]):
                 stock(*bound.args, **bound.kwargs)
@@ -119,7 +131,13 @@ def install_connect_to_cluster(changes: Changes) -> None:
                 if target.master() in local_masters:
                     return
                 _give_up_own_cores(target.master())
+                os.environ.setdefault(STREAMING_VARIABLE, "false")
             stock(cluster_spec_or_resolver, *args, **kwargs)
+            if isinstance(target, resolver):
+                # Only those who connect need gRPC.
+                from tf_tpu_ext._worker_watch import connected
+
+                connected(target.cluster_spec())
 
         return connect_to_cluster
 

@@ -32,10 +32,13 @@ PATCHES = (
         group="tensorflow",
         target="tf.config.experimental_connect_to_cluster",
         change="With a TPUClusterResolver of the virtual cores, it does nothing in graph mode, as "
-        "it always did in eager mode. With one of another process's cores, this process gets none.",
+        "it always did in eager mode. With one of other processes' cores, this process gets none, "
+        "watches the workers, tells them where the others listen, and sends without streaming "
+        "(`TF_ENABLE_EAGER_CLIENT_STREAMING_ENQUEUE=false`, unless it is set).",
         reason="programs that build graphs call it too, and stock TensorFlow raises an error "
         "there, although there is nothing to connect to. TPUs of two processes in one program "
-        "would be an error.",
+        "would be an error. A program waits without end for a worker that has stopped, see "
+        "docs/pods.md.",
         install=_resolver.install_connect_to_cluster,
     ),
     Patch(

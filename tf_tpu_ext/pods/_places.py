@@ -29,6 +29,12 @@ class Place:
         """The port on which this host listens."""
         return int(self.hosts[self.task].rpartition(":")[2])
 
+    def at_port(self, port: int) -> Place:
+        """Returns the same place, where this host listens on another port."""
+        hosts = list(self.hosts)
+        hosts[self.task] = f"{hosts[self.task].rpartition(':')[0]}:{port}"
+        return dataclasses.replace(self, hosts=tuple(hosts))
+
     @property
     def master(self) -> str:
         """What programs give their `TPUClusterResolver`.

@@ -11,6 +11,7 @@ import sys
 
 from tf_tpu_ext import _machine, _version
 from tf_tpu_ext.io.server import listening
+from tf_tpu_ext.patches import _resolver
 from tf_tpu_ext.pods._places import Place
 
 _JOB = "tpu_worker"
@@ -23,7 +24,7 @@ def serve(place: Place, address: str = listening.LOOPBACK) -> None:
     To be called on the main thread, before TensorFlow's first operation.
 
     Args:
-        place: Where in the pod this host is.
+        place: Where in the pod this host is; port 0 stands for any free one.
         address: The address of this machine on which to listen. Nothing protects what listens.
 
     Raises:
@@ -34,6 +35,8 @@ def serve(place: Place, address: str = listening.LOOPBACK) -> None:
     import tensorflow as tf
 
     listening.install(address)
+    # Workers are clients of each other.
+    os.environ.setdefault(_resolver.STREAMING_VARIABLE, "false")
     _check_free(place.port, address)
     try:
         # Which other hosts there are, each client tells when it connects.
@@ -43,6 +46,7 @@ def serve(place: Place, address: str = listening.LOOPBACK) -> None:
     except tf.errors.OpError as error:
         raise RuntimeError(f"TensorFlow's server can't start: {error.message}") from error
     listening.check()
+    place = place.at_port(int(server.target.rpartition(":")[2]))
     heard = _hear_signals()
     _tell(place, address)
     ended_by = heard.recv(1)[0]

@@ -108,6 +108,26 @@ absl::StatusOr<ByNumber<Slot, Core>> AssignCores(const Metadata& metadata) {
   return cores;
 }
 
+absl::StatusOr<ByNumber<Slot, Core>> CoresHere(const Metadata& metadata, const PodShape& pod) {
+  TF_ASSIGN_OR_RETURN(const auto all, AssignCores(metadata));
+  const int cores_per_replica = std::max(1, metadata.num_cores_per_replica());
+  ByNumber<Slot, Core> here;
+  for (Slot slot : all.numbers()) {
+    const Slot first(slot.value() / cores_per_replica * cores_per_replica);
+    const Host host = pod.HostOf(all[slot]);
+    if (host != pod.HostOf(all[first])) {
+      return absl::UnimplementedError(absl::StrCat(
+          "Replica ", slot.value() / cores_per_replica, " has core ", all[first], " on host ",
+          pod.HostOf(all[first]), " and core ", all[slot], " on host ", host,
+          ". The cores of one replica must be on one host: a host has ", pod.cores_per_host,
+          ". Use a device assignment whose replicas don't cross hosts, or workers with more "
+          "cores."));
+    }
+    if (host == pod.host) here.Add(pod.NumberHere(all[slot]));
+  }
+  return here;
+}
+
 std::shared_ptr<const xla::DeviceAssignment> ToDeviceAssignment(const ByNumber<Slot, Core>& cores,
                                                                 int replicas, int partitions) {
   if (cores.empty()) return nullptr;
@@ -129,11 +149,16 @@ int NumPartitions(const Metadata& metadata) {
 absl::StatusOr<CompiledProgram> DescribeProgram(const LoweredModule& lowered,
                                                 const Metadata& metadata) {
   CompiledProgram program;
-  program.num_replicas = std::max(1, metadata.num_replicas());
   program.num_cores_per_replica = std::max(1, metadata.num_cores_per_replica());
-  TF_ASSIGN_OR_RETURN(program.cores, AssignCores(metadata));
+  TF_ASSIGN_OR_RETURN(const auto all_cores, AssignCores(metadata));
+  TF_ASSIGN_OR_RETURN(program.cores, CoresHere(metadata, lowered.pod));
+  program.num_replicas = std::max(1, program.cores.size() / program.num_cores_per_replica);
   program.device_assignment =
-      ToDeviceAssignment(program.cores, program.num_replicas, NumPartitions(metadata));
+      ToDeviceAssignment(all_cores, std::max(1, metadata.num_replicas()), NumPartitions(metadata));
+  if (lowered.pod.is_pod()) {
+    program.pod = lowered.pod;
+    for (Core core : all_cores) program.hosts.insert(lowered.pod.HostOf(core));
+  }
   if (PartitioningOf(metadata) == Partitioning::kMerged) {
     TF_ASSIGN_OR_RETURN(program.core_slices, SliceByCore(metadata));
   }

@@ -7,6 +7,7 @@
 #include "absl/status/statusor.h"
 #include "cc/base/core_numbers.h"
 #include "cc/base/number.h"
+#include "cc/base/pod_shape.h"
 #include "cc/compiler/lower/lower_module.h"
 #include "cc/program/compiled_program.h"
 #include "tensorflow/core/protobuf/tpu/compile_metadata.pb.h"
@@ -14,9 +15,14 @@
 
 namespace tf_tpu_ext {
 
-// The physical core of every slot; empty for a program that may run anywhere.
+// The core in the pod of every slot of the whole program; empty for one that may run anywhere.
 absl::StatusOr<ByNumber<Slot, Core>> AssignCores(
     const tensorflow::tpu::TPUCompileMetadataProto& metadata);
+
+// The same of the replicas of this host alone, whose cores have their numbers here. An error if the
+// cores of a replica are on several hosts.
+absl::StatusOr<ByNumber<Slot, Core>> CoresHere(
+    const tensorflow::tpu::TPUCompileMetadataProto& metadata, const PodShape& pod);
 
 // The devices of so many replicas with the cores in their order; null if there are none.
 std::shared_ptr<const xla::DeviceAssignment> ToDeviceAssignment(const ByNumber<Slot, Core>& cores,

@@ -44,7 +44,9 @@ xla::CompileOptions MakeCompileOptions(const CompiledProgram& compiled, int part
                                        bool has_host_transfers) {
   xla::CompileOptions options;
   xla::ExecutableBuildOptions& build = options.executable_build_options;
-  build.set_num_replicas(compiled.num_replicas);
+  build.set_num_replicas(compiled.device_assignment == nullptr
+                             ? compiled.num_replicas
+                             : compiled.device_assignment->replica_count());
   build.set_num_partitions(partitions);
   build.set_use_spmd_partitioning(partitions > 1);
   if (compiled.device_assignment != nullptr) {
@@ -183,7 +185,8 @@ absl::StatusOr<ProgramSource> MakeSource(const LoweredModule& lowered, const Met
       MakeCompileOptions(compiled, NumPartitions(metadata), lowered.has_host_transfers);
   source.num_arguments = metadata.args_size();
   source.updated_arguments = lowered.updated_arguments;
-  const bool alike = RunsAreAlike(compiled);
+  // What replicas of other hosts do, and whether they fail, is known only at the end of the step.
+  const bool alike = RunsAreAlike(compiled) && !compiled.runs_on_other_hosts();
   source.replicas_alike = alike && compiled.num_replicas > 1 && !lowered.for_one_replica;
   if (source.replicas_alike) {
     source.mirrored_parameters = MirroredParameters(lowered, metadata, compiled);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "cc/base/pod_shape.h"
 #include "cc/base/program_options.h"
 #include "cc/compiler/lower/op_lines.h"
 #include "cc/program/host_function_source.h"
@@ -41,6 +42,8 @@ struct LoweredModule {
   bool has_host_transfers = false;
   // Whether the other replicas of the step may run other programs.
   bool for_one_replica = false;
+  // The pod whose cores the program is for.
+  PodShape pod;
   // What it calls on the host by itself.
   std::vector<HostFunctionSource> host_functions;
   // Variables, each with its new value.

@@ -37,7 +37,7 @@ class OpLines {
   };
 
   void Read(const std::string& name, const tensorflow::FunctionLibraryDefinition& library);
-  SourceLine FindIn(const std::string& function, absl::string_view op, int depth) const;
+  SourceLine FindIn(const std::string& name, absl::string_view op, int depth) const;
 
   std::string entry_;
   std::map<std::string, Function> functions_;

@@ -1,0 +1,92 @@
+// The host's side of a computation has branches and loops of its own, with transfers in them that
+// must run on the host of their replica. As one op, such a branch would go wherever a resource is
+// that it uses, a summary writer of the first host for example. This pass has TensorFlow take them
+// apart, where the graph spans several hosts, so that each of their ops gets its own place.
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "cc/ops/reachable_nodes.h"
+#include "cc/passes/pod_jobs.h"
+#include "tensorflow/core/common_runtime/lower_functional_ops.h"
+#include "tensorflow/core/common_runtime/optimization_registry.h"
+#include "tensorflow/core/framework/function.h"
+#include "tensorflow/core/graph/graph.h"
+#include "tensorflow/core/platform/errors.h"
+
+namespace tf_tpu_ext {
+namespace {
+
+using tensorflow::FunctionLibraryDefinition;
+using tensorflow::LowerFunctionalOpsPass;
+using tensorflow::Node;
+using tensorflow::NodeDef;
+
+// Before TensorFlow's pass that takes them apart, which has 10.
+constexpr int kBranchesPhase = 9;
+
+bool IsBranch(const std::string& op) {
+  return op == "If" || op == "StatelessIf" || op == "While" || op == "StatelessWhile" ||
+         op == "Case" || op == "StatelessCase";
+}
+
+bool IsTransfer(const NodeDef& node) {
+  return absl::StartsWith(node.op(), "_XlaRecvAtHost") ||
+         absl::StartsWith(node.op(), "_XlaSendFromHost");
+}
+
+std::vector<std::string> FunctionsOf(const NodeDef& node) {
+  std::vector<std::string> functions;
+  for (const auto& [name, value] : node.attr()) {
+    if (value.has_func()) functions.push_back(value.func().name());
+    for (const auto& function : value.list().func()) functions.push_back(function.name());
+  }
+  return functions;
+}
+
+bool HoldsTransfers(const NodeDef& node, const FunctionLibraryDefinition& library) {
+  if (!IsBranch(node.op())) return false;
+  for (const std::string& function : FunctionsOf(node)) {
+    if (AnyReachableNode(function, library, IsTransfer)) return true;
+  }
+  return false;
+}
+
+// Those inside of others are taken apart after them.
+absl::Status MarkInFunctions(FunctionLibraryDefinition* library) {
+  for (const std::string& name : library->ListFunctionNames()) {
+    tensorflow::FunctionDef function = *library->Find(name);
+    bool changed = false;
+    for (NodeDef& node : *function.mutable_node_def()) {
+      if (!HoldsTransfers(node, *library)) continue;
+      (*node.mutable_attr())[LowerFunctionalOpsPass::kLowerUsingSwitchMergeAttr].set_b(true);
+      changed = true;
+    }
+    if (changed) TF_RETURN_IF_ERROR(library->ReplaceFunction(name, function));
+  }
+  return absl::OkStatus();
+}
+
+class HostBranchesInPod : public tensorflow::GraphOptimizationPass {
+ public:
+  absl::Status Run(const tensorflow::GraphOptimizationPassOptions& options) override {
+    if (options.graph == nullptr || *options.graph == nullptr || options.device_set == nullptr ||
+        options.flib_def == nullptr || PodJobsOf(*options.device_set).empty()) {
+      return absl::OkStatus();
+    }
+    bool any = false;
+    for (Node* node : (*options.graph)->op_nodes()) {
+      if (!HoldsTransfers(node->def(), *options.flib_def)) continue;
+      node->AddAttr(LowerFunctionalOpsPass::kLowerUsingSwitchMergeAttr, true);
+      any = true;
+    }
+    return any ? MarkInFunctions(options.flib_def) : absl::OkStatus();
+  }
+};
+
+REGISTER_OPTIMIZATION(tensorflow::OptimizationPassRegistry::PRE_PLACEMENT, kBranchesPhase,
+                      HostBranchesInPod);
+
+}  // namespace
+}  // namespace tf_tpu_ext

@@ -1,0 +1,778 @@
+// Collectives of a pod whose hosts are all in this process, each with a table of its own.
+#include "cc/runtime/host_exchange.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/synchronization/blocking_counter.h"
+#include "absl/synchronization/notification.h"
+#include "absl/types/span.h"
+#include "cc/abi/xla/collective_event.h"
+#include "cc/abi/xla/collectives_wait.h"
+#include "cc/base/compute_pool.h"
+#include "cc/pods/host_links.h"
+#include "cc/pods/pod_testing.h"
+#include "cc/runtime/collective_table.h"
+#include "cc/runtime/collectives.h"
+#include "gtest/gtest.h"
+#include "tensorflow/core/framework/rendezvous.h"
+#include "tensorflow/core/lib/core/refcount.h"
+#include "xla/backends/cpu/collectives/cpu_clique_key.h"
+#include "xla/backends/cpu/collectives/cpu_collectives.h"
+#include "xla/core/collectives/communicator.h"
+#include "xla/service/collective_ops_utils.h"
+
+namespace tf_tpu_ext {
+namespace {
+
+class PodOfTables : public ::testing::Test {
+ protected:
+  using Schedule = std::function<void(std::function<void()>)>;
+
+  static constexpr RunId kRun{1};
+
+  // The hosts of a new pod, which all know the run.
+  void Connect(
+      int hosts, int cores_per_host,
+      const Schedule& schedule = [](const std::function<void()>& work) { work(); }) {
+    shape_ = MakePod(hosts, cores_per_host, 0).shape;
+    rendezvous_.reset(tensorflow::NewLocalRendezvous());
+    links_.clear();
+    tables_.clear();
+    for (int host = 0; host < hosts; ++host) {
+      tables_.push_back(std::make_unique<CollectiveTable>());
+      const Pod pod = MakePod(hosts, cores_per_host, host);
+      links_.push_back(MakeHostLinks(pod, HostsOfPod(pod), "7", tensorflow::FrameAndIter(0, 0),
+                                     rendezvous_.get(), schedule));
+      tables_.back()->Connect(kRun, links_.back());
+    }
+  }
+
+  CollectiveTable& TableOf(Core core) { return *tables_[shape_.HostOf(core).value()]; }
+
+  PodShape shape_;
+  tensorflow::core::RefCountPtr<tensorflow::Rendezvous> rendezvous_;
+  std::vector<std::shared_ptr<HostLinks>> links_;
+  // By host.
+  std::vector<std::unique_ptr<CollectiveTable>> tables_;
+};
+
+// What XLA's programs call.
+class PodCollectivesTest : public PodOfTables {
+ protected:
+  struct Layout {
+    int hosts;
+    int cores_per_host;
+    // By rank.
+    std::vector<int> cores;
+
+    int ranks() const { return static_cast<int>(cores.size()); }
+  };
+  using Start = std::function<CollectiveEvent(xla::Communicator&, int rank,
+                                              const xla::Communicator::Executor&)>;
+
+  // Also groups that don't use all hosts, or not all cores of one, or in another order.
+  static std::vector<Layout> Layouts() {
+    return {{2, 2, {0, 1, 2, 3}}, {3, 1, {0, 1, 2}}, {3, 2, {0, 4, 5}},
+            {2, 2, {3, 0, 2}},    {4, 2, {1, 6}},    {2, 4, {2, 3}}};
+  }
+
+  // Calls `body` for each layout.
+  static void ForEachLayout(const std::function<void(const Layout&)>& body) {
+    for (const Layout& layout : Layouts()) {
+      SCOPED_TRACE(absl::StrCat(layout.hosts, " hosts of ", layout.cores_per_host,
+                                " cores, ranks on [", absl::StrJoin(layout.cores, ", "), "]"));
+      body(layout);
+    }
+  }
+
+  void ExpectOkOnEach(const Layout& layout, const Start& start) {
+    Connect(layout.hosts, layout.cores_per_host);
+    std::vector<xla::GlobalDeviceId> devices;
+    devices.reserve(layout.cores.size());
+    for (int core : layout.cores) devices.emplace_back(core);
+    const xla::cpu::CpuCollectives::Executor executor(
+        xla::RendezvousKey(xla::RunId(kRun.value()), devices, layout.ranks(),
+                           xla::RendezvousKey::kCrossReplica, /*op_id=*/1),
+        absl::InfiniteDuration());
+    std::vector<std::unique_ptr<xla::cpu::CpuCollectives>> collectives;
+    std::vector<std::unique_ptr<xla::Communicator>> communicators;
+    for (int rank = 0; rank < layout.ranks(); ++rank) {
+      collectives.push_back(MakeCollectives(&TableOf(Core(layout.cores[rank])), &pool_));
+      auto made = collectives.back()->CreateCommunicators(
+          xla::cpu::CpuCliqueKey(devices), std::nullopt,
+          std::vector<xla::Collectives::DeviceRank>{{nullptr, xla::RankId(rank)}}, {});
+      ASSERT_TRUE(made.ok()) << made.status();
+      communicators.push_back(std::move(made->front()));
+    }
+    for (const absl::Status& status : StartAll(communicators, start, executor)) {
+      EXPECT_TRUE(status.ok()) << status;
+    }
+  }
+
+  ComputePool pool_;
+
+ private:
+  std::vector<absl::Status> StartAll(
+      const std::vector<std::unique_ptr<xla::Communicator>>& communicators, const Start& start,
+      const xla::Communicator::Executor& executor) {
+    const int ranks = static_cast<int>(communicators.size());
+    std::vector<absl::Status> statuses(ranks);
+    if (kCollectivesWait) {
+      absl::BlockingCounter running(ranks);
+      for (int rank = 0; rank < ranks; ++rank) {
+        pool_.Schedule([&, rank] {
+          CollectiveEvent event = start(*communicators[rank], rank, executor);
+          statuses[rank] = Await(event);
+          running.DecrementCount();
+        });
+      }
+      running.Wait();
+      return statuses;
+    }
+    std::vector<CollectiveEvent> events;
+    for (int rank = 0; rank < ranks; ++rank) {
+      events.push_back(start(*communicators[rank], rank, executor));
+    }
+    for (int rank = 0; rank < ranks; ++rank) {
+      // All that there is has come, on this thread.
+      statuses[rank] =
+          IsReady(events[rank]) ? Await(events[rank]) : absl::DeadlineExceededError("still waits");
+    }
+    return statuses;
+  }
+};
+
+template <typename T>
+stream_executor::DeviceAddressBase AddressOf(std::vector<T>& values) {
+  return stream_executor::DeviceAddressBase(values.data(), values.size() * sizeof(T));
+}
+
+// The sums of such values depend on the order of the additions.
+std::vector<std::vector<float>> UnevenValues(int ranks, int count) {
+  std::vector<std::vector<float>> values(ranks);
+  for (int rank = 0; rank < ranks; ++rank) {
+    for (int i = 0; i < count; ++i) {
+      values[rank].push_back(
+          std::ldexp(1.0f / static_cast<float>(3 + rank + i), (7 * rank + 5 * i) % 20));
+    }
+  }
+  return values;
+}
+
+std::vector<uint32_t> BitsOf(const std::vector<float>& values) {
+  std::vector<uint32_t> bits(values.size());
+  std::memcpy(bits.data(), values.data(), values.size() * sizeof(float));
+  return bits;
+}
+
+TEST_F(PodCollectivesTest, AllReduceGivesAllHostsTheSameSum) {
+  constexpr int kCount = 2500;
+  ForEachLayout([this](const Layout& layout) {
+    auto in = UnevenValues(layout.ranks(), kCount);
+    std::vector<std::vector<float>> out(layout.ranks(), std::vector<float>(kCount));
+    ExpectOkOnEach(layout, [&](auto& communicator, int rank, const auto& executor) {
+      return communicator.AllReduce(AddressOf(in[rank]), AddressOf(out[rank]), xla::F32, kCount,
+                                    xla::ReductionKind::SUM, executor);
+    });
+    for (int i = 0; i < kCount; ++i) {
+      double sum = 0;
+      for (const auto& values : in) sum += values[i];
+      ASSERT_NEAR(out[0][i], sum, 1e-6 * sum) << i;
+    }
+    for (const auto& values : out) EXPECT_EQ(BitsOf(values), BitsOf(out[0]));
+  });
+}
+
+TEST_F(PodCollectivesTest, AllReduceWorksInPlace) {
+  ForEachLayout([this](const Layout& layout) {
+    std::vector<std::vector<int32_t>> values(layout.ranks());
+    std::vector<int32_t> expected = {0, 1};
+    for (int rank = 0; rank < layout.ranks(); ++rank) {
+      values[rank] = {rank + 1, 100 - rank};
+      expected = {std::max(expected[0], rank + 1), std::max(expected[1], 100 - rank)};
+    }
+    ExpectOkOnEach(layout, [&](auto& communicator, int rank, const auto& executor) {
+      return communicator.AllReduce(AddressOf(values[rank]), AddressOf(values[rank]), xla::S32, 2,
+                                    xla::ReductionKind::MAX, executor);
+    });
+    for (const auto& each : values) EXPECT_EQ(each, expected);
+  });
+}
+
+TEST_F(PodCollectivesTest, ReduceScatterGivesEachRankItsPart) {
+  ForEachLayout([this](const Layout& layout) {
+    const int ranks = layout.ranks();
+    // in[rank][2 * target + i]
+    std::vector<std::vector<float>> in(ranks), out(ranks, std::vector<float>(2));
+    for (int rank = 0; rank < ranks; ++rank) {
+      for (int i = 0; i < 2 * ranks; ++i) in[rank].push_back(static_cast<float>(100 * rank + i));
+    }
+    ExpectOkOnEach(layout, [&](auto& communicator, int rank, const auto& executor) {
+      return communicator.ReduceScatter(AddressOf(in[rank]), AddressOf(out[rank]), xla::F32, 2,
+                                        xla::ReductionKind::SUM, executor);
+    });
+    for (int target = 0; target < ranks; ++target) {
+      for (int i = 0; i < 2; ++i) {
+        float sum = 0;
+        for (const auto& values : in) sum += values[2 * target + i];
+        EXPECT_EQ(out[target][i], sum) << target;
+      }
+    }
+  });
+}
+
+TEST_F(PodCollectivesTest, AllGatherOrdersByRank) {
+  ForEachLayout([this](const Layout& layout) {
+    const int ranks = layout.ranks();
+    std::vector<std::vector<int16_t>> in(ranks), out(ranks, std::vector<int16_t>(3 * ranks));
+    std::vector<int16_t> expected;
+    for (int rank = 0; rank < ranks; ++rank) {
+      for (int i = 0; i < 3; ++i) {
+        in[rank].push_back(static_cast<int16_t>(10 * rank + i));
+        expected.push_back(in[rank].back());
+      }
+    }
+    ExpectOkOnEach(layout, [&](auto& communicator, int rank, const auto& executor) {
+      return communicator.AllGather(AddressOf(in[rank]), AddressOf(out[rank]), xla::S16, 3,
+                                    executor);
+    });
+    for (const auto& gathered : out) EXPECT_EQ(gathered, expected);
+  });
+}
+
+TEST_F(PodCollectivesTest, AllGatherOfNothing) {
+  ForEachLayout([this](const Layout& layout) {
+    std::vector<float> nothing;
+    ExpectOkOnEach(layout, [&](auto& communicator, int, const auto& executor) {
+      return communicator.AllGather(AddressOf(nothing), AddressOf(nothing), xla::F32, 0, executor);
+    });
+  });
+}
+
+TEST_F(PodCollectivesTest, PermuteFillsWithZerosWhereNobodySends) {
+  ForEachLayout([this](const Layout& layout) {
+    const int ranks = layout.ranks();
+    std::vector<std::vector<float>> in(ranks), out(ranks, {9});
+    for (int rank = 0; rank < ranks; ++rank) in[rank] = {rank + 1.0f};
+    // Each sends to the rank before; nobody to the last one.
+    ExpectOkOnEach(layout, [&](auto& communicator, int rank, const auto& executor) {
+      std::optional<xla::RankId> source;
+      if (rank < ranks - 1) source = xla::RankId(rank + 1);
+      std::vector<xla::RankId> targets;
+      if (rank > 0) targets.emplace_back(rank - 1);
+      return communicator.CollectivePermute(AddressOf(in[rank]), AddressOf(out[rank]), xla::F32, 1,
+                                            source, targets, executor);
+    });
+    for (int rank = 0; rank < ranks; ++rank) {
+      EXPECT_EQ(out[rank][0], rank < ranks - 1 ? rank + 2.0f : 0.0f) << rank;
+    }
+  });
+}
+
+TEST_F(PodCollectivesTest, AllToAllTransposes) {
+  ForEachLayout([this](const Layout& layout) {
+    const int ranks = layout.ranks();
+    // in[rank][target] and out[rank][source].
+    std::vector<std::vector<std::vector<float>>> in(ranks), out(ranks);
+    for (int rank = 0; rank < ranks; ++rank) {
+      for (int other = 0; other < ranks; ++other) {
+        in[rank].push_back({10.0f * rank + other, -1.0f * rank});
+        out[rank].push_back({0, 0});
+      }
+    }
+    ExpectOkOnEach(layout, [&](auto& communicator, int rank, const auto& executor) {
+      std::vector<stream_executor::DeviceAddressBase> send, recv;
+      for (int other = 0; other < ranks; ++other) {
+        send.push_back(AddressOf(in[rank][other]));
+        recv.push_back(AddressOf(out[rank][other]));
+      }
+      return communicator.AllToAll(CollectiveBuffers(send.begin(), send.end()),
+                                   CollectiveBuffers(recv.begin(), recv.end()), xla::F32, 2,
+                                   executor);
+    });
+    for (int rank = 0; rank < ranks; ++rank) {
+      for (int source = 0; source < ranks; ++source) {
+        EXPECT_EQ(out[rank][source], in[source][rank]) << source << " to " << rank;
+      }
+    }
+  });
+}
+
+TEST_F(PodCollectivesTest, BroadcastTakesTheRootsValue) {
+  ForEachLayout([this](const Layout& layout) {
+    const int root = layout.ranks() - 1;
+    std::vector<std::vector<float>> in(layout.ranks()), out(layout.ranks(), {0});
+    for (int rank = 0; rank < layout.ranks(); ++rank) in[rank] = {rank + 1.0f};
+    ExpectOkOnEach(layout, [&](auto& communicator, int rank, const auto& executor) {
+      return communicator.Broadcast(AddressOf(in[rank]), AddressOf(out[rank]), xla::F32, 1,
+                                    xla::RankId(root), executor);
+    });
+    for (const auto& each : out) EXPECT_EQ(each, in[root]);
+  });
+}
+
+// How hosts meet, with operations of the test's own.
+class HostExchangeTest : public PodOfTables {
+ protected:
+  using All = absl::Span<const CollectiveParticipant>;
+
+  // A participant's memory, and what it is told.
+  struct Player {
+    std::vector<float> send;
+    std::vector<float> recv;
+    std::optional<absl::Status> told;
+  };
+
+  static CollectiveKey KeyOf(const std::vector<int>& cores, RunId run = kRun) {
+    return {run, /*op_id=*/1, /*cross_module=*/false, ByNumber<Rank, Core>(ToNumbers<Core>(cores))};
+  }
+
+  // On its own host.
+  void Arrive(const CollectiveKey& key, int rank, const std::string& name, Player* player,
+              const CollectiveOperation& operation) {
+    CollectiveParticipant participant;
+    participant.rank = Rank(rank);
+    participant.elements = static_cast<int64_t>(player->send.size());
+    participant.send = {player->send.data()};
+    participant.send_bytes = static_cast<int64_t>(player->send.size() * sizeof(float));
+    participant.recv = {player->recv.data()};
+    participant.done = [player](absl::Status told) {
+      EXPECT_FALSE(player->told.has_value()) << "told twice";
+      player->told = std::move(told);
+    };
+    TableOf(key.cores[Rank(rank)])
+        .Arrive(key, key.cores.size(), name, std::move(participant), operation);
+  }
+
+  // Receives what each rank sends, of so many elements.
+  static CollectiveOperation Gather(size_t count) {
+    return [count](All all) {
+      for (const CollectiveParticipant& target : all) {
+        if (target.recv.empty()) continue;
+        for (const CollectiveParticipant& source : all) {
+          std::memcpy(static_cast<float*>(target.recv[0]) + source.rank.value() * count,
+                      source.send[0], count * sizeof(float));
+        }
+      }
+      return absl::OkStatus();
+    };
+  }
+
+  // Receives the sum of one value of each rank. The counts may be null.
+  static CollectiveOperation Sum(std::atomic<int>* combined = nullptr,
+                                 std::atomic<int>* senders = nullptr) {
+    CollectiveOperation sum = [senders](All all) {
+      std::optional<float> result;
+      for (const CollectiveParticipant& source : all) {
+        if (source.send.empty()) continue;
+        const float value = *static_cast<const float*>(source.send[0]);
+        result = result.has_value() ? *result + value : value;
+        if (senders != nullptr) ++*senders;
+      }
+      for (const CollectiveParticipant& target : all) {
+        if (!target.recv.empty()) *static_cast<float*>(target.recv[0]) = *result;
+      }
+      return absl::OkStatus();
+    };
+    sum.combine = [combined](const std::vector<const void*>& sent, void* result) {
+      if (combined != nullptr) ++*combined;
+      float value = *static_cast<const float*>(sent[0]);
+      for (size_t i = 1; i < sent.size(); ++i) value += *static_cast<const float*>(sent[i]);
+      std::memcpy(result, &value, sizeof(value));
+      return absl::OkStatus();
+    };
+    return sum;
+  }
+
+  static CollectiveOperation Never() {
+    return [](All) -> absl::Status {
+      ADD_FAILURE() << "the operation ran";
+      return absl::OkStatus();
+    };
+  }
+};
+
+TEST_F(HostExchangeTest, KnowsWhoElseTakesPart) {
+  CollectiveParticipant participant;
+  participant.rank = Rank(0);
+  participant.send = {nullptr};
+  const HostExchange exchange(KeyOf({5, 0, 1}), "sum", {participant}, Never(),
+                              MakePod(4, 2, 2).shape);
+  EXPECT_EQ(exchange.others(), std::set<Host>{Host(0)});
+}
+
+TEST_F(HostExchangeTest, TheCoresOfAHostMeetBeforeTheHostsDo) {
+  Connect(2, 2);
+  std::atomic<int> combined = 0, senders = 0;
+  Player players[4];
+  for (int rank : {0, 2, 3, 1}) {
+    EXPECT_EQ(combined, rank == 1 ? 1 : 0) << rank;
+    for (const Player& player : players) EXPECT_FALSE(player.told.has_value());
+    players[rank].send = {std::ldexp(1.0f, rank)};
+    players[rank].recv = {0};
+    Arrive(KeyOf({0, 1, 2, 3}), rank, "sum", &players[rank], Sum(&combined, &senders));
+  }
+  for (const Player& player : players) {
+    EXPECT_EQ(player.told, absl::OkStatus());
+    EXPECT_EQ(player.recv[0], 15.0f);
+  }
+  // Each host has sent one value, not one for each of its cores.
+  EXPECT_EQ(combined, 2);
+  EXPECT_EQ(senders, 4);
+}
+
+// All hosts must come to the same sum, though each combines its own values first.
+TEST_F(HostExchangeTest, SumsAreEqualBitForBit) {
+  Connect(2, 2);
+  const float values[] = {1e8f, 1, -1e8f, 1};
+  Player players[4];
+  for (int rank = 0; rank < 4; ++rank) {
+    players[rank].send = {values[rank]};
+    players[rank].recv = {7};
+    Arrive(KeyOf({0, 1, 2, 3}), rank, "sum", &players[rank], Sum());
+  }
+  const float on_first = values[0] + values[1], on_second = values[2] + values[3];
+  for (const Player& player : players) {
+    EXPECT_EQ(player.told, absl::OkStatus());
+    EXPECT_EQ(player.recv[0], on_first + on_second);
+  }
+}
+
+TEST_F(HostExchangeTest, MeetingsOfOneKeyAreNotMixedUp) {
+  Connect(2, 2);
+  const CollectiveKey key = KeyOf({0, 1, 2, 3});
+  // An operation of two buffers, which arrive one after the other on each rank.
+  Player players[4][2];
+  for (int rank : {3, 1, 0, 2}) {
+    for (int buffer : {0, 1}) {
+      Player& player = players[rank][buffer];
+      player.send = {10.0f * rank + buffer};
+      player.recv.resize(4);
+      Arrive(key, rank, "all-gather", &player, Gather(1));
+      EXPECT_FALSE(rank != 2 && player.told.has_value());
+    }
+  }
+  for (int rank = 0; rank < 4; ++rank) {
+    for (int buffer : {0, 1}) {
+      EXPECT_EQ(players[rank][buffer].told, absl::OkStatus());
+      EXPECT_EQ(players[rank][buffer].recv,
+                (std::vector<float>{0.0f + buffer, 10.0f + buffer, 20.0f + buffer, 30.0f + buffer}))
+          << rank;
+    }
+  }
+}
+
+// One host may be many operations ahead of another one.
+TEST_F(HostExchangeTest, HostsMeetInTheOrderOfTheirOperations) {
+  constexpr int kRounds = 5;
+  Connect(2, 1);
+  Player players[2][kRounds];
+  for (int rank : {1, 0}) {
+    for (int round = 0; round < kRounds; ++round) {
+      Player& player = players[rank][round];
+      player.send = {10.0f * rank + round};
+      player.recv.resize(2);
+      Arrive(KeyOf({0, 1}), rank, "all-gather", &player, Gather(1));
+      EXPECT_EQ(player.told.has_value(), rank == 0);
+    }
+  }
+  for (const auto& of_rank : players) {
+    for (int round = 0; round < kRounds; ++round) {
+      EXPECT_EQ(of_rank[round].told, absl::OkStatus());
+      EXPECT_EQ(of_rank[round].recv, (std::vector<float>{0.0f + round, 10.0f + round}));
+    }
+  }
+}
+
+// Notes by which names this host would meet others.
+class NotedLinks : public HostLinks {
+ public:
+  using HostLinks::HostLinks;
+
+  void Exchange(const std::string& name, const Messages& /*sent*/, const std::set<Host>& /*from*/,
+                Done /*done*/) override {
+    names.push_back(name);
+  }
+  void Abort(const absl::Status& /*status*/) override {}
+  std::string Describe(absl::Duration /*age*/) const override { return ""; }
+
+  std::vector<std::string> names;
+};
+
+// Messages of several meetings may overtake each other.
+TEST_F(HostExchangeTest, EachMeetingHasANameThatItsHostsShare) {
+  Connect(2, 1);
+  CollectiveKey of_module = KeyOf({0, 1}), of_other_op = KeyOf({0, 1});
+  of_module.cross_module = true;
+  of_other_op.op_id = 2;
+  const CollectiveKey keys[] = {KeyOf({0, 1}), of_module, of_other_op, KeyOf({1, 0})};
+  std::vector<std::vector<std::string>> names;
+  // Never told: nobody meets anybody here.
+  Player player = {{1}, {0, 0}, std::nullopt};
+  for (int host : {0, 1}) {
+    const Pod pod = MakePod(2, 1, host);
+    const auto links = std::make_shared<NotedLinks>(pod, HostsOfPod(pod));
+    tables_[host]->Connect(kRun, links);
+    for (const CollectiveKey& key : keys) {
+      for (int round = 0; round < 3; ++round) {
+        Arrive(key, key.cores[Rank(0)] == Core(host) ? 0 : 1, "all-gather", &player, Gather(1));
+      }
+    }
+    names.push_back(links->names);
+    EXPECT_EQ(std::set<std::string>(links->names.begin(), links->names.end()).size(), 12u);
+  }
+  EXPECT_EQ(names[0], names[1]);
+}
+
+TEST_F(HostExchangeTest, GroupsOfOneRunAreApart) {
+  Connect(2, 2);
+  const std::vector<int> groups[] = {{0, 2}, {1, 3}, {2, 0}};
+  Player players[3][2];
+  for (int rank : {0, 1}) {
+    for (int group : {0, 1, 2}) {
+      Player& player = players[group][rank];
+      player.send = {10.0f * group + rank};
+      player.recv.resize(2);
+      Arrive(KeyOf(groups[group]), rank, "all-gather", &player, Gather(1));
+    }
+  }
+  for (int group : {0, 1, 2}) {
+    for (const Player& player : players[group]) {
+      EXPECT_EQ(player.told, absl::OkStatus());
+      EXPECT_EQ(player.recv, (std::vector<float>{10.0f * group, 10.0f * group + 1}));
+    }
+  }
+}
+
+TEST_F(HostExchangeTest, HostsInDifferentCollectivesBothFail) {
+  for (const bool same_name : {true, false}) {
+    Connect(2, 2);
+    Player players[4];
+    for (int rank : {0, 1, 2, 3}) {
+      const bool is_other = rank >= 2;
+      players[rank].send.resize(is_other && same_name ? 5 : 4);
+      players[rank].recv.resize(20);
+      Arrive(KeyOf({0, 1, 2, 3}), rank, is_other && !same_name ? "permute" : "all-gather",
+             &players[rank], Never());
+    }
+    const char* const other = same_name ? "all-gather of 5" : "permute of 4";
+    for (int rank : {0, 1, 2, 3}) {
+      ASSERT_TRUE(players[rank].told.has_value()) << rank;
+      const absl::Status& status = *players[rank].told;
+      EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+      for (const char* each : {"all-gather of 4", other}) {
+        EXPECT_TRUE(absl::StrContains(status.message(), each)) << status;
+      }
+      EXPECT_TRUE(absl::StrContains(status.message(), TaskOfHost(rank >= 2 ? 0 : 1))) << status;
+    }
+  }
+}
+
+TEST_F(HostExchangeTest, HostsOfWhichOneCombinesFail) {
+  Connect(2, 1);
+  Player players[2] = {{{1}, {0, 0}}, {{2}, {0, 0}}};
+  Arrive(KeyOf({0, 1}), 0, "all-reduce", &players[0], Sum());
+  Arrive(KeyOf({0, 1}), 1, "all-gather", &players[1], Never());
+  for (const Player& player : players) {
+    ASSERT_TRUE(player.told.has_value());
+    EXPECT_TRUE(absl::IsInvalidArgument(*player.told)) << *player.told;
+  }
+}
+
+TEST_F(HostExchangeTest, ErrorOfTheOperationReachesTheParticipantsOfTheHost) {
+  Connect(2, 2);
+  Player players[4];
+  for (int rank : {0, 1, 2, 3}) {
+    players[rank].send = {1};
+    players[rank].recv.resize(4);
+    const CollectiveOperation fails = [](All) { return absl::UnimplementedError("no such type"); };
+    Arrive(KeyOf({0, 1, 2, 3}), rank, "all-gather", &players[rank], rank < 2 ? fails : Gather(1));
+  }
+  for (int rank : {0, 1}) {
+    EXPECT_EQ(players[rank].told, absl::UnimplementedError("no such type"));
+  }
+  for (int rank : {2, 3}) EXPECT_EQ(players[rank].told, absl::OkStatus());
+}
+
+TEST_F(HostExchangeTest, AHostThatCanNotCombineFailsAtOnce) {
+  Connect(2, 2);
+  Player players[2];
+  CollectiveOperation fails = Sum();
+  fails.combine = [](const auto&, void*) { return absl::UnimplementedError("no such type"); };
+  for (int rank : {0, 1}) {
+    players[rank].send = {1};
+    players[rank].recv = {0};
+    Arrive(KeyOf({0, 1, 2, 3}), rank, "all-reduce", &players[rank], fails);
+  }
+  for (const Player& player : players) {
+    EXPECT_EQ(player.told, absl::UnimplementedError("no such type"));
+  }
+}
+
+TEST_F(HostExchangeTest, AbortEndsWhoWaitsForAnotherHost) {
+  Connect(2, 2);
+  const CollectiveKey key = KeyOf({0, 1, 2, 3});
+  Player players[4], alone, late, of_other_run;
+  for (Player& player : players) {
+    player.send = {1};
+    player.recv.resize(4);
+  }
+  for (Player* player : {&alone, &late, &of_other_run}) *player = players[0];
+  for (int rank : {0, 1}) Arrive(key, rank, "all-gather", &players[rank], Gather(1));
+  // This one waits for a core of its own host.
+  Arrive(key, 0, "all-gather", &alone, Gather(1));
+  const CollectiveKey other_run = KeyOf({0, 1, 2, 3}, RunId(2));
+  tables_[0]->Connect(RunId(2), links_[0]);
+  Arrive(other_run, 0, "all-gather", &of_other_run, Gather(1));
+  tables_[0]->Abort(kRun, absl::CancelledError("cancelled"));
+  for (const Player* player : {&players[0], &players[1], &alone}) {
+    EXPECT_EQ(player->told, absl::CancelledError("cancelled"));
+  }
+  EXPECT_FALSE(of_other_run.told.has_value());
+  Arrive(key, 1, "all-gather", &late, Never());
+  EXPECT_EQ(late.told, absl::CancelledError("cancelled"));
+  // The other host has what this one had sent.
+  for (int rank : {2, 3}) Arrive(key, rank, "all-gather", &players[rank], Gather(1));
+  for (int rank : {2, 3}) EXPECT_EQ(players[rank].told, absl::OkStatus());
+  // Ends it, for the sake of the test.
+  tables_[0]->Abort(RunId(2), absl::CancelledError("over"));
+  EXPECT_EQ(of_other_run.told, absl::CancelledError("over"));
+}
+
+TEST_F(HostExchangeTest, ARunThatHasFinishedIsForgotten) {
+  Connect(2, 1);
+  Player first, second[2];
+  first.send = {1};
+  first.recv.resize(2);
+  second[0] = second[1] = first;
+  Arrive(KeyOf({0, 1}), 0, "all-gather", &first, Gather(1));
+  for (const auto& table : tables_) table->Abort(kRun, absl::CancelledError("cancelled"));
+  EXPECT_EQ(first.told, absl::CancelledError("cancelled"));
+  // The links are another launch's, which begins to count from the start.
+  for (int host : {0, 1}) {
+    tables_[host]->Finish(kRun);
+    const Pod pod = MakePod(2, 1, host);
+    links_[host] =
+        MakeHostLinks(pod, HostsOfPod(pod), "8", tensorflow::FrameAndIter(0, 0), rendezvous_.get(),
+                      [](const std::function<void()>& work) { work(); });
+    tables_[host]->Connect(kRun, links_[host]);
+  }
+  for (int rank : {0, 1}) Arrive(KeyOf({0, 1}), rank, "all-gather", &second[rank], Gather(1));
+  for (const Player& player : second) EXPECT_EQ(player.told, absl::OkStatus());
+}
+
+TEST_F(HostExchangeTest, AHostThatIsGoneFailsWhoWaitsForIt) {
+  Connect(2, 2);
+  Player players[2];
+  for (int rank : {0, 1}) {
+    players[rank].send = {1};
+    players[rank].recv = {0};
+    Arrive(KeyOf({0, 1, 2, 3}), rank, "all-reduce", &players[rank], Sum());
+  }
+  rendezvous_->StartAbort(absl::UnavailableError("the worker is gone"));
+  for (const Player& player : players) {
+    ASSERT_TRUE(player.told.has_value());
+    EXPECT_TRUE(absl::IsUnavailable(*player.told)) << *player.told;
+    EXPECT_TRUE(absl::StrContains(player.told->message(), TaskOfHost(1))) << *player.told;
+  }
+}
+
+TEST_F(HostExchangeTest, CoresOfOneHostNeedNoOther) {
+  Connect(2, 2);
+  Player players[2];
+  for (int rank : {1, 0}) {
+    EXPECT_FALSE(players[1].told.has_value());
+    players[rank].send = {1.0f + rank};
+    players[rank].recv.resize(2);
+    // The second host's: there core 2 is the first one.
+    Arrive(KeyOf({2, 3}), rank, "all-gather", &players[rank], Gather(1));
+  }
+  for (const Player& player : players) {
+    EXPECT_EQ(player.told, absl::OkStatus());
+    EXPECT_EQ(player.recv, (std::vector<float>{1, 2}));
+  }
+  // Not even links that have failed.
+  links_[0]->Abort(absl::CancelledError("over"));
+  Player alone = {{1}, {0}, std::nullopt};
+  Arrive(KeyOf({0}), 0, "all-gather", &alone, Gather(1));
+  EXPECT_EQ(alone.told, absl::OkStatus());
+}
+
+TEST_F(HostExchangeTest, DescribeSaysWhoWaitsForOtherCoresOfTheHost) {
+  Connect(2, 2);
+  Player player = {{1}, {0, 0, 0, 0}, std::nullopt};
+  Arrive(KeyOf({0, 1, 2, 3}), 0, "all-gather", &player, Gather(1));
+  EXPECT_EQ(tables_[0]->Describe(kRun),
+            "cores [0] wait in all-gather for the other cores of [0, 1, 2, 3]; ");
+  EXPECT_EQ(tables_[0]->Describe(kRun, absl::Hours(1)), "");
+  EXPECT_EQ(tables_[1]->Describe(kRun), "");
+  tables_[0]->Abort(kRun, absl::CancelledError("over"));
+}
+
+TEST_F(HostExchangeTest, DescribeSaysWhichHostIsMissing) {
+  Connect(2, 2);
+  Player players[2];
+  for (int rank : {0, 1}) {
+    players[rank].send = {1};
+    players[rank].recv = {0};
+    Arrive(KeyOf({0, 1, 2, 3}), rank, "all-reduce", &players[rank], Sum());
+  }
+  const std::string description = tables_[0]->Describe(kRun);
+  EXPECT_TRUE(absl::StrContains(description, TaskOfHost(1))) << description;
+  EXPECT_EQ(tables_[0]->Describe(kRun, absl::Hours(1)), "");
+  EXPECT_EQ(tables_[1]->Describe(kRun), "");
+  tables_[0]->Abort(kRun, absl::CancelledError("over"));
+}
+
+// Each core on a thread of its own, and what hosts send each other on others.
+TEST_F(HostExchangeTest, CoresOnThreadsOfTheirOwnMeetAgainAndAgain) {
+  constexpr int kRounds = 200;
+  ComputePool pool;
+  Connect(2, 2, [&pool](std::function<void()> work) { pool.Schedule(std::move(work)); });
+  const CollectiveKey key = KeyOf({0, 1, 2, 3});
+  std::atomic<int> wrong = 0;
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 4; ++rank) {
+    threads.emplace_back([&, rank] {
+      for (int round = 0; round < kRounds; ++round) {
+        const float sent = static_cast<float>(round * (rank + 1));
+        float sum = 0;
+        absl::Notification ended;
+        absl::Status told;
+        CollectiveParticipant participant;
+        participant.rank = Rank(rank);
+        participant.elements = 1;
+        participant.send = {&sent};
+        participant.send_bytes = sizeof(sent);
+        participant.recv = {&sum};
+        participant.done = [&](absl::Status status) {
+          told = std::move(status);
+          ended.Notify();
+        };
+        TableOf(Core(rank)).Arrive(key, 4, "all-reduce", std::move(participant), Sum());
+        ended.WaitForNotification();
+        if (!told.ok() || sum != static_cast<float>(10 * round)) ++wrong;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+}
+
+}  // namespace
+}  // namespace tf_tpu_ext

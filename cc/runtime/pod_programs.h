@@ -1,0 +1,55 @@
+// The programs of this host that run on other hosts of a pod, too.
+#ifndef TF_TPU_EXT_CC_RUNTIME_POD_PROGRAMS_H_
+#define TF_TPU_EXT_CC_RUNTIME_POD_PROGRAMS_H_
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "cc/pods/pod.h"
+#include "cc/program/program_key.h"
+#include "cc/runtime/program.h"
+#include "cc/runtime/program_cache.h"
+
+namespace tf_tpu_ext {
+
+// A program that a key names.
+struct FoundProgram {
+  std::shared_ptr<Program> program;
+  // Null for one of this machine alone.
+  std::shared_ptr<const Pod> pod;
+};
+
+// By the names that all hosts know. Thread-safe. It keeps no program: the op that compiled it does.
+class PodPrograms {
+ public:
+  // Notes what has become of the program on this host; null if none of its cores is here.
+  void Note(const std::string& name, const absl::StatusOr<std::shared_ptr<Program>>& program,
+            std::shared_ptr<const Pod> pod);
+
+  // The program, the error of its compilation, or NotFound.
+  absl::StatusOr<FoundProgram> Find(const std::string& name) const;
+
+ private:
+  struct Entry {
+    absl::Status compilation;
+    std::weak_ptr<Program> program;
+    std::shared_ptr<const Pod> pod;
+  };
+
+  mutable absl::Mutex mutex_;
+  std::map<std::string, Entry> entries_ ABSL_GUARDED_BY(mutex_);
+  // How many there may be before those are dropped whose program is gone.
+  size_t most_ ABSL_GUARDED_BY(mutex_) = 1024;
+};
+
+// The program that the key names, in the process's tables.
+absl::StatusOr<FoundProgram> FindProgram(const ProgramKey& key);
+
+}  // namespace tf_tpu_ext
+
+#endif  // TF_TPU_EXT_CC_RUNTIME_POD_PROGRAMS_H_

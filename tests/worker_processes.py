@@ -1,0 +1,63 @@
+"""Workers for tests: processes of `tf-tpu worker`, and how programs begin that use them."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+
+import tf_tpu_ext
+
+CLI = str(pathlib.Path(tf_tpu_ext.__file__).parent / "cli")
+COMMAND = [sys.executable, CLI, "worker"]
+# A program that takes its TPU's address as an argument.
+START = """
+import os
+import signal
+import sys
+import tensorflow as tf
+import tf_tpu_ext
+
+resolver = tf.distribute.cluster_resolver.TPUClusterResolver(sys.argv[1])
+tf.config.experimental_connect_to_cluster(resolver)
+topology = tf.tpu.experimental.initialize_tpu_system(resolver)
+strategy = tf.distribute.TPUStrategy(resolver)
+"""
+
+
+class Worker:
+    """A worker of two cores, in a process."""
+
+    def __init__(self, *arguments: str) -> None:
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 (read at the end)
+        self.process = subprocess.Popen(
+            [*COMMAND, "--cores", "2", "--port", "0", *arguments],
+            stdout=subprocess.PIPE,
+            # Not a pipe: nobody reads it before the end.
+            stderr=self._errors,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        self.said = ""
+        while "for programs:" not in self.said:
+            line = self.process.stdout.readline()
+            assert line, self._read_errors()
+            self.said += line
+        [port] = re.findall(r":(\d+)'\)", self.said)
+        self.port = int(port)
+        self.address = f"grpc://localhost:{self.port}"
+
+    def end(self, how: signal.Signals = signal.SIGKILL) -> tuple[int, str]:
+        """Ends it by a signal, and returns its exit code and what it has written as errors."""
+        self.process.send_signal(how)
+        self.process.communicate(timeout=60)
+        errors = self._read_errors()
+        self._errors.close()
+        return self.process.returncode, errors
+
+    def _read_errors(self) -> str:
+        self._errors.seek(0)
+        return self._errors.read()

@@ -1,0 +1,83 @@
+"""Ends waits for a worker that has stopped without closing its connections.
+
+TensorFlow's calls of a remote worker have no time limit. A worker that was stopped, or a host that
+the network has lost, would let its client wait for ever.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import Any
+
+import grpc
+
+from tf_tpu_ext import _machine, _native
+
+# What TensorFlow's own health checks ask.
+_GET_STATUS = "/tensorflow.WorkerService/GetStatus"
+
+_log = logging.getLogger("tf_tpu_ext")
+
+
+class _Watch(threading.Thread):
+    """Asks workers for signs of life, and cuts the connections to those that give none."""
+
+    def __init__(self, addresses: dict[str, str]) -> None:
+        super().__init__(name="tf_tpu_ext_workers", daemon=True)
+        self._addresses = addresses
+        self._ended = threading.Event()
+
+    def end(self) -> None:
+        self._ended.set()
+
+    def run(self) -> None:
+        while not self._ended.wait(_machine.machine().host_limit_seconds / 2):
+            for task, address in self._addresses.items():
+                if not self._answers(address):
+                    _log.warning("%s at %s has given no sign of life", task, address)
+                    _native.library().TfTpuExt_CutConnections(address.encode())
+
+    def _answers(self, address: str) -> bool:
+        patience = _machine.machine().host_limit_seconds / 2
+        with grpc.insecure_channel(address) as channel:
+            try:
+                # An empty request, in the form in which it is sent.
+                channel.unary_unary(_GET_STATUS)(b"", timeout=patience)
+            except grpc.RpcError as error:
+                # Of one that has ended the connections end by themselves.
+                return bool(error.code() != grpc.StatusCode.DEADLINE_EXCEEDED)
+        return True
+
+
+_watch: _Watch | None = None
+
+
+def connected(cluster: Any) -> None:
+    """Begins to watch the workers of a cluster, and tells them where the others are.
+
+    Args:
+        cluster: A `tf.train.ClusterSpec` that TensorFlow's context has just connected to.
+    """
+    global _watch
+    if _watch is not None:
+        _watch.end()
+    addresses = {
+        f"/job:{job}/replica:0/task:{task}": cluster.task_address(job, task)
+        for job in cluster.jobs
+        for task in cluster.task_indices(job)
+    }
+    if len(addresses) > 1:
+        _tell_workers(addresses)
+    _watch = _Watch(addresses)
+    _watch.start()
+
+
+def _tell_workers(addresses: dict[str, str]) -> None:
+    import tensorflow as tf
+    from tensorflow.python.eager import context, execute
+
+    attributes = ("tasks", list(addresses), "addresses", list(addresses.values()))
+    for task in addresses:
+        with tf.device(f"{task}/device:CPU:0"):
+            execute.execute(b"TpuExt>NoteHosts", 0, [], attributes, context.context())
