@@ -28,6 +28,7 @@
 #include "cc/kernels/check_preemption.h"
 #include "cc/kernels/jit_kernel.h"
 #include "cc/kernels/kernel_proxies.h"
+#include "cc/kernels/pod_kernels.h"
 #include "cc/ops/host_update_ops.h"
 #include "cc/passes/bridge_passes.h"
 #include "cc/passes/preparing_passes.h"
@@ -217,6 +218,11 @@ OwnedText TfTpuExt_Configure(int cores, int local_devices, double wait_limit_sec
   absl::Status status = tf_tpu_ext::ApplyProgramOptions(programs, &options.programs);
   if (status.ok()) status = tf_tpu_ext::Configure(std::move(options), compilation_cache);
   return tf_tpu_ext::GiveError(status);
+}
+
+// The versions of the Python packages tf_tpu_ext and TensorFlow.
+void TfTpuExt_SetVersions(const char* package, const char* tensorflow) {
+  tf_tpu_ext::SetVersions(package, tensorflow);
 }
 
 // Ends this process's connections to "name:port".

@@ -18,6 +18,7 @@ import threading
 from typing import Any
 
 from tf_tpu_ext import _library, _real_tpu
+from tf_tpu_ext._version import VERSION
 
 _log = logging.getLogger("tf_tpu_ext")
 _lock = threading.Lock()
@@ -72,6 +73,7 @@ def load() -> bool:
             _log.info("tf_tpu_ext adds virtual cores: %s", choice.because)
         _open(file, tensorflow)
         _state.library, _state.file = ctypes.CDLL(str(file.path)), file
+        _state.library.TfTpuExt_SetVersions(VERSION.encode(), tensorflow.__version__.encode())
         refresh_physical_devices()
         return True
 

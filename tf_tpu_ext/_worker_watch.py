@@ -20,6 +20,27 @@ _GET_STATUS = "/tensorflow.WorkerService/GetStatus"
 _log = logging.getLogger("tf_tpu_ext")
 
 
+def ask(address: str, timeout: float) -> None:
+    """Asks a worker for a sign of life.
+
+    Args:
+        address: Where it listens, `host:port`.
+        timeout: How many seconds it may take.
+
+    Raises:
+        TimeoutError: It took longer.
+        ConnectionError: There is no worker.
+    """
+    with grpc.insecure_channel(address) as channel:
+        try:
+            # An empty request, in the form in which it is sent.
+            channel.unary_unary(_GET_STATUS)(b"", timeout=timeout)
+        except grpc.RpcError as error:
+            if error.code() == grpc.StatusCode.DEADLINE_EXCEEDED:
+                raise TimeoutError(f"no answer from {address} within {timeout:g} s") from error
+            raise ConnectionError(f"no worker at {address}: {error.details()}") from error
+
+
 class _Watch(threading.Thread):
     """Asks workers for signs of life, and cuts the connections to those that give none."""
 
@@ -39,14 +60,13 @@ class _Watch(threading.Thread):
                     _native.library().TfTpuExt_CutConnections(address.encode())
 
     def _answers(self, address: str) -> bool:
-        patience = _machine.machine().host_limit_seconds / 2
-        with grpc.insecure_channel(address) as channel:
-            try:
-                # An empty request, in the form in which it is sent.
-                channel.unary_unary(_GET_STATUS)(b"", timeout=patience)
-            except grpc.RpcError as error:
-                # Of one that has ended the connections end by themselves.
-                return bool(error.code() != grpc.StatusCode.DEADLINE_EXCEEDED)
+        try:
+            ask(address, _machine.machine().host_limit_seconds / 2)
+        except TimeoutError:
+            return False
+        except ConnectionError as error:
+            # Connections to one that has ended, or can't be reached, end by themselves.
+            _log.debug("%s: %s", address, error)
         return True
 
 

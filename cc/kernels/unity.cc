@@ -20,9 +20,9 @@
 #include "cc/kernels/kernel_proxies.cc"
 #include "cc/kernels/make_program.cc"
 #include "cc/kernels/nested_kernel.cc"
-#include "cc/kernels/note_hosts_kernel.cc"
 #include "cc/kernels/ordered_update.cc"
 #include "cc/kernels/other_clusters.cc"
 #include "cc/kernels/partitioned_call_kernel.cc"
+#include "cc/kernels/pod_kernels.cc"
 #include "cc/kernels/variable_types.cc"
 // NOLINTEND(bugprone-suspicious-include)

@@ -46,6 +46,7 @@ class PodFormer {
       // Else another host has formed the pod, and this is its part of the graph.
       if (HasPod(node->attrs())) continue;
       const std::string& type = node->type_string();
+      TF_RETURN_IF_ERROR(CheckEmbedding(*node));
       if (type == "ConfigureDistributedTPU" || type == "ShutdownDistributedTPU") {
         systems.push_back(node);
       }
@@ -96,6 +97,23 @@ class PodFormer {
     AddPod(job.For(host), copy);
     copied_ = true;
     return copy;
+  }
+
+  // The engine of embeddings is one host's.
+  absl::Status CheckEmbedding(const Node& node) const {
+    std::string config;
+    const bool configures =
+        node.type_string() == "ConfigureTPUEmbedding" ||
+        (node.type_string() == "ConfigureDistributedTPU" &&
+         tensorflow::GetNodeAttr(node.attrs(), "embedding_config", &config).ok() &&
+         !config.empty());
+    if (!configures) return absl::OkStatus();
+    TF_ASSIGN_OR_RETURN(const auto place, PlaceOf(node));
+    if (place.first == nullptr) return absl::OkStatus();
+    return absl::UnimplementedError(absl::StrCat(
+        "TPU embeddings run on the cores of one worker; this TPU has ", place.first->names.size(),
+        ". Connect to one worker with all the cores: tf-tpu worker --cores=",
+        place.first->names.size() * place.first->pod.shape.cores_per_host));
   }
 
   // The first host answers when the others are ready.

@@ -325,6 +325,33 @@ TEST_F(FormPodTest, TheSystemStartsAndEndsOnEachHost) {
   }
 }
 
+TEST_F(FormPodTest, EmbeddingsOfSeveralWorkersAreRefused) {
+  AddTwoWorkers();
+  Add("embedding", "ConfigureDistributedTPU", OnTask(0, "TPU_SYSTEM:0"),
+      [](NodeDef* node) { tensorflow::AddNodeAttr("embedding_config", "tables", node); });
+  const absl::Status status = RunPass();
+  EXPECT_TRUE(absl::IsUnimplemented(status)) << status;
+  EXPECT_TRUE(absl::StrContains(status.message(), "tf-tpu worker --cores=4")) << status;
+}
+
+TEST_F(FormPodTest, TransfersKnowTheHostOfTheirReplica) {
+  AddTwoWorkers();
+  Node* compile = Compile("compile", OnTask(0, "CPU:0"));
+  Node* receive = Add("receive", "_XlaRecvAtHost", OnTask(1, "CPU:0"), [](NodeDef* node) {
+    tensorflow::AddNodeAttr("Toutputs", std::vector<DataType>{tensorflow::DT_FLOAT}, node);
+    tensorflow::AddNodeAttr("key", "channel", node);
+    tensorflow::AddNodeAttr("device_ordinal", 0, node);
+  });
+  graph_->AddEdge(compile, 1, receive, 0);
+  for (int pass = 0; pass < 2; ++pass) {
+    ASSERT_TRUE(RunPass().ok());
+    ASSERT_NE(receive->attrs().Find(kTransferTask), nullptr);
+    EXPECT_EQ(receive->attrs().Find(kTransferTask)->i(), 1);
+    // The placer's choice, on the host that runs it, changes nothing.
+    receive->set_requested_device(OnTask(0, "CPU:0"));
+  }
+}
+
 TEST_F(FormPodTest, AnOpMayStandOnAnyHost) {
   AddTwoWorkers();
   const Node* system = Add("configure", "ConfigureDistributedTPU", OnTask(1, "TPU_SYSTEM:0"));

@@ -13,6 +13,7 @@
 #include "cc/ops/op_names.h"
 #include "cc/program/traced_options.h"
 #include "tensorflow/core/common_runtime/composite_device.h"
+#include "tensorflow/core/common_runtime/device_set.h"
 #include "tensorflow/core/common_runtime/optimization_registry.h"
 #include "tensorflow/core/framework/node_def_util.h"
 #include "tensorflow/core/platform/errors.h"
@@ -48,18 +49,17 @@ bool OnlyBringsArguments(const Node& node) {
 
 class HostLaunch {
  public:
-  HostLaunch(const CompositeDevices& composite_devices, Graph* graph)
-      : composite_devices_(composite_devices), graph_(*graph) {}
+  HostLaunch(const CompositeDevices& composite_devices, const tensorflow::DeviceSet* devices,
+             Graph* graph)
+      : composite_devices_(composite_devices), devices_(devices), graph_(*graph) {}
 
   absl::Status Run() {
     std::map<std::string, std::vector<Node*>> nodes_of;
     for (Node* node : graph_.op_nodes()) {
-      if (CoreOfDevice(node->assigned_device_name()).has_value()) {
+      if (CoreOfDevice(node->assigned_device_name()).has_value() && IsHere(*node)) {
         nodes_of[node->assigned_device_name()].push_back(node);
       }
     }
-    // Each host of a pod does this for its own part of the graph.
-    if (!AreOfOneHost(nodes_of)) return absl::OkStatus();
     for (const auto& [core, nodes] : nodes_of) {
       if (!OnlyLaunches(nodes)) continue;
       TF_RETURN_IF_ERROR(Move(core, nodes));
@@ -69,13 +69,11 @@ class HostLaunch {
   }
 
  private:
-  static bool AreOfOneHost(const std::map<std::string, std::vector<Node*>>& nodes_of) {
-    std::set<std::string> tasks;
-    for (const auto& [core, nodes] : nodes_of) {
-      std::string task, device;
-      if (tensorflow::DeviceNameUtils::SplitDeviceName(core, &task, &device)) tasks.insert(task);
-    }
-    return tasks.size() <= 1;
+  // Whether the node's device is this process's. Another host does this for its part of the graph.
+  bool IsHere(const Node& node) const {
+    if (devices_ == nullptr) return true;
+    const tensorflow::Device* device = devices_->FindDeviceByName(node.assigned_device_name());
+    return device == nullptr || device->IsLocal();
   }
 
   // The devices behind the node's composite device; null if it has a device of its own.
@@ -192,6 +190,7 @@ class HostLaunch {
   }
 
   const CompositeDevices& composite_devices_;
+  const tensorflow::DeviceSet* const devices_;
   Graph& graph_;
   std::map<std::pair<Node*, std::string>, Node*> arguments_;
   std::vector<Node*> packed_;  // what was copied for a core, once for each
@@ -230,7 +229,7 @@ class LaunchFromHostPass : public tensorflow::GraphOptimizationPass {
         composite_devices[device->name()] = *device->underlying_devices();
       }
     }
-    return LaunchFromHost(composite_devices, options.graph->get());
+    return LaunchFromHost(composite_devices, options.device_set, options.graph->get());
   }
 };
 
@@ -239,8 +238,9 @@ REGISTER_OPTIMIZATION(tensorflow::OptimizationPassRegistry::POST_REWRITE_FOR_EXE
 
 }  // namespace
 
-absl::Status LaunchFromHost(const CompositeDevices& composite_devices, Graph* graph) {
-  return HostLaunch(composite_devices, graph).Run();
+absl::Status LaunchFromHost(const CompositeDevices& composite_devices,
+                            const tensorflow::DeviceSet* devices, Graph* graph) {
+  return HostLaunch(composite_devices, devices, graph).Run();
 }
 
 }  // namespace tf_tpu_ext

@@ -6,6 +6,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
+#include "tensorflow/core/common_runtime/device_set.h"
 #include "tensorflow/core/graph/graph.h"
 
 namespace tf_tpu_ext {
@@ -20,9 +21,11 @@ using CompositeDevices = absl::flat_hash_map<std::string, std::vector<std::strin
 // none for a core without nodes.
 //
 // The nodes of `graph`, the body of a function, have been assigned to devices. A core that has
-// other nodes as well, a result of the function for one, keeps them all. An execute that has moved
+// other nodes as well, a result of the function for one, keeps them all, and so does a core that
+// `devices`, where it is not null, says to be of another process. An execute that has moved
 // carries its core in the attribute kCoreDevice (cc/ops/op_names.h).
-absl::Status LaunchFromHost(const CompositeDevices& composite_devices, tensorflow::Graph* graph);
+absl::Status LaunchFromHost(const CompositeDevices& composite_devices,
+                            const tensorflow::DeviceSet* devices, tensorflow::Graph* graph);
 
 }  // namespace tf_tpu_ext
 

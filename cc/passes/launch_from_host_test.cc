@@ -1,5 +1,6 @@
 #include "cc/passes/launch_from_host.h"
 
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -7,8 +8,10 @@
 #include "absl/strings/str_cat.h"
 #include "cc/ops/op_names.h"
 #include "gtest/gtest.h"
+#include "tensorflow/core/framework/device.h"
 #include "tensorflow/core/framework/function.h"
 #include "tensorflow/core/framework/node_def_util.h"
+#include "tensorflow/core/platform/env.h"
 
 namespace tf_tpu_ext {
 namespace {
@@ -87,7 +90,9 @@ class LaunchFromHostTest : public ::testing::Test {
     graph_.AddEdge(node, output, execute, 0);
   }
 
-  absl::Status Move() { return LaunchFromHost({{Composite(), {Core(0), Core(1)}}}, &graph_); }
+  absl::Status Move() {
+    return LaunchFromHost({{Composite(), {Core(0), Core(1)}}}, nullptr, &graph_);
+  }
 
   static const Node* Input(const Node* node, int number) {
     const Node* input = nullptr;
@@ -107,6 +112,34 @@ class LaunchFromHostTest : public ::testing::Test {
   Node* variable_;
   std::vector<Node*> executes_;
 };
+
+// A device of this process, or of another one.
+class SomeDevice : public tensorflow::Device {
+ public:
+  SomeDevice(const tensorflow::DeviceAttributes& attributes, bool is_local)
+      : Device(tensorflow::Env::Default(), attributes), is_local_(is_local) {}
+  absl::Status Sync() override { return absl::OkStatus(); }
+  bool IsLocal() const override { return is_local_; }
+
+ private:
+  const bool is_local_;
+};
+
+TEST_F(LaunchFromHostTest, CoresOfOtherProcessesKeepTheirs) {
+  tensorflow::DeviceSet devices;
+  std::vector<std::unique_ptr<SomeDevice>> owned;
+  for (int core = 0; core < 2; ++core) {
+    tensorflow::DeviceAttributes attributes;
+    attributes.set_name(Core(core));
+    attributes.set_device_type("TPU");
+    owned.push_back(std::make_unique<SomeDevice>(attributes, /*is_local=*/core == 0));
+    devices.AddDevice(owned.back().get());
+  }
+  ASSERT_TRUE(LaunchFromHost({{Composite(), {Core(0), Core(1)}}}, &devices, &graph_).ok());
+  EXPECT_EQ(executes_[0]->assigned_device_name(), Host());
+  EXPECT_EQ(executes_[1]->assigned_device_name(), Core(1));
+  EXPECT_EQ(NodesOn(Core(0)), 0);
+}
 
 TEST_F(LaunchFromHostTest, LeavesNothingOnCoresThatOnlyLaunch) {
   ASSERT_TRUE(Move().ok());
@@ -248,7 +281,7 @@ TEST_F(LaunchFromHostTest, ArgumentsAreTakenIntoBranchesOfTheHost) {
 }
 
 TEST_F(LaunchFromHostTest, ArgumentWithoutAValueForTheCoreIsAnError) {
-  const absl::Status status = LaunchFromHost({{Composite(), {Core(0), Core(5)}}}, &graph_);
+  const absl::Status status = LaunchFromHost({{Composite(), {Core(0), Core(5)}}}, nullptr, &graph_);
   EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
   EXPECT_NE(std::string(status.message()).find("variable"), std::string::npos) << status;
 }

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import pathlib
+import socket
 import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 from worker_processes import CLI, START, Worker
+
+import tf_tpu_ext
 
 CORES = 2
 HOSTS = 2
@@ -290,6 +295,53 @@ def test_models_of_several_cores(program: Any) -> None:
     ) == [[[3.0, 5.0], [3.0, 5.0]], True]
 
 
+def test_towers(program: Any) -> None:
+    assert program(
+        """
+        import json
+        strategy = tf_tpu_ext.TPUStrategy(resolver)
+        with strategy.scope():
+            total = tf.Variable(1.0)
+
+        @tf.function
+        def step():
+            def tower(x):
+                added = tf.distribute.get_replica_context().all_reduce("SUM", x)
+                total.assign_add(added)
+                return added
+            with strategy.scope():
+                return strategy.call_for_each_tower(tower, 2.0)
+
+        with strategy.scope():
+            result = step()
+            print("RESULT", json.dumps([
+                [float(each) for each in strategy.unwrap(result)], float(total.numpy()),
+                float(strategy.reduce(tf.distribute.ReduceOp.SUM, result, axis=None))]))
+        """
+    ) == [[8.0] * 4, 9.0, 32.0]
+
+
+def test_embeddings_are_refused_before_anything_runs(program: Any) -> None:
+    assert program(
+        """
+        import json
+        e = tf.tpu.experimental.embedding
+        table = e.TableConfig(vocabulary_size=8, dim=4)
+        with strategy.scope():
+            embedding = e.TPUEmbedding(e.FeatureConfig(table=table), e.SGD(0.1))
+        try:
+            embedding.build(per_replica_batch_size=2)
+            from tensorflow.python.eager import context
+            context.async_wait()
+            error = ""
+        except tf.errors.UnimplementedError as raised:
+            error = str(raised)
+        print("RESULT", json.dumps("tf-tpu worker --cores=4" in error), flush=True)
+        os._exit(0)
+        """
+    )
+
+
 def test_sessions(run_python: Any, shared: Pod) -> None:
     code = """
     import sys
@@ -311,6 +363,29 @@ def test_sessions(run_python: Any, shared: Pod) -> None:
     """
     for _ in range(2):
         assert "as expected" in run_python(code, shared.address).stdout
+
+
+def test_doctor_examines_all_workers(shared: Pod) -> None:
+    command = [sys.executable, CLI, "doctor", "--json", shared.address]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    report = json.loads(done.stdout)
+    found = {check["name"]: check["found"] for check in report["checks"]}
+    assert (done.returncode, report["ok"]) == (0, True)
+    for task, worker in enumerate(shared.workers):
+        described = found[worker.address.removeprefix("grpc://")]
+        assert f"task:{task}: 2 cores, tf_tpu_ext {tf_tpu_ext.__version__}" in described
+    assert "an all-reduce over 4 cores is right" in found["TPUStrategy step"]
+
+
+def test_doctor_names_the_worker_that_is_not_there(shared: Pod) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        gone = f"localhost:{taken.getsockname()[1]}"
+        command = [sys.executable, CLI, "doctor", f"{shared.workers[0].address},grpc://{gone}"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1
+    assert f"FAILED  {gone}" in done.stdout
+    assert f"no worker at {gone}" in done.stdout
 
 
 FIT = """
@@ -348,6 +423,58 @@ def test_keras_trains_as_on_one_machine(tmp_path: pathlib.Path) -> None:
     assert runs[0][0] == runs[1][0] == 4
     for one, other in zip(runs[0][1:], runs[1][1:], strict=True):
         assert other == pytest.approx(one, rel=1e-5)
+
+
+ESTIMATE = """
+import sys
+import numpy as np
+import tensorflow as tf
+import tf_tpu_ext.estimator as te
+
+def model_fn(features, labels, mode, params):
+    v1 = tf.compat.v1
+    weight = v1.get_variable("weight", [4, 1], initializer=v1.zeros_initializer())
+    loss = tf.reduce_mean(tf.square(tf.matmul(features, weight) - labels))
+    optimizer = v1.tpu.CrossShardOptimizer(v1.train.GradientDescentOptimizer(0.1))
+    train = optimizer.minimize(loss, global_step=v1.train.get_global_step())
+    return te.TPUEstimatorSpec(mode, loss=loss, train_op=train)
+
+def input_fn(params):
+    inputs = np.random.default_rng(0).normal(size=(64, 4)).astype(np.float32)
+    data = tf.data.Dataset.from_tensor_slices((inputs, inputs[:, :1]))
+    # Each host reads its part.
+    hosts, host = params["context"].num_hosts, params["context"].current_host
+    return data.shard(hosts, host).repeat().batch(params["batch_size"], drop_remainder=True)
+
+config = te.RunConfig(
+    cluster=tf.distribute.cluster_resolver.TPUClusterResolver(),
+    model_dir=sys.argv[1],
+    tpu_config=te.TPUConfig(
+        iterations_per_loop=5,
+        per_host_input_for_training=te.InputPipelineConfig.PER_HOST_V2))
+estimator = te.TPUEstimator(model_fn, config=config, train_batch_size=16, use_tpu=True)
+estimator.train(input_fn, max_steps=10)
+np.save(sys.argv[2], estimator.get_variable_value("weight"))
+"""
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("tensorflow_estimator") is None,
+    reason="tensorflow-estimator is not installed",
+)
+def test_an_estimator_trains_with_the_input_of_each_worker(tmp_path: pathlib.Path) -> None:
+    script = tmp_path / "estimate.py"
+    script.write_text(ESTIMATE)
+    weights = []
+    pods = {"one": ["--cores=4", "--hosts=2"], "two": ["--cores=2", "--workers=2"]}
+    for name, options in pods.items():
+        out = str(tmp_path / f"{name}.npy")
+        command = [sys.executable, CLI, "run", *options, str(script), str(tmp_path / name), out]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr
+        weights.append(np.load(out))
+    assert np.abs(weights[0]).max() > 0.1
+    np.testing.assert_allclose(weights[1], weights[0], rtol=1e-5, atol=1e-7)
 
 
 LOSE = """

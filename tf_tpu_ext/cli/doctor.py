@@ -56,6 +56,13 @@ def add_parser(commands: Any) -> None:
         description="Prints versions, the virtual machine, and whether a replicated step runs. "
         "The exit code is 0 if all is well and 1 if not; each failing line says what to do.",
     )
+    parser.add_argument(
+        "workers",
+        nargs="?",
+        metavar="grpc://HOST:PORT,...",
+        help="examine these workers, and a step over the cores of all of them, in place of the "
+        "cores of this process",
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     add_cores(parser)
     parser.add_argument(
@@ -81,7 +88,7 @@ def run(options: argparse.Namespace) -> int:
     if options.cores is not None:
         environment[CORES_VARIABLE] = str(options.cores)
     checks: list[Check] = []
-    for check in examine(environment, options.timeout):
+    for check in examine(environment, options.timeout, options.workers):
         checks.append(check)
         if not options.json:
             print(render(check), flush=True)
@@ -105,14 +112,20 @@ def render(check: Check) -> str:
     return "\n".join(lines)
 
 
-def examine(environment: dict[str, str], timeout: float) -> Iterator[Check]:
+def examine(
+    environment: dict[str, str], timeout: float, workers: str | None = None
+) -> Iterator[Check]:
     """Yields all checks as they are made.
 
     Args:
         environment: The environment variables of the processes that run the checks.
         timeout: How many seconds such a process may take.
+        workers: The addresses of workers that are examined, or None for cores of this machine.
     """
     yield from versions()
+    if workers is not None:
+        yield from _probe("workers", environment, timeout, workers)
+        return
     yield tpu(environment)
     yield from _probe("machine", environment, timeout)
     yield from tensorflow_io(environment, timeout)
@@ -224,9 +237,11 @@ def _install_tensorflow() -> str:
     return f"Run: pip install 'tensorflow-cpu=={minor}.*'"
 
 
-def _probe(name: str, environment: dict[str, str], timeout: float) -> Iterator[Check]:
+def _probe(
+    name: str, environment: dict[str, str], timeout: float, *arguments: str
+) -> Iterator[Check]:
     """Yields the checks of a probe, which runs in a process, and a failure if that ends early."""
-    command = [sys.executable, str(PROBES), name, str(PACKAGE.parent)]
+    command = [sys.executable, str(PROBES), name, str(PACKAGE.parent), *arguments]
     environment = {"TF_CPP_MIN_LOG_LEVEL": "2", **environment}
     try:
         done = subprocess.run(

@@ -1,11 +1,13 @@
-"""The checks that `tf-tpu doctor` runs in separate processes: `python probes.py PROBE FOLDER`.
+"""The checks that `tf-tpu doctor` runs in separate processes.
 
+They are `python probes.py PROBE FOLDER`; the probe of workers takes their addresses in addition.
 FOLDER contains the tf_tpu_ext to check. Each result is printed at once, as one line of JSON, so
 that a crash does not lose it.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib
 import json
 import os
@@ -14,6 +16,11 @@ import sys
 import time
 from collections.abc import Callable
 from typing import Any
+
+# How many steps and calls are timed.
+_STEPS = 20
+# A clock that is off by more than that confuses those who read logs of several workers.
+_CLOCK_SECONDS = 1.0
 
 
 def report(name: str, status: str, found: str, advice: str = "") -> None:
@@ -109,11 +116,11 @@ def _graph_step(cores: int) -> str:
     return f"an all-reduce over {cores} cores is right ({time.monotonic() - start:.1f} s)"
 
 
-def _strategy_step(cores: int) -> str:
+def _strategy_step(cores: int, resolver: Any = None) -> str:
     import tensorflow as tf
 
     start = time.monotonic()
-    resolver = tf.distribute.cluster_resolver.TPUClusterResolver()
+    resolver = resolver or tf.distribute.cluster_resolver.TPUClusterResolver()
     tf.tpu.experimental.initialize_tpu_system(resolver)
     strategy = tf.distribute.TPUStrategy(resolver)
 
@@ -127,7 +134,15 @@ def _strategy_step(cores: int) -> str:
         return strategy.experimental_local_results(strategy.run(replica))
 
     _expect([float(value) for value in step()], cores)
-    return f"an all-reduce over {cores} cores is right ({time.monotonic() - start:.1f} s)"
+    first = time.monotonic() - start
+    start = time.monotonic()
+    for _ in range(_STEPS):
+        values = step()
+    _expect([float(value) for value in values], cores)
+    each = (time.monotonic() - start) / _STEPS
+    return (
+        f"an all-reduce over {cores} cores is right ({first:.1f} s, then {each * 1e3:.1f} ms each)"
+    )
 
 
 def _threads() -> str:
@@ -140,6 +155,77 @@ def _threads() -> str:
         "threads; the process has "
         f"{running} threads with those of TensorFlow"
     )
+
+
+def probe_workers(master: str) -> None:
+    """Examines workers, each for itself, and then a step over the cores of all."""
+    import tensorflow as tf
+
+    resolver = tf.distribute.cluster_resolver.TPUClusterResolver(master)
+    spec = resolver.cluster_spec()
+    addresses = [address for job in spec.jobs for address in spec.job_tasks(job)]
+    start = "Start it: tf-tpu worker --listen ADDRESS --port PORT."
+    healthy = [
+        attempt(address, functools.partial(_answers, address), start) for address in addresses
+    ]
+    if not all(healthy):
+        return
+    tf.config.experimental_connect_to_cluster(resolver)
+    workers = [
+        _Worker(f"/job:{job}/replica:0/task:{task}", spec.task_address(job, task))
+        for job in spec.jobs
+        for task in spec.task_indices(job)
+    ]
+    for worker in workers:
+        attempt(worker.address, worker.describe, "Give all workers, and this process, the same.")
+    see = "See docs/pods.md; run `tf-tpu doctor --json` with these workers to report it."
+    cores = len(tf.config.list_logical_devices("TPU"))
+    attempt("TPUStrategy step", lambda: _strategy_step(cores, resolver), see)
+
+
+def _answers(address: str) -> str:
+    from tf_tpu_ext import _worker_watch
+
+    took = []
+    for _ in range(_STEPS):
+        start = time.monotonic()
+        _worker_watch.ask(address, timeout=10)
+        took.append(time.monotonic() - start)
+    return f"answers in {min(took) * 1e3:.1f} ms"
+
+
+class _Worker:
+    """A worker that this process is connected to."""
+
+    def __init__(self, task: str, address: str) -> None:
+        self.task = task
+        self.address = address
+
+    def describe(self) -> str:
+        """Returns what it is, or raises RuntimeError if it does not fit this process."""
+        import tensorflow as tf
+        from tensorflow.python.eager import context, execute
+
+        from tf_tpu_ext import _version
+
+        before = time.time()
+        with tf.device(f"{self.task}/device:CPU:0"):
+            [text] = execute.execute(b"TpuExt>DescribeHost", 1, [], (), context.context())
+        found = json.loads(text.numpy())
+        after = time.time()
+        # It has read its clock at some moment in between.
+        off = max(found["seconds"] - after, before - found["seconds"], 0.0)
+        said = (
+            f"{self.task}: {found['cores']} cores, tf_tpu_ext {found['tf_tpu_ext']}, TensorFlow "
+            f"{found['tensorflow']}, clock within {max(off, after - before) * 1e3:.1f} ms of ours"
+        )
+        wanted = {"tf_tpu_ext": _version.VERSION, "tensorflow": tf.__version__}
+        for name, version in wanted.items():
+            if found[name] != version:
+                raise RuntimeError(f"{said}; here is {name} {version}")
+        if off > _CLOCK_SECONDS:
+            raise RuntimeError(said)
+        return said
 
 
 def probe_tensorflow_io() -> None:
@@ -172,12 +258,17 @@ def probe_tensorflow_io() -> None:
 
 def main() -> None:
     """Runs the probe given on the command line."""
-    probe, folder = sys.argv[1:]
+    probe, folder, *arguments = sys.argv[1:]
     # Python puts this file's folder first in sys.path, unless PYTHONSAFEPATH is set. Its modules
     # must not be importable by their short names.
     own = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [folder, *(path for path in sys.path if os.path.abspath(path) != own)]
-    {"machine": probe_machine, "tensorflow_io": probe_tensorflow_io}[probe]()
+    probes: dict[str, Callable[..., None]] = {
+        "machine": probe_machine,
+        "tensorflow_io": probe_tensorflow_io,
+        "workers": probe_workers,
+    }
+    probes[probe](*arguments)
     print(json.dumps({"finished": True}), flush=True)
 
 

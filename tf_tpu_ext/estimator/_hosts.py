@@ -85,10 +85,18 @@ def _metadata_of(stock: Callable[..., Any]) -> Callable[..., Any]:
     return metadata
 
 
+def _is_divided(context: Any) -> bool:
+    """Returns whether its hosts are one machine; each of several workers is a host by itself."""
+    metadata = context._get_tpu_system_metadata()
+    cores = [device.name for device in metadata.devices if device.device_type == "TPU"]
+    tasks = {name.partition("/device:")[0] for name in cores}
+    return bool(metadata.num_hosts > len(tasks))
+
+
 def _ordinal_function_of(stock: Callable[..., Any]) -> Callable[..., Any]:
     def ordinal_function(self: Any, host_id: int) -> Callable[[int], int]:
         ordinal: Callable[[int], int] = stock(self, host_id)
-        if self.num_hosts == 1:
+        if not _is_divided(self):
             return ordinal
         first = host_id * self.num_of_cores_per_host
         return lambda shard: first + ordinal(shard)
@@ -98,7 +106,7 @@ def _ordinal_function_of(stock: Callable[..., Any]) -> Callable[..., Any]:
 
 def _device_for_replica_of(stock: Callable[..., Any]) -> Callable[..., Any]:
     def device_for_replica(self: Any, replica_id: int) -> tuple[str, int]:
-        if self.num_hosts == 1:
+        if not _is_divided(self):
             device: tuple[str, int] = stock(self, replica_id)
             return device
         return self.tpu_host_placement_function(replica_id=replica_id), replica_id
@@ -117,7 +125,7 @@ def _broadcast_of(context: Any, stock: Callable[..., Any]) -> Callable[..., Any]
     def generate(
         ctx: Any, input_fn: Callable[[Any], Any], inputs_structure_recorder: Any, num_hosts: int
     ) -> Any:
-        if num_hosts == 1 or ctx.num_hosts == 1:
+        if num_hosts == 1 or not _is_divided(ctx):
             return stock(ctx, input_fn, inputs_structure_recorder, num_hosts)
 
         def input_of_all(user_context: Any) -> Any:

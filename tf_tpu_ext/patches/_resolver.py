@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from tf_tpu_ext import _machine
@@ -117,6 +118,29 @@ def _give_up_own_cores(master: str) -> None:
         ) from error
 
 
+@contextlib.contextmanager
+def _same_port(remote: Any) -> Iterator[None]:
+    """Lets a program that connects again name the port on which it listens.
+
+    Workers are told a new one, while TensorFlow's server in this process keeps the first.
+    """
+    from tensorflow.python.eager import context
+
+    server = context.get_server_def()
+    jobs = () if server is None else server.cluster.job
+    own = [job.tasks[server.task_index] for job in jobs if job.name == server.job_name]
+    if not own:
+        yield
+        return
+    port = int(own[0].rpartition(":")[2])
+    stock = remote.pywrap_tfe.TF_PickUnusedPortOrDie
+    remote.pywrap_tfe.TF_PickUnusedPortOrDie = lambda: port
+    try:
+        yield
+    finally:
+        remote.pywrap_tfe.TF_PickUnusedPortOrDie = stock
+
+
 def install_connect_to_cluster(changes: Changes) -> None:
     import tensorflow as tf
     from tensorflow.python.eager import remote
@@ -132,7 +156,8 @@ def install_connect_to_cluster(changes: Changes) -> None:
                     return
                 _give_up_own_cores(target.master())
                 os.environ.setdefault(STREAMING_VARIABLE, "false")
-            stock(cluster_spec_or_resolver, *args, **kwargs)
+            with _same_port(remote):
+                stock(cluster_spec_or_resolver, *args, **kwargs)
             if isinstance(target, resolver):
                 # Only those who connect need gRPC.
                 from tf_tpu_ext._worker_watch import connected

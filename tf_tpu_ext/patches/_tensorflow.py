@@ -34,11 +34,12 @@ PATCHES = (
         change="With a TPUClusterResolver of the virtual cores, it does nothing in graph mode, as "
         "it always did in eager mode. With one of other processes' cores, this process gets none, "
         "watches the workers, tells them where the others listen, and sends without streaming "
-        "(`TF_ENABLE_EAGER_CLIENT_STREAMING_ENQUEUE=false`, unless it is set).",
+        "(`TF_ENABLE_EAGER_CLIENT_STREAMING_ENQUEUE=false`, unless it is set). A program that "
+        "connects again keeps the port on which it listens.",
         reason="programs that build graphs call it too, and stock TensorFlow raises an error "
         "there, although there is nothing to connect to. TPUs of two processes in one program "
         "would be an error. A program waits without end for a worker that has stopped, see "
-        "docs/pods.md.",
+        "docs/pods.md. Stock TensorFlow tells workers a new port, on which nobody listens.",
         install=_resolver.install_connect_to_cluster,
     ),
     Patch(

@@ -1,0 +1,111 @@
+// What a client and the workers of a pod tell each other.
+#include "cc/kernels/pod_kernels.h"
+
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
+#include "cc/base/json.h"
+#include "cc/base/machine.h"
+#include "cc/base/process.h"
+#include "cc/pods/endpoints.h"
+#include "tensorflow/core/framework/common_shape_fns.h"
+#include "tensorflow/core/framework/op.h"
+#include "tensorflow/core/framework/op_kernel.h"
+
+namespace tf_tpu_ext {
+namespace {
+
+REGISTER_OP("TpuExt>NoteHosts")
+    .Attr("tasks: list(string)")
+    .Attr("addresses: list(string)")
+    .SetIsStateful()
+    .Doc(R"doc(
+Tells the worker on which it runs where the other workers of its pod listen.
+
+tasks: Their names, such as "/job:worker/replica:0/task:1".
+addresses: The address of each, such as "host:8470".
+)doc");
+
+class NoteHostsOp : public tensorflow::OpKernel {
+ public:
+  explicit NoteHostsOp(tensorflow::OpKernelConstruction* construction) : OpKernel(construction) {
+    OP_REQUIRES_OK(construction, construction->GetAttr("tasks", &tasks_));
+    OP_REQUIRES_OK(construction, construction->GetAttr("addresses", &addresses_));
+    OP_REQUIRES(construction, tasks_.size() == addresses_.size(),
+                absl::InvalidArgumentError(absl::StrCat(name(), " has ", tasks_.size(),
+                                                        " tasks and ", addresses_.size(),
+                                                        " addresses; each task needs one.")));
+  }
+
+  void Compute(tensorflow::OpKernelContext* /*context*/) override {
+    for (size_t i = 0; i < tasks_.size(); ++i) {
+      Process::Get().endpoints->Note(tasks_[i], addresses_[i]);
+    }
+  }
+
+ private:
+  std::vector<std::string> tasks_;
+  std::vector<std::string> addresses_;
+};
+
+REGISTER_KERNEL_BUILDER(Name("TpuExt>NoteHosts").Device(tensorflow::DEVICE_CPU), NoteHostsOp);
+
+REGISTER_OP("TpuExt>DescribeHost")
+    .Output("description: string")
+    .SetIsStateful()
+    .SetShapeFn(tensorflow::shape_inference::ScalarShape)
+    .Doc(R"doc(
+Describes the worker on which it runs.
+
+description: A JSON object with the versions `tensorflow` and `tf_tpu_ext`, the number of `cores`,
+  and the worker's clock in `seconds` since 1970.
+)doc");
+
+struct Versions {
+  absl::Mutex mutex;
+  std::string package ABSL_GUARDED_BY(mutex);
+  std::string tensorflow ABSL_GUARDED_BY(mutex);
+};
+
+// Never deleted: ops may run until the process ends.
+Versions& VersionsHere() {
+  static auto* const versions = new Versions;
+  return *versions;
+}
+
+class DescribeHostOp : public tensorflow::OpKernel {
+ public:
+  using OpKernel::OpKernel;
+
+  void Compute(tensorflow::OpKernelContext* context) override {
+    JsonObject json;
+    json.Integer("cores", GetMachineOptions().cores)
+        .Number("seconds", absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch()));
+    {
+      Versions& versions = VersionsHere();
+      absl::MutexLock lock(&versions.mutex);
+      json.String("tf_tpu_ext", versions.package).String("tensorflow", versions.tensorflow);
+    }
+    tensorflow::Tensor* output = nullptr;
+    OP_REQUIRES_OK(context, context->allocate_output(0, {}, &output));
+    output->scalar<tensorflow::tstring>()() = json.Text();
+  }
+};
+
+REGISTER_KERNEL_BUILDER(Name("TpuExt>DescribeHost").Device(tensorflow::DEVICE_CPU), DescribeHostOp);
+
+}  // namespace
+
+void SetVersions(const std::string& package, const std::string& tensorflow) {
+  Versions& versions = VersionsHere();
+  absl::MutexLock lock(&versions.mutex);
+  versions.package = package;
+  versions.tensorflow = tensorflow;
+}
+
+}  // namespace tf_tpu_ext

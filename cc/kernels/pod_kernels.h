@@ -1,0 +1,13 @@
+#ifndef TF_TPU_EXT_CC_KERNELS_POD_KERNELS_H_
+#define TF_TPU_EXT_CC_KERNELS_POD_KERNELS_H_
+
+#include <string>
+
+namespace tf_tpu_ext {
+
+// Of the Python packages here, which workers tell those who ask.
+void SetVersions(const std::string& package, const std::string& tensorflow);
+
+}  // namespace tf_tpu_ext
+
+#endif  // TF_TPU_EXT_CC_KERNELS_POD_KERNELS_H_
