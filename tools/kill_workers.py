@@ -2,9 +2,8 @@
 
 A program trains on the cores of several workers. Again and again one of them is killed (SIGKILL) or
 stopped (SIGSTOP). Each time the program must get an UnavailableError in time; then the worker is
-started again, and the program connects, initializes the TPU system, and restores its last
-checkpoint, in the same process. In the end its weights must be those of a program that was left
-alone, bit by bit.
+started again, and the program too, which restores its last checkpoint. In the end its weights must
+be those of a program that was left alone, bit by bit.
 
     python tools/kill_workers.py [--kills 200] [--workers 2] [--cores 2] [--seed 0]
 
@@ -63,23 +62,21 @@ class Lines:
 def train(folder: str, master: str, steps: int) -> None:
     """Trains for so many steps, or, if that is 0, until "FINISH" comes on stdin.
 
-    After an error it waits there for "BACK", and goes on from the last checkpoint.
+    It begins with the last checkpoint.
     """
     import tf_tpu_ext  # noqa: F401  isort: skip  (before TensorFlow makes its devices)
 
     import tensorflow as tf
 
-    said = Lines(sys.stdin)
     state = pathlib.Path(folder) / "state.npz"
-    while True:
-        try:
-            done = _train_connected(tf, master, state, steps, said)
-            print("DONE", done, flush=True)
-            os._exit(0)
-        except tf.errors.OpError as error:
-            print("LOST", type(error).__name__, " ".join(str(error).split()), flush=True)
-        if said.next() != "BACK":
-            os._exit(1)
+    try:
+        print("DONE", _train_connected(tf, master, state, steps, Lines(sys.stdin)), flush=True)
+        code = 0
+    except tf.errors.OpError as error:
+        print("LOST", type(error).__name__, " ".join(str(error).split()), flush=True)
+        code = 1
+    # TensorFlow's own end waits for the worker.
+    os._exit(code)
 
 
 def _train_connected(tf: Any, master: str, state: pathlib.Path, steps: int, said: Lines) -> int:
@@ -161,11 +158,16 @@ class Worker:
 
 
 class Program:
-    """The program, in a process."""
+    """The program, in a process, which is started again after a loss."""
 
     def __init__(self, folder: str, master: str, steps: int = 0) -> None:
+        self._command = [sys.executable, __file__, "--train", folder, master, str(steps)]
+        self.start()
+
+    def start(self) -> None:
+        """Starts it, and waits until it trains."""
         self.process = subprocess.Popen(
-            [sys.executable, __file__, "--train", folder, master, str(steps)],
+            self._command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -174,6 +176,7 @@ class Program:
         )
         assert self.process.stdout is not None
         self.lines = Lines(self.process.stdout)
+        self.expect("RUNNING", 120)
 
     def tell(self, line: str) -> None:
         """Writes a line to it."""
@@ -194,7 +197,7 @@ class Program:
 def lose_one(
     workers: list[Worker], program: Program, rng: random.Random
 ) -> tuple[str, float, bool]:
-    """Kills or stops a worker, and has the program go on.
+    """Kills or stops a worker, and starts both again.
 
     Returns:
         What was done, how many seconds later the program learned of it, and whether the error named
@@ -214,8 +217,8 @@ def lose_one(
     named = f"task:{task}" in error or f":{workers[task].port}" in error
     workers[task].end()
     workers[task].start()
-    program.tell("BACK")
-    program.expect("RUNNING", 120)
+    program.process.wait(60)
+    program.start()
     return how.name, took, named
 
 
@@ -244,7 +247,6 @@ def main() -> int:
     try:
         with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as alone:
             program = Program(folder, master)
-            program.expect("RUNNING", 120)
             for number in range(options.kills):
                 how, took, was_named = lose_one(workers, program, rng)
                 named += was_named
@@ -252,9 +254,7 @@ def main() -> int:
                 print(f"{number + 1}: {how}, an error after {took:.1f} s", flush=True)
             program.tell("FINISH")
             steps = int(program.expect("DONE", 120))
-            reference = Program(alone, master, steps)
-            reference.expect("RUNNING", 120)
-            reference.expect("DONE", 600)
+            Program(alone, master, steps).expect("DONE", 600)
             equal = bool((final_weights(folder) == final_weights(alone)).all())
     finally:
         for worker in workers:
