@@ -162,6 +162,8 @@ def test_checkpoints_summaries_and_logs_come_between_loops(make_estimator, input
     ]
     estimator.train(input_fn, max_steps=12, hooks=hooks)
     assert saved == [0, 5, 10, 12]
+    # Another thread writes the file.
+    v1.summary.FileWriterCache.get(str(folder)).flush()
     counted = [
         event.step
         for path in folder.glob("events*")
