@@ -73,6 +73,15 @@ class _Watch(threading.Thread):
 _watch: _Watch | None = None
 
 
+def addresses_of(cluster: Any) -> dict[str, str]:
+    """Returns the address of each task of a `tf.train.ClusterSpec`, by the task's full name."""
+    return {
+        f"/job:{job}/replica:0/task:{task}": cluster.task_address(job, task)
+        for job in cluster.jobs
+        for task in cluster.task_indices(job)
+    }
+
+
 def connected(cluster: Any) -> None:
     """Begins to watch the workers of a cluster, and tells them where the others are.
 
@@ -82,11 +91,7 @@ def connected(cluster: Any) -> None:
     global _watch
     if _watch is not None:
         _watch.end()
-    addresses = {
-        f"/job:{job}/replica:0/task:{task}": cluster.task_address(job, task)
-        for job in cluster.jobs
-        for task in cluster.task_indices(job)
-    }
+    addresses = addresses_of(cluster)
     if len(addresses) > 1:
         _tell_workers(addresses)
     _watch = _Watch(addresses)

@@ -98,6 +98,9 @@ class CompileMlirOp : public OpKernel {
       OP_REQUIRES_OK(construction, pod.status());
       pod_ = std::make_shared<const Pod>(*std::move(pod));
     }
+    const PodShape shape = Shape();
+    place_in_pod_ = absl::StrCat(shape.hosts, ":", shape.host, ":", shape.cores_per_host);
+    cores_here_ = CoresHere(metadata_, shape);
     const auto fingerprint = tensorflow::Fingerprint128(absl::StrCat(module_, metadata));
     takes_ = QueuesOf(module_);
     key_prefix_ = absl::StrCat(fingerprint.low64, ":", fingerprint.high64, ":", module_.size());
@@ -112,13 +115,13 @@ class CompileMlirOp : public OpKernel {
         });
     ProgramOptions options = GetMachineOptions().programs;
     OP_REQUIRES_OK(context, ApplyTracedOptions(metadata_.compile_options(), &options));
-    OP_REQUIRES_VALUE(const bool has_cores, context, HasCoresHere());
+    if (pod_ != nullptr) OP_REQUIRES_OK(context, cores_here_.status());
     absl::StatusOr<std::shared_ptr<Program>> program = nullptr;
-    if (has_cores) {
+    if (pod_ == nullptr || !cores_here_->empty()) {
       program = Process::Get().programs->GetOrCompile(
           absl::StrCat(key_prefix_, "|", ForOneReplica(), "|", ProgramOptionsText(options), "|",
                        // By which tf2xla chooses the precision of products.
-                       tsl::tensor_float_32_execution_enabled(), "|", PlaceInPod(), "|",
+                       tsl::tensor_float_32_execution_enabled(), "|", place_in_pod_, "|",
                        shape_text),
           [&](int64_t id, CompilationRecord* record) {
             record->argument_shapes = shape_text;
@@ -156,23 +159,11 @@ class CompileMlirOp : public OpKernel {
 
   PodShape Shape() const { return pod_ == nullptr ? PodShape() : pod_->shape; }
 
-  std::string PlaceInPod() const {
-    const PodShape shape = Shape();
-    return absl::StrCat(shape.hosts, ":", shape.host, ":", shape.cores_per_host);
-  }
-
   // What all hosts call the program: of what they all are given.
   std::string NameInPod(const std::string& shape_text) const {
     const auto fingerprint = tensorflow::Fingerprint128(
         absl::StrCat(key_prefix_, "|", ForOneReplica(), "|", shape_text));
     return absl::StrCat(absl::Hex(fingerprint.low64), absl::Hex(fingerprint.high64));
-  }
-
-  // Whether this host runs some of the program.
-  absl::StatusOr<bool> HasCoresHere() const {
-    if (pod_ == nullptr) return true;
-    TF_ASSIGN_OR_RETURN(const auto cores, CoresHere(metadata_, pod_->shape));
-    return !cores.empty();
   }
 
   // For the execute ops of this host.
@@ -188,9 +179,8 @@ class CompileMlirOp : public OpKernel {
 
   void CompileCopy(OpKernelContext* context, const absl::Status& compiled) const {
     if (!compiled.ok() && takes_.any()) {
-      if (const auto cores = CoresHere(metadata_, Shape()); cores.ok()) {
-        Process::Get().transfers->DropQueued(takes_, cores->values(), context->step_id(), compiled);
-      }
+      Process::Get().transfers->DropQueued(takes_, cores_here_->values(), context->step_id(),
+                                           compiled);
     }
     const Tensor none = EncodeCompilationFailure(
         absl::InternalError(absl::StrCat(name(), " is a copy for another host: it has no key.")));
@@ -200,7 +190,7 @@ class CompileMlirOp : public OpKernel {
   // Sees to it that what is queued for a program that never starts does not reach the next one.
   void WatchQueues(OpKernelContext* context, const absl::Status& compiled,
                    LaunchId launch_id) const {
-    absl::StatusOr<ByNumber<Slot, Core>> cores = CoresHere(metadata_, Shape());
+    absl::StatusOr<ByNumber<Slot, Core>> cores = cores_here_;
     if (!cores.ok()) return;
     if (cores->empty()) {
       if (pod_ != nullptr) return;
@@ -306,6 +296,9 @@ class CompileMlirOp : public OpKernel {
   const bool is_copy_;
   // Null without other hosts.
   std::shared_ptr<const Pod> pod_;
+  std::string place_in_pod_;
+  // Of the program's cores those of this host; the error is told where they are needed.
+  absl::StatusOr<ByNumber<Slot, Core>> cores_here_;
   std::string module_;
   tensorflow::tpu::TPUCompileMetadataProto metadata_;
   // Empty unless the op serves one replica of several.

@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "cc/device/virtual_device.h"
 #include "cc/ops/execute_nodes.h"
@@ -51,7 +50,7 @@ class PodFormer {
         systems.push_back(node);
       }
       if (type == "_TPUCompileMlir") compiles.push_back(node);
-      if (IsTransfer(*node)) NoteTask(node);
+      if (IsHostTransfer(type)) NoteTask(node);
     }
     for (Node* node : systems) TF_RETURN_IF_ERROR(OnEachHost(node));
     for (Node* node : compiles) TF_RETURN_IF_ERROR(CompileOnEachHost(node));
@@ -151,11 +150,6 @@ class PodFormer {
     return absl::OkStatus();
   }
 
-  static bool IsTransfer(const Node& node) {
-    return absl::StartsWith(node.type_string(), "_XlaRecvAtHost") ||
-           absl::StartsWith(node.type_string(), "_XlaSendFromHost");
-  }
-
   // The placer may move an op to a resource. A transfer elsewhere would be another replica's.
   static void NoteTask(Node* node) {
     ParsedName name;
@@ -174,7 +168,8 @@ class PodFormer {
   // A program knows its key on its own host. All else may hand it on to others.
   static bool MayUseKeyOn(const Node& user, const PodJob& job, Host host) {
     const std::optional<Host> of_user = HostOf(user, job);
-    return !(IsExecute(user) || IsTransfer(user)) || !of_user.has_value() || *of_user == host;
+    return !(IsExecute(user) || IsHostTransfer(user.type_string())) || !of_user.has_value() ||
+           *of_user == host;
   }
 
   // The hosts that run what the op compiles: where it is executed, or as the program says.

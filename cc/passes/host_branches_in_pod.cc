@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/match.h"
+#include "cc/ops/execute_nodes.h"
 #include "cc/ops/reachable_nodes.h"
 #include "cc/passes/pod_jobs.h"
 #include "tensorflow/core/common_runtime/lower_functional_ops.h"
@@ -31,11 +31,6 @@ bool IsBranch(const std::string& op) {
          op == "Case" || op == "StatelessCase";
 }
 
-bool IsTransfer(const NodeDef& node) {
-  return absl::StartsWith(node.op(), "_XlaRecvAtHost") ||
-         absl::StartsWith(node.op(), "_XlaSendFromHost");
-}
-
 std::vector<std::string> FunctionsOf(const NodeDef& node) {
   std::vector<std::string> functions;
   for (const auto& [name, value] : node.attr()) {
@@ -48,7 +43,10 @@ std::vector<std::string> FunctionsOf(const NodeDef& node) {
 bool HoldsTransfers(const NodeDef& node, const FunctionLibraryDefinition& library) {
   if (!IsBranch(node.op())) return false;
   for (const std::string& function : FunctionsOf(node)) {
-    if (AnyReachableNode(function, library, IsTransfer)) return true;
+    if (AnyReachableNode(function, library,
+                         [](const NodeDef& inner) { return IsHostTransfer(inner.op()); })) {
+      return true;
+    }
   }
   return false;
 }

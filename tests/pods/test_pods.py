@@ -523,16 +523,14 @@ def test_a_killed_worker_is_an_error_at_once(program: Any, pod: Pod) -> None:
 
 
 def test_a_stopped_worker_is_an_error_within_the_limit(
-    run_python: Any, monkeypatch: pytest.MonkeyPatch
+    program: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limit = 4.0
     monkeypatch.setenv("TF_TPU_EXT_HOST_LIMIT_SECONDS", str(limit))
     pod = Pod()
     try:
         lost = pod.workers[1].process.pid
-        done = run_python(START + LOSE, pod.address, str(lost), "SIGSTOP")
-        [line] = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
-        kind, message, took, values = json.loads(line.removeprefix("RESULT "))
+        kind, message, took, values = program(LOSE, str(lost), "SIGSTOP", address=pod.address)
         assert kind == "UnavailableError"
         assert "task:1 has given no sign of life for 4s" in message
         assert took > limit / 2

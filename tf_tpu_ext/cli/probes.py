@@ -7,7 +7,6 @@ that a crash does not lose it.
 
 from __future__ import annotations
 
-import functools
 import importlib
 import json
 import os
@@ -161,21 +160,18 @@ def probe_workers(master: str) -> None:
     """Examines workers, each for itself, and then a step over the cores of all."""
     import tensorflow as tf
 
+    from tf_tpu_ext import _worker_watch
+
     resolver = tf.distribute.cluster_resolver.TPUClusterResolver(master)
-    spec = resolver.cluster_spec()
-    addresses = [address for job in spec.jobs for address in spec.job_tasks(job)]
-    start = "Start it: tf-tpu worker --listen ADDRESS --port PORT."
-    healthy = [
-        attempt(address, functools.partial(_answers, address), start) for address in addresses
+    workers = [
+        _Worker(task, address)
+        for task, address in _worker_watch.addresses_of(resolver.cluster_spec()).items()
     ]
+    start = "Start it: tf-tpu worker --listen ADDRESS --port PORT."
+    healthy = [attempt(worker.address, worker.answer, start) for worker in workers]
     if not all(healthy):
         return
     tf.config.experimental_connect_to_cluster(resolver)
-    workers = [
-        _Worker(f"/job:{job}/replica:0/task:{task}", spec.task_address(job, task))
-        for job in spec.jobs
-        for task in spec.task_indices(job)
-    ]
     for worker in workers:
         attempt(worker.address, worker.describe, "Give all workers, and this process, the same.")
     see = "See docs/pods.md; run `tf-tpu doctor --json` with these workers to report it."
@@ -183,26 +179,29 @@ def probe_workers(master: str) -> None:
     attempt("TPUStrategy step", lambda: _strategy_step(cores, resolver), see)
 
 
-def _answers(address: str) -> str:
-    from tf_tpu_ext import _worker_watch
-
-    took = []
-    for _ in range(_STEPS):
-        start = time.monotonic()
-        _worker_watch.ask(address, timeout=10)
-        took.append(time.monotonic() - start)
-    return f"answers in {min(took) * 1e3:.1f} ms"
-
-
 class _Worker:
-    """A worker that this process is connected to."""
+    """A worker of the cluster."""
 
     def __init__(self, task: str, address: str) -> None:
         self.task = task
         self.address = address
 
+    def answer(self) -> str:
+        """Returns how fast it answers."""
+        from tf_tpu_ext import _worker_watch
+
+        took = []
+        for _ in range(_STEPS):
+            start = time.monotonic()
+            _worker_watch.ask(self.address, timeout=10)
+            took.append(time.monotonic() - start)
+        return f"answers in {min(took) * 1e3:.1f} ms"
+
     def describe(self) -> str:
-        """Returns what it is, or raises RuntimeError if it does not fit this process."""
+        """Returns what it is, or raises RuntimeError if it does not fit this process.
+
+        This process must be connected to it.
+        """
         import tensorflow as tf
         from tensorflow.python.eager import context, execute
 
