@@ -168,8 +168,13 @@ def reports(folder: pathlib.Path) -> list[str]:
     return found
 
 
-def sanitize(sanitizer: str, parts: list[str], tests: list[str]) -> bool:
-    """Builds and runs with one sanitizer. Returns whether everything passed without a report."""
+def headline(report: str) -> str:
+    """Returns the line of a report that tells what is wrong."""
+    return next(line for line in report.splitlines() if any(start in line for start in REPORTS))
+
+
+def sanitize(sanitizer: str, parts: list[str], tests: list[str]) -> list[str]:
+    """Builds and runs with one sanitizer. Returns what failed, and a line of each report."""
     folder = ninja_build.link_tree(tf_config.find_tensorflow(), sanitizer)
     package = folder / "package"
     ninja_build.build(stage_package(package), tests="tests" in parts, sanitize=sanitizer)
@@ -177,18 +182,18 @@ def sanitize(sanitizer: str, parts: list[str], tests: list[str]) -> bool:
     shutil.rmtree(logs, ignore_errors=True)
     logs.mkdir()
     variables = environment(sanitizer, folder, logs / "report")
-    passed = True
-    if "tests" in parts:
-        passed = ninja_build.run_tests(folder, "", variables) and passed
-    if "step" in parts:
-        passed = run_step(package, variables) and passed
-    if "python" in parts:
-        passed = run_python(package, tests, variables) and passed
+    failed = []
+    if "tests" in parts and not ninja_build.run_tests(folder, "", variables):
+        failed.append("C++ tests")
+    if "step" in parts and not run_step(package, variables):
+        failed.append("the training step")
+    if "python" in parts and not run_python(package, tests, variables):
+        failed.append("Python tests")
     found = reports(logs)
     for text in found:
         print(text, flush=True)
     print(f"{sanitizer}: {len(found)} processes with reports", flush=True)
-    return passed and not found
+    return failed + [headline(text) for text in found]
 
 
 def main() -> None:
@@ -203,21 +208,20 @@ def main() -> None:
     unknown = sorted(set(chosen) - set(ninja_build.SANITIZERS))
     if unknown:
         parser.error(f"expected address or thread, got {', '.join(unknown)}")
-    failed = []
+    problems = []
     for sanitizer in chosen:
         start = time.monotonic()
         try:
-            clean = sanitize(sanitizer, arguments.only, arguments.tests)
+            found = sanitize(sanitizer, arguments.only, arguments.tests)
         except (RuntimeError, ValueError) as error:
             sys.exit(str(error))
         except subprocess.SubprocessError as error:
-            print(error, flush=True)
-            clean = False
-        if not clean:
-            failed.append(sanitizer)
+            found = [str(error)]
+        problems += [f"{sanitizer}: {problem}" for problem in found]
         print(f"--- {sanitizer} sanitizer: {time.monotonic() - start:.0f} s", flush=True)
-    if failed:
-        sys.exit(f"not clean: {', '.join(failed)}")
+    if problems:
+        # Here again: who reads the end of a long log sees why.
+        sys.exit("\n".join(["not clean:", *problems]))
 
 
 if __name__ == "__main__":

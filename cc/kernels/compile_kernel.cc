@@ -100,7 +100,7 @@ class CompileMlirOp : public OpKernel {
     }
     const PodShape shape = Shape();
     place_in_pod_ = absl::StrCat(shape.hosts, ":", shape.host, ":", shape.cores_per_host);
-    cores_here_ = CoresHere(metadata_, shape);
+    cores_here_ = FindCores();
     const auto fingerprint = tensorflow::Fingerprint128(absl::StrCat(module_, metadata));
     takes_ = QueuesOf(module_);
     key_prefix_ = absl::StrCat(fingerprint.low64, ":", fingerprint.high64, ":", module_.size());
@@ -178,7 +178,7 @@ class CompileMlirOp : public OpKernel {
   }
 
   void CompileCopy(OpKernelContext* context, const absl::Status& compiled) const {
-    if (!compiled.ok() && takes_.any()) {
+    if (!compiled.ok() && takes_.any() && cores_here_.ok()) {
       Process::Get().transfers->DropQueued(takes_, cores_here_->values(), context->step_id(),
                                            compiled);
     }
@@ -237,22 +237,17 @@ class CompileMlirOp : public OpKernel {
     return absl::OkStatus();
   }
 
-  absl::StatusOr<std::shared_ptr<Program>> Compile(int64_t id,
-                                                   const std::vector<TensorShape>& shapes,
-                                                   const ProgramOptions& options,
-                                                   CompilationRecord* record) const {
-    record->name = metadata_.module_name().empty() ? name() : metadata_.module_name();
-    tsl::profiler::TraceMe trace(
-        [&] { return tsl::profiler::TraceMeEncode("TPU compile", {{"program", record->name}}); });
+  // Of the cores that the program needs those of this host.
+  absl::StatusOr<ByNumber<Slot, Core>> FindCores() const {
     if (metadata_.num_replicas() < 0 || metadata_.num_cores_per_replica() < 0) {
       return absl::InvalidArgumentError(
           absl::StrCat("The metadata of ", name(), " has ", metadata_.num_replicas(),
                        " replicas of ", metadata_.num_cores_per_replica(),
                        " cores; expected positive numbers. The graph is damaged."));
     }
-    record->num_replicas = std::max(1, metadata_.num_replicas());
-    record->num_cores_per_replica = std::max(1, metadata_.num_cores_per_replica());
-    const int64_t wanted = int64_t{record->num_replicas} * record->num_cores_per_replica;
+    const int64_t replicas = std::max(1, metadata_.num_replicas());
+    const int64_t cores_per_replica = std::max(1, metadata_.num_cores_per_replica());
+    const int64_t wanted = replicas * cores_per_replica;
     const int cores_here = GetMachineOptions().cores;
     const PodShape pod = Shape();
     if (pod.is_pod() && pod.cores_per_host != cores_here) {
@@ -268,15 +263,28 @@ class CompileMlirOp : public OpKernel {
               ? "Connect to more workers, or give them more cores by tf-tpu worker --cores."
               : absl::StrCat("Call tf_tpu_ext.configure(cores=", wanted,
                              ") at the start of the program.");
-      return absl::InvalidArgumentError(absl::StrCat(
-          "The computation needs ", wanted, " cores (", record->num_replicas, " replicas of ",
-          record->num_cores_per_replica, "); this virtual TPU has ", cores, ". ", advice));
+      return absl::InvalidArgumentError(
+          absl::StrCat("The computation needs ", wanted, " cores (", replicas, " replicas of ",
+                       cores_per_replica, "); this virtual TPU has ", cores, ". ", advice));
     }
+    return CoresHere(metadata_, pod);
+  }
+
+  absl::StatusOr<std::shared_ptr<Program>> Compile(int64_t id,
+                                                   const std::vector<TensorShape>& shapes,
+                                                   const ProgramOptions& options,
+                                                   CompilationRecord* record) const {
+    record->name = metadata_.module_name().empty() ? name() : metadata_.module_name();
+    tsl::profiler::TraceMe trace(
+        [&] { return tsl::profiler::TraceMeEncode("TPU compile", {{"program", record->name}}); });
+    TF_RETURN_IF_ERROR(cores_here_.status());
+    record->num_replicas = std::max(1, metadata_.num_replicas());
+    record->num_cores_per_replica = std::max(1, metadata_.num_cores_per_replica());
     const absl::Time start = absl::Now();
     LoweredModule lowered;
     lowered.options = options;
     lowered.for_one_replica = ForOneReplica();
-    lowered.pod = pod;
+    lowered.pod = Shape();
     const absl::Status status = LowerModule(module_, metadata_, shapes, &lowered);
     record->lowering = absl::Now() - start;
     TF_RETURN_IF_ERROR(WithoutInventedTrace(status));

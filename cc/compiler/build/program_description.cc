@@ -97,6 +97,12 @@ absl::StatusOr<ByNumber<Slot, Core>> AssignCores(const Metadata& metadata) {
   if (metadata.has_device_assignment()) {
     TF_ASSIGN_OR_RETURN(const std::unique_ptr<xla::DeviceAssignment> given,
                         xla::DeviceAssignment::Deserialize(metadata.device_assignment()));
+    if (given->replica_count() != replicas || given->computation_count() != cores_per_replica) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("The device assignment is for ", given->replica_count(), " replicas of ",
+                       given->computation_count(), " cores; the program has ", replicas, " of ",
+                       cores_per_replica, ". The graph is damaged."));
+    }
     for (int replica = 0; replica < replicas; ++replica) {
       for (int core = 0; core < cores_per_replica; ++core) {
         cores.Add(Core(static_cast<int>((*given)(replica, core))));

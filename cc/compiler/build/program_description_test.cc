@@ -4,10 +4,12 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "cc/base/tensor_testing.h"
 #include "cc/compiler/lower/lower_module.h"
 #include "cc/program/compiled_program.h"
@@ -76,6 +78,18 @@ TEST(AssignCoresTest, AnAssignmentThatContradictsItselfIsAnError) {
   AssignByTens(&metadata);
   metadata.mutable_device_assignment()->set_computation_count(5);
   EXPECT_FALSE(AssignCores(metadata).ok());
+}
+
+TEST(AssignCoresTest, AnAssignmentOfAnotherProgramIsAnError) {
+  Metadata metadata = Cores(2, 3);
+  AssignByTens(&metadata);
+  for (const auto& [replicas, cores] : {std::pair(3, 3), {1, 3}, {2, 4}, {3, 2}}) {
+    metadata.set_num_replicas(replicas);
+    metadata.set_num_cores_per_replica(cores);
+    EXPECT_EQ(AssignCores(metadata).status().message(),
+              absl::StrCat("The device assignment is for 2 replicas of 3 cores; the program has ",
+                           replicas, " of ", cores, ". The graph is damaged."));
+  }
 }
 
 TEST(ToDeviceAssignmentTest, IsByReplicaAndPartition) {
