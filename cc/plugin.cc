@@ -33,6 +33,7 @@
 #include "cc/passes/bridge_passes.h"
 #include "cc/passes/preparing_passes.h"
 #include "cc/pjrt/compile_only.h"
+#include "cc/pods/connections.h"
 #include "cc/pods/endpoints.h"
 #include "cc/program/target_program.h"
 #include "cc/runtime/padding_stats.h"
@@ -225,8 +226,15 @@ void TfTpuExt_SetVersions(const char* package, const char* tensorflow) {
   tf_tpu_ext::SetVersions(package, tensorflow);
 }
 
-// Ends this process's connections to "name:port".
-void TfTpuExt_CutConnections(const char* address) { tf_tpu_ext::CutConnections(address); }
+// Where a worker listens that this process uses: "/job:worker/replica:0/task:1", "name:port".
+void TfTpuExt_NoteHost(const char* task, const char* address) {
+  tf_tpu_ext::Process::Get().endpoints->Note(task, address);
+}
+
+// Waits for a sign of life of a worker at "name:port"; returns null, or why there is none.
+OwnedText TfTpuExt_CheckAlive(const char* address, double timeout_seconds) {
+  return tf_tpu_ext::GiveError(tf_tpu_ext::CheckAlive(address, absl::Seconds(timeout_seconds)));
+}
 
 // Whether training should end with a checkpoint: what the op CheckPreemption tells.
 void TfTpuExt_SetPreempted(int preempted) { tf_tpu_ext::SetPreempted(preempted != 0); }

@@ -281,9 +281,9 @@ def configure(
             chip has two cores, or one if the number is odd.
         wait_limit_seconds: How many seconds a core may wait for other cores or for the host. A
             longer wait is an error that says who waits for what. The default is 1800.
-        host_limit_seconds: How many seconds another worker of a pod may give no sign of life while
-            a step needs it; then the step fails. The default is 60. A lost connection is noticed
-            at once.
+        host_limit_seconds: How many seconds a worker that a program uses may give no sign of life,
+            also when the program connects; then what waits for it fails. The default is 60. A lost
+            connection is noticed at once.
         local_devices: Whether this process has virtual cores. Pass False in a client that uses the
             cores of another process (a `grpc://` address). The default is True.
         max_programs: How many compiled programs are kept in memory, 1 or more. When there are more,

@@ -38,7 +38,7 @@ struct MachineOptions {
   // Whether this process has cores of its own; a client of a remote machine has none.
   bool local_devices = true;
   absl::Duration wait_limit = absl::Minutes(30);
-  // How long another host of a pod may give no sign of life while a step needs it.
+  // How long another host of a pod may give no sign of life.
   absl::Duration host_limit = absl::Minutes(1);
   // Of programs that were traced without options of their own.
   ProgramOptions programs;

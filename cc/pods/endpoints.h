@@ -2,31 +2,50 @@
 #ifndef TF_TPU_EXT_CC_PODS_ENDPOINTS_H_
 #define TF_TPU_EXT_CC_PODS_ENDPOINTS_H_
 
+#include <functional>
 #include <map>
+#include <memory>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 
 namespace tf_tpu_ext {
 
-// Ends this process's connections to "name:port", and returns how many there were. What waits for
-// an answer on them then gets an error: TensorFlow waits without a limit for a host that has
-// stopped without closing its connections.
-int CutConnections(const std::string& address);
-
-// Thread-safe.
+// Watches them, too, from a thread that starts with the first: TensorFlow's calls of another host
+// have no limit of time, and some are made under Python's lock. A host that gives no sign of life
+// loses its connections to this process, which ends such calls, until it gives one. Thread-safe.
 class Endpoints {
  public:
+  // `limit` is how long a host may give no sign.
+  explicit Endpoints(std::function<absl::Duration()> limit);
+  ~Endpoints();
+  Endpoints(const Endpoints&) = delete;
+  Endpoints& operator=(const Endpoints&) = delete;
+
   // The address "name:port" of a task such as "/job:worker/replica:0/task:1".
   void Note(const std::string& task, const std::string& address);
 
-  // Cuts the connections to the task, if its address is known.
-  void Cut(const std::string& task) const;
+  using Silent = std::function<void(const std::string& task)>;
+
+  // Has `silent` called before a host loses its connections, until nobody refers to the result. It
+  // must not wait.
+  std::shared_ptr<const Silent> Listen(Silent silent);
 
  private:
-  mutable absl::Mutex mutex_;
+  void Watch();
+  void Cut(const std::string& task, const std::string& address);
+
+  const std::function<absl::Duration()> limit_;
+  absl::Mutex mutex_;
   std::map<std::string, std::string> addresses_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::weak_ptr<const Silent>> listening_ ABSL_GUARDED_BY(mutex_);
+  bool ending_ ABSL_GUARDED_BY(mutex_) = false;
+  // Written under the lock by the first Note, joined by the destructor.
+  std::thread watch_;
 };
 
 }  // namespace tf_tpu_ext

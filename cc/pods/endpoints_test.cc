@@ -1,80 +1,61 @@
 #include "cc/pods/endpoints.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
-#include <cstdint>
+#include <atomic>
 #include <string>
 
-#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "cc/pods/socket_testing.h"
 #include "gtest/gtest.h"
 
 namespace tf_tpu_ext {
 namespace {
 
-// A socket of this process on the loopback interface, and a connection to it.
-class Connected {
- public:
-  Connected() {
-    sockaddr_in place = {};
-    place.sin_family = AF_INET;
-    place.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    auto* const as_address = reinterpret_cast<sockaddr*>(&place);
-    socklen_t size = sizeof(place);
-    EXPECT_EQ(bind(listening_, as_address, size), 0);
-    EXPECT_EQ(listen(listening_, 1), 0);
-    EXPECT_EQ(getsockname(listening_, as_address, &size), 0);
-    port_ = ntohs(place.sin_port);
-    EXPECT_EQ(connect(connected_, as_address, size), 0);
-  }
-  ~Connected() {
-    close(connected_);
-    close(listening_);
-  }
-  Connected(const Connected&) = delete;
-  Connected& operator=(const Connected&) = delete;
+constexpr char kTask[] = "/job:worker/replica:0/task:1";
 
-  std::string Address() const { return absl::StrCat("localhost:", port_); }
-
-  // Whether the connection has been ended from this side.
-  bool IsCut() const {
-    char byte;
-    return recv(connected_, &byte, 1, MSG_DONTWAIT) == 0;
-  }
-
- private:
-  const int listening_ = socket(AF_INET, SOCK_STREAM, 0);
-  const int connected_ = socket(AF_INET, SOCK_STREAM, 0);
-  uint16_t port_ = 0;
-};
-
-TEST(EndpointsTest, ConnectionsToOneAddressAreCut) {
-  const Connected cut, kept;
-  EXPECT_EQ(CutConnections(cut.Address()), 1);
-  EXPECT_TRUE(cut.IsCut());
-  EXPECT_FALSE(kept.IsCut());
+TEST(EndpointsTest, ASilentHostLosesItsConnections) {
+  const Connected silent, another;
+  Endpoints endpoints([] { return absl::Milliseconds(100); });
+  std::atomic<int> told{0}, told_nobody{0};
+  const auto listener = endpoints.Listen([&](const std::string& task) {
+    EXPECT_EQ(task, kTask);
+    // Whoever waits for the host learns first why it waits in vain.
+    EXPECT_TRUE(told.fetch_add(1) > 0 || !silent.IsCut());
+  });
+  endpoints.Listen([&](const std::string&) { ++told_nobody; });
+  endpoints.Note(kTask, silent.Address());
+  while (!silent.IsCut()) absl::SleepFor(absl::Milliseconds(10));
+  EXPECT_GE(told, 1);
+  EXPECT_EQ(told_nobody, 0);
+  EXPECT_FALSE(another.IsCut());
 }
 
-TEST(EndpointsTest, AnAddressThatIsNoneCutsNothing) {
-  const Connected kept;
-  for (const char* address : {"", "localhost", "localhost:http-of-nobody", ":", "[::1"}) {
-    EXPECT_EQ(CutConnections(address), 0) << address;
-  }
-  EXPECT_FALSE(kept.IsCut());
-}
-
-TEST(EndpointsTest, TasksAreFoundByTheirLastAddress) {
+TEST(EndpointsTest, TheLastAddressOfATaskCounts) {
   const Connected before, now;
-  Endpoints endpoints;
-  endpoints.Note("/job:worker/replica:0/task:1", before.Address());
-  endpoints.Note("/job:worker/replica:0/task:1", now.Address());
-  endpoints.Cut("/job:worker/replica:0/task:0");
-  EXPECT_FALSE(now.IsCut());
-  endpoints.Cut("/job:worker/replica:0/task:1");
-  EXPECT_TRUE(now.IsCut());
+  Endpoints endpoints([] { return absl::Milliseconds(100); });
+  endpoints.Note(kTask, before.Address());
+  endpoints.Note(kTask, now.Address());
+  while (!now.IsCut()) absl::SleepFor(absl::Milliseconds(10));
   EXPECT_FALSE(before.IsCut());
+}
+
+TEST(EndpointsTest, AHostThatAnswersKeepsItsConnections) {
+  const Connected answering;
+  // The connection of the test itself.
+  close(answering.Accept());
+  Endpoints endpoints([] { return absl::Milliseconds(500); });
+  endpoints.Note(kTask, answering.Address());
+  for (int i = 0; i < 3; ++i) {
+    const int connection = answering.Accept();
+    EXPECT_EQ(write(connection, "x", 1), 1);
+    char byte;
+    // Until the other side has closed it.
+    while (read(connection, &byte, 1) > 0) {
+    }
+    close(connection);
+  }
 }
 
 }  // namespace

@@ -23,6 +23,15 @@ class HostWatch::Watch : public std::enable_shared_from_this<Watch> {
   Watch(const Watch&) = delete;
   Watch& operator=(const Watch&) = delete;
 
+  // To be called once.
+  void Begin() {
+    silent_ = owner_.endpoints_.Listen([weak = weak_from_this()](const std::string& task) {
+      if (std::shared_ptr<Watch> watch = weak.lock()) watch->Silent(task);
+    });
+    Wait();
+  }
+
+ private:
   // Asks when half of the limit has passed, and waits for the other half for an answer.
   void Wait() {
     absl::MutexLock lock(&mutex_);
@@ -31,7 +40,12 @@ class HostWatch::Watch : public std::enable_shared_from_this<Watch> {
     });
   }
 
- private:
+  void Silent(const std::string& task) {
+    for (Host host : links_->others()) {
+      if (links_->NameOf(host) == task) Tell(host, absl::DeadlineExceededError("it is silent"));
+    }
+  }
+
   void Ask() {
     const std::set<Host> others = links_->others();
     missing_ = static_cast<int>(others.size());
@@ -50,17 +64,17 @@ class HostWatch::Watch : public std::enable_shared_from_this<Watch> {
       if (missing_.fetch_sub(1) == 1) Wait();
       return;
     }
-    const std::string name = links_->NameOf(host);
-    if (!told_.exchange(true)) {
-      lost_(absl::UnavailableError(absl::StrCat(
-          name, " has given no sign of life for ", absl::FormatDuration(owner_.limit_()),
-          ", or is another process now: ", health.message(),
-          ". When it is back, connect to the workers again and restore a checkpoint. "
-          "tf_tpu_ext.configure(host_limit_seconds=...), or TF_TPU_EXT_HOST_LIMIT_SECONDS, sets "
-          "for a worker how long it waits.")));
-    }
-    // One that has come back as another process answers on its connections.
-    if (absl::IsDeadlineExceeded(health)) owner_.endpoints_.Cut(name);
+    Tell(host, health);
+  }
+
+  void Tell(Host host, const absl::Status& health) {
+    if (told_.exchange(true)) return;
+    lost_(absl::UnavailableError(absl::StrCat(
+        links_->NameOf(host), " has given no sign of life for ",
+        absl::FormatDuration(owner_.limit_()), ", or is another process now: ", health.message(),
+        ". When it is back, connect to the workers again and restore a checkpoint. "
+        "tf_tpu_ext.configure(host_limit_seconds=...), or TF_TPU_EXT_HOST_LIMIT_SECONDS, sets "
+        "for a worker how long it waits.")));
   }
 
   HostWatch& owner_;
@@ -68,11 +82,12 @@ class HostWatch::Watch : public std::enable_shared_from_this<Watch> {
   const Lost lost_;
   std::atomic<int> missing_{0};
   std::atomic<bool> told_{false};
+  std::shared_ptr<const Endpoints::Silent> silent_;
   absl::Mutex mutex_;
   WaitMonitor::WaitId wait_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
-HostWatch::HostWatch(std::function<absl::Duration()> limit, const Endpoints* endpoints,
+HostWatch::HostWatch(std::function<absl::Duration()> limit, Endpoints* endpoints,
                      std::function<void(std::function<void()>)> run)
     : limit_(std::move(limit)),
       endpoints_(*endpoints),
@@ -80,7 +95,7 @@ HostWatch::HostWatch(std::function<absl::Duration()> limit, const Endpoints* end
 
 std::shared_ptr<HostWatch::Watch> HostWatch::Begin(std::shared_ptr<HostLinks> links, Lost lost) {
   auto watch = std::make_shared<Watch>(this, std::move(links), std::move(lost));
-  watch->Wait();
+  watch->Begin();
   return watch;
 }
 

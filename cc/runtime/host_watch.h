@@ -19,19 +19,18 @@ class HostWatch {
   using Lost = std::function<void(const absl::Status&)>;
 
   // `limit` is how long a host may give no sign; `run` is as for WaitMonitor.
-  HostWatch(std::function<absl::Duration()> limit, const Endpoints* endpoints,
+  HostWatch(std::function<absl::Duration()> limit, Endpoints* endpoints,
             std::function<void(std::function<void()>)> run);
 
   // A launch that is watched, until nobody refers to this.
   class Watch;
 
-  // Calls `lost`, at most once and on some thread, when one of the other hosts is lost. Then the
-  // connections to it are cut.
+  // Calls `lost`, at most once and on some thread, when one of the other hosts is lost.
   std::shared_ptr<Watch> Begin(std::shared_ptr<HostLinks> links, Lost lost);
 
  private:
   const std::function<absl::Duration()> limit_;
-  const Endpoints& endpoints_;
+  Endpoints& endpoints_;
   WaitMonitor monitor_;
 };
 

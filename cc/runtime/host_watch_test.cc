@@ -11,6 +11,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 #include "cc/pods/pod_testing.h"
+#include "cc/pods/socket_testing.h"
 #include "gtest/gtest.h"
 
 namespace tf_tpu_ext {
@@ -40,7 +41,7 @@ class AskedLinks : public HostLinks {
 
 class HostWatchTest : public ::testing::Test {
  protected:
-  const Endpoints endpoints_;
+  Endpoints endpoints_{[] { return kLimit; }};
   HostWatch watch_{[] { return kLimit; }, &endpoints_, nullptr};
 };
 
@@ -58,6 +59,22 @@ TEST_F(HostWatchTest, AHostWithoutASignIsLostOnce) {
   EXPECT_TRUE(absl::IsUnavailable(lost[0])) << lost[0];
   EXPECT_TRUE(absl::StrContains(lost[0].message(), links->NameOf(Host(2)))) << lost[0];
   EXPECT_TRUE(absl::StrContains(lost[0].message(), "silence")) << lost[0];
+}
+
+TEST_F(HostWatchTest, AHostWhoseConnectionsAreCutIsLost) {
+  const Connected silent;
+  auto links = std::make_shared<AskedLinks>([](Host) { return absl::OkStatus(); });
+  absl::Notification told;
+  absl::Status lost;
+  const auto watch = watch_.Begin(links, [&](const absl::Status& status) {
+    lost = status;
+    told.Notify();
+  });
+  endpoints_.Note("/job:another/replica:0/task:0", silent.Address());
+  endpoints_.Note(links->NameOf(Host(1)), silent.Address());
+  ASSERT_TRUE(told.WaitForNotificationWithTimeout(kPatience));
+  EXPECT_TRUE(absl::IsUnavailable(lost)) << lost;
+  EXPECT_TRUE(absl::StrContains(lost.message(), links->NameOf(Host(1)))) << lost;
 }
 
 TEST_F(HostWatchTest, HealthyHostsAreAskedAgain) {

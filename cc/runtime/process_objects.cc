@@ -33,6 +33,7 @@ ProcessObjects::ProcessObjects()
       embedding_(&compute_pool_),
       transfers_(&machine_, &channels_, &embedding_),
       xla_collectives_(MakeCollectives(&collectives_, &compute_pool_)),
+      endpoints_([this] { return machine_.options().host_limit; }),
       host_watch_([this] { return machine_.options().host_limit; }, &endpoints_,
                   [this](std::function<void()> work) { host_threads_.Schedule(std::move(work)); }),
       launches_(ServicesOfLaunches()),

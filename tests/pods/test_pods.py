@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import pathlib
+import signal
 import socket
 import subprocess
 import sys
@@ -522,19 +523,75 @@ def test_a_killed_worker_is_an_error_at_once(program: Any, pod: Pod) -> None:
     assert values == [4.0, 4.0, "UnavailableError", "UnavailableError"]
 
 
-def test_a_stopped_worker_is_an_error_within_the_limit(
-    program: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    limit = 4.0
-    monkeypatch.setenv("TF_TPU_EXT_HOST_LIMIT_SECONDS", str(limit))
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pod]:
+    """A pod, and programs, that wait for 4 seconds for a sign of life."""
+    monkeypatch.setenv("TF_TPU_EXT_HOST_LIMIT_SECONDS", "4")
     pod = Pod()
-    try:
-        lost = pod.workers[1].process.pid
-        kind, message, took, values = program(LOSE, str(lost), "SIGSTOP", address=pod.address)
-        assert kind == "UnavailableError"
-        assert "task:1 has given no sign of life for 4s" in message
-        assert took > limit / 2
-        # The first step's alone, and those of the stopped worker can't be read.
-        assert values == [4.0, 4.0, "UnavailableError", "UnavailableError"]
-    finally:
-        pod.end()
+    yield pod
+    pod.end()
+
+
+def test_a_stopped_worker_is_an_error_within_the_limit(program: Any, impatient: Pod) -> None:
+    lost = impatient.workers[1].process.pid
+    kind, message, took, values = program(LOSE, str(lost), "SIGSTOP", address=impatient.address)
+    assert kind == "UnavailableError"
+    assert "task:1 has given no sign of life for 4s" in message
+    assert took > 2
+    # The first step's alone, and those of the stopped worker can't be read.
+    assert values == [4.0, 4.0, "UnavailableError", "UnavailableError"]
+
+
+@pytest.mark.parametrize("task", range(HOSTS))
+def test_a_worker_stopped_before_the_first_step_lets_nobody_wait(
+    program: Any, impatient: Pod, task: int
+) -> None:
+    # TensorFlow's workers register a function with each other without any limit of time.
+    lost = impatient.workers[task].process.pid
+    kind, took = program(
+        """
+        import json, time
+
+        @tf.function
+        def step():
+            def of_replica():
+                return tf.distribute.get_replica_context().all_reduce("SUM", 1.0)
+            return strategy.run(of_replica)
+
+        start = time.monotonic()
+        os.kill(int(sys.argv[2]), signal.SIGSTOP)
+        try:
+            strategy.experimental_local_results(step())[0].numpy()
+        except tf.errors.OpError as error:
+            took = time.monotonic() - start
+            print("RESULT", json.dumps([type(error).__name__, took]), flush=True)
+        os._exit(0)
+        """,
+        str(lost),
+        address=impatient.address,
+    )
+    assert kind == "UnavailableError"
+    assert took < 30
+
+
+@pytest.mark.parametrize("how", [signal.SIGSTOP, signal.SIGKILL])
+def test_programs_do_not_wait_for_a_worker_that_is_not_there(
+    run_python: Any, impatient: Pod, how: signal.Signals
+) -> None:
+    worker = impatient.workers[1]
+    worker.process.send_signal(how)
+    code = """
+        import os, sys
+        import tensorflow as tf
+        import tf_tpu_ext
+
+        try:
+            resolver = tf.distribute.cluster_resolver.TPUClusterResolver(sys.argv[1])
+            tf.config.experimental_connect_to_cluster(resolver)
+        except tf.errors.UnavailableError as error:
+            print("RESULT", error, flush=True)
+        os._exit(0)
+    """
+    message = run_python(code, impatient.address).stdout
+    assert f"task:1 at localhost:{worker.port} has given no sign of life for 4 s" in message
+    assert "Start it with tf-tpu worker" in message

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tf_tpu_ext import _machine
+from tf_tpu_ext import _machine, _workers
 from tf_tpu_ext._tpu_client import VirtualTpuClient
 from tf_tpu_ext.patches._changes import Changes, find
 
@@ -151,18 +151,15 @@ def install_connect_to_cluster(changes: Changes) -> None:
 
         def connect_to_cluster(cluster_spec_or_resolver: Any, *args: Any, **kwargs: Any) -> None:
             target = cluster_spec_or_resolver
-            if isinstance(target, resolver):
-                if target.master() in local_masters:
-                    return
-                _give_up_own_cores(target.master())
-                os.environ.setdefault(STREAMING_VARIABLE, "false")
-            with _same_port(remote):
-                stock(cluster_spec_or_resolver, *args, **kwargs)
-            if isinstance(target, resolver):
-                # Only those who connect need gRPC.
-                from tf_tpu_ext._worker_watch import connected
-
-                connected(target.cluster_spec())
+            if not isinstance(target, resolver):
+                stock(target, *args, **kwargs)
+                return
+            if target.master() in local_masters:
+                return
+            _give_up_own_cores(target.master())
+            os.environ.setdefault(STREAMING_VARIABLE, "false")
+            with _workers.connecting(target.cluster_spec()), _same_port(remote):
+                stock(target, *args, **kwargs)
 
         return connect_to_cluster
 

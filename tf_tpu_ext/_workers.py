@@ -1,0 +1,75 @@
+"""The workers whose cores this program uses."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from tf_tpu_ext import _machine, _native
+
+# How long to wait for one answer, and until the next question.
+_CHECK_SECONDS, _PAUSE_SECONDS = 2.0, 0.1
+
+
+def addresses_of(cluster: Any) -> dict[str, str]:
+    """Returns the address of each task of a `tf.train.ClusterSpec`, by the task's full name."""
+    return {
+        f"/job:{job}/replica:0/task:{task}": cluster.task_address(job, task)
+        for job in cluster.jobs
+        for task in cluster.task_indices(job)
+    }
+
+
+@contextlib.contextmanager
+def connecting(cluster: Any) -> Iterator[None]:
+    """Watches the workers of a cluster from now on, and tells them in the end where the others are.
+
+    Args:
+        cluster: A `tf.train.ClusterSpec`, to which TensorFlow's context connects in the body.
+
+    Raises:
+        tf.errors.UnavailableError: A worker gives no sign of life within `host_limit_seconds`.
+            TensorFlow would wait for it without end.
+    """
+    addresses = addresses_of(cluster)
+    deadline = time.monotonic() + _machine.machine().host_limit_seconds
+    for task, address in addresses.items():
+        _wait_for(task, address, deadline)
+        _native.library().TfTpuExt_NoteHost(task.encode(), address.encode())
+    yield
+    if len(addresses) > 1:
+        _tell_workers(addresses)
+
+
+def _wait_for(task: str, address: str, deadline: float) -> None:
+    import tensorflow as tf
+
+    while True:
+        # Not all of the time at once: Ctrl-C would wait for it.
+        left = max(0.1, min(_CHECK_SECONDS, deadline - time.monotonic()))
+        why = _native.text_of("TfTpuExt_CheckAlive", address.encode(), ctypes.c_double(left))
+        if why is None:
+            return
+        if time.monotonic() >= deadline:
+            raise tf.errors.UnavailableError(
+                None,
+                None,
+                f"{task} at {address} has given no sign of life for "
+                f"{_machine.machine().host_limit_seconds:g} s: {why}. Start it with tf-tpu worker, "
+                "or name another address. tf_tpu_ext.configure(host_limit_seconds=...), or "
+                "TF_TPU_EXT_HOST_LIMIT_SECONDS, sets how long to wait for it.",
+            )
+        time.sleep(_PAUSE_SECONDS)
+
+
+def _tell_workers(addresses: dict[str, str]) -> None:
+    import tensorflow as tf
+    from tensorflow.python.eager import context, execute
+
+    attributes = ("tasks", list(addresses), "addresses", list(addresses.values()))
+    for task in addresses:
+        with tf.device(f"{task}/device:CPU:0"):
+            execute.execute(b"TpuExt>NoteHosts", 0, [], attributes, context.context())
