@@ -25,14 +25,14 @@ def addresses_of(cluster: Any) -> dict[str, str]:
 
 @contextlib.contextmanager
 def connecting(cluster: Any) -> Iterator[None]:
-    """Watches the workers of a cluster from now on, and tells them in the end where the others are.
+    """Watches the workers of a cluster from now on, and in the end lets them find each other.
 
     Args:
         cluster: A `tf.train.ClusterSpec`, to which TensorFlow's context connects in the body.
 
     Raises:
         tf.errors.UnavailableError: A worker gives no sign of life within `host_limit_seconds`.
-            TensorFlow would wait for it without end.
+            TensorFlow would wait for it without end. Or the workers don't reach each other.
     """
     addresses = addresses_of(cluster)
     deadline = time.monotonic() + _machine.machine().host_limit_seconds
@@ -42,6 +42,7 @@ def connecting(cluster: Any) -> Iterator[None]:
     yield
     if len(addresses) > 1:
         _tell_workers(addresses)
+        _introduce(list(addresses), deadline)
 
 
 def _wait_for(task: str, address: str, deadline: float) -> None:
@@ -73,3 +74,38 @@ def _tell_workers(addresses: dict[str, str]) -> None:
     for task in addresses:
         with tf.device(f"{task}/device:CPU:0"):
             execute.execute(b"TpuExt>NoteHosts", 0, [], attributes, context.context())
+
+
+def _introduce(tasks: list[str], deadline: float) -> None:
+    """Waits until each worker reaches all others.
+
+    To one that has been started again, gRPC refuses calls for a while, because of how it was.
+    """
+    import tensorflow as tf
+
+    def meet() -> list[Any]:
+        sent = {}
+        for task in tasks:
+            with tf.device(f"{task}/device:CPU:0"):
+                sent[task] = tf.timestamp()
+        met = []
+        for task in tasks:
+            with tf.device(f"{task}/device:CPU:0"):
+                met.append(tf.add_n([sent[other] for other in tasks if other != task]))
+        return met
+
+    while True:
+        try:
+            for value in tf.function(meet, autograph=False)():
+                value.numpy()
+        except tf.errors.UnavailableError as error:
+            if time.monotonic() >= deadline:
+                raise tf.errors.UnavailableError(
+                    None,
+                    None,
+                    f"The workers don't all reach each other: {error.message} Each must reach the "
+                    "others at the addresses that the program names.",
+                ) from error
+            time.sleep(_PAUSE_SECONDS)
+        else:
+            return

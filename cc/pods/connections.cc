@@ -91,7 +91,7 @@ absl::Status Greet(const addrinfo& place, absl::Time deadline) {
   if (server < 0) return absl::ErrnoToStatus(errno, "socket");
   const absl::Cleanup closed = [server] { close(server); };
   if (connect(server, place.ai_addr, place.ai_addrlen) != 0 && errno != EINPROGRESS) {
-    return absl::UnavailableError("can't connect");
+    return absl::UnavailableError("nobody listens there");
   }
   if (absl::Status connected = WaitFor(server, POLLOUT, deadline); !connected.ok()) {
     return connected;
@@ -99,11 +99,11 @@ absl::Status Greet(const addrinfo& place, absl::Time deadline) {
   // A connection that has failed can't be written to.
   const ssize_t sent = send(server, kGreeting.data(), kGreeting.size(), MSG_NOSIGNAL);
   if (sent != static_cast<ssize_t>(kGreeting.size())) {
-    return absl::UnavailableError("can't connect");
+    return absl::UnavailableError("nobody listens there");
   }
   if (absl::Status answered = WaitFor(server, POLLIN, deadline); !answered.ok()) return answered;
   char first;
-  if (recv(server, &first, 1, 0) != 1) return absl::UnavailableError("the connection was closed");
+  if (recv(server, &first, 1, 0) != 1) return absl::AbortedError("the connection was closed");
   return absl::OkStatus();
 }
 
@@ -131,7 +131,7 @@ int CutConnections(const std::string& address) {
 absl::Status CheckAlive(const std::string& address, absl::Duration timeout) {
   const absl::Time deadline = absl::Now() + timeout;
   absl::Status status =
-      absl::UnavailableError(absl::StrCat("'", address, "' is no address of a host"));
+      absl::NotFoundError(absl::StrCat("'", address, "' is no address of a host"));
   // "localhost" has two, of which a server may have one.
   const Resolved resolved = Resolve(address);
   for (const addrinfo* one = resolved.get(); one != nullptr; one = one->ai_next) {

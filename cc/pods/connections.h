@@ -15,7 +15,8 @@ namespace tf_tpu_ext {
 int CutConnections(const std::string& address);
 
 // Asks a gRPC server at "name:port" for a sign of life, on a connection of its own.
-// DeadlineExceeded if it lets this wait for longer, Unavailable if nobody listens there.
+// DeadlineExceeded if it lets this wait for longer, Unavailable if nobody listens there, NotFound
+// if there is no such name, Aborted if the server closes the connection.
 absl::Status CheckAlive(const std::string& address, absl::Duration timeout);
 
 }  // namespace tf_tpu_ext

@@ -6,6 +6,7 @@
 
 #include "absl/log/log.h"
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "cc/pods/connections.h"
 
 namespace tf_tpu_ext {
@@ -26,8 +27,8 @@ void Endpoints::Note(const std::string& task, const std::string& address) {
   if (!watch_.joinable()) watch_ = std::thread([this] { Watch(); });
 }
 
-std::shared_ptr<const Endpoints::Silent> Endpoints::Listen(Silent silent) {
-  auto listener = std::make_shared<const Silent>(std::move(silent));
+std::shared_ptr<const Endpoints::Lost> Endpoints::Listen(Lost lost) {
+  auto listener = std::make_shared<const Lost>(std::move(lost));
   absl::MutexLock lock(&mutex_);
   listening_.erase(std::remove_if(listening_.begin(), listening_.end(),
                                   [](const auto& weak) { return weak.expired(); }),
@@ -50,29 +51,36 @@ void Endpoints::Watch() {
     for (const auto& [task, address] : addresses) {
       // What still wants to connect to a silent one need not wait so long again.
       const absl::Duration patience = limit_() / (silent.count(task) > 0 ? 8 : 2);
-      // Connections to one that has ended, or can't be reached, end by themselves.
-      if (absl::IsDeadlineExceeded(CheckAlive(address, patience))) {
+      const absl::Status health = CheckAlive(address, patience);
+      if (absl::IsDeadlineExceeded(health)) {
         silent.insert(task);
-        Cut(task, address);
       } else {
         silent.erase(task);
+      }
+      // Connections to one that has ended last if its machine has not told.
+      if (absl::IsDeadlineExceeded(health) || absl::IsUnavailable(health)) {
+        Cut(task, address, health);
       }
     }
   }
 }
 
-void Endpoints::Cut(const std::string& task, const std::string& address) {
-  std::vector<std::weak_ptr<const Silent>> listening;
+void Endpoints::Cut(const std::string& task, const std::string& address, const absl::Status& why) {
+  std::vector<std::weak_ptr<const Lost>> listening;
   {
     absl::MutexLock lock(&mutex_);
     listening = listening_;
   }
-  for (const std::weak_ptr<const Silent>& weak : listening) {
-    if (const auto listener = weak.lock()) (*listener)(task);
+  const absl::Status lost = absl::UnavailableError(absl::StrCat(
+      task, " at ", address, " has given no sign of life for ", absl::FormatDuration(limit_()),
+      ": ", why.message(),
+      ". When it is back, connect to the workers again and restore a checkpoint. "
+      "tf_tpu_ext.configure(host_limit_seconds=...), or TF_TPU_EXT_HOST_LIMIT_SECONDS, sets "
+      "for a worker how long it waits."));
+  for (const std::weak_ptr<const Lost>& weak : listening) {
+    if (const auto listener = weak.lock()) (*listener)(task, lost);
   }
-  if (CutConnections(address) == 0) return;
-  LOG_FIRST_N(WARNING, 100) << task << " at " << address << " has given no sign of life for "
-                            << absl::FormatDuration(limit_()) << ": its connections are cut.";
+  if (CutConnections(address) > 0) LOG_FIRST_N(WARNING, 100) << lost.message();
 }
 
 }  // namespace tf_tpu_ext

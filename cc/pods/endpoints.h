@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 
@@ -17,7 +18,8 @@ namespace tf_tpu_ext {
 
 // Watches them, too, from a thread that starts with the first: TensorFlow's calls of another host
 // have no limit of time, and some are made under Python's lock. A host that gives no sign of life
-// loses its connections to this process, which ends such calls, until it gives one. Thread-safe.
+// loses its connections to this process, which ends such calls, until it gives one. (TensorFlow's
+// own question for a host's health uses freed memory after a context was updated.) Thread-safe.
 class Endpoints {
  public:
   // `limit` is how long a host may give no sign.
@@ -29,20 +31,20 @@ class Endpoints {
   // The address "name:port" of a task such as "/job:worker/replica:0/task:1".
   void Note(const std::string& task, const std::string& address);
 
-  using Silent = std::function<void(const std::string& task)>;
+  using Lost = std::function<void(const std::string& task, const absl::Status& why)>;
 
-  // Has `silent` called before a host loses its connections, until nobody refers to the result. It
+  // Has `lost` called before a host loses its connections, until nobody refers to the result. It
   // must not wait.
-  std::shared_ptr<const Silent> Listen(Silent silent);
+  std::shared_ptr<const Lost> Listen(Lost lost);
 
  private:
   void Watch();
-  void Cut(const std::string& task, const std::string& address);
+  void Cut(const std::string& task, const std::string& address, const absl::Status& why);
 
   const std::function<absl::Duration()> limit_;
   absl::Mutex mutex_;
   std::map<std::string, std::string> addresses_ ABSL_GUARDED_BY(mutex_);
-  std::vector<std::weak_ptr<const Silent>> listening_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::weak_ptr<const Lost>> listening_ ABSL_GUARDED_BY(mutex_);
   bool ending_ ABSL_GUARDED_BY(mutex_) = false;
   // Written under the lock by the first Note, joined by the destructor.
   std::thread watch_;

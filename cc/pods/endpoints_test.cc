@@ -5,6 +5,9 @@
 #include <atomic>
 #include <string>
 
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "cc/pods/socket_testing.h"
@@ -19,12 +22,17 @@ TEST(EndpointsTest, ASilentHostLosesItsConnections) {
   const Connected silent, another;
   Endpoints endpoints([] { return absl::Milliseconds(100); });
   std::atomic<int> told{0}, told_nobody{0};
-  const auto listener = endpoints.Listen([&](const std::string& task) {
+  const auto listener = endpoints.Listen([&](const std::string& task, const absl::Status& why) {
     EXPECT_EQ(task, kTask);
+    EXPECT_EQ(why.code(), absl::StatusCode::kUnavailable);
+    EXPECT_TRUE(absl::StartsWith(
+        why.message(), absl::StrCat(kTask, " at ", silent.Address(),
+                                    " has given no sign of life for 100ms: no answer. When it")))
+        << why;
     // Whoever waits for the host learns first why it waits in vain.
     EXPECT_TRUE(told.fetch_add(1) > 0 || !silent.IsCut());
   });
-  endpoints.Listen([&](const std::string&) { ++told_nobody; });
+  endpoints.Listen([&](const std::string&, const absl::Status&) { ++told_nobody; });
   endpoints.Note(kTask, silent.Address());
   while (!silent.IsCut()) absl::SleepFor(absl::Milliseconds(10));
   EXPECT_GE(told, 1);
@@ -39,6 +47,19 @@ TEST(EndpointsTest, TheLastAddressOfATaskCounts) {
   endpoints.Note(kTask, now.Address());
   while (!now.IsCut()) absl::SleepFor(absl::Milliseconds(10));
   EXPECT_FALSE(before.IsCut());
+}
+
+TEST(EndpointsTest, ConnectionsThatOutlastTheirHostAreCut) {
+  Connected server;
+  const Connected another;
+  // As with a machine that has started again: nobody listens, and the connection has not ended.
+  const int other_end = server.Accept();
+  server.StopListening();
+  Endpoints endpoints([] { return absl::Milliseconds(100); });
+  endpoints.Note(kTask, server.Address());
+  while (!server.IsCut()) absl::SleepFor(absl::Milliseconds(10));
+  EXPECT_FALSE(another.IsCut());
+  close(other_end);
 }
 
 TEST(EndpointsTest, AHostThatAnswersKeepsItsConnections) {

@@ -70,8 +70,7 @@ class RendezvousLinks : public HostLinks, public std::enable_shared_from_this<Re
  public:
   RendezvousLinks(Pod pod, std::set<Host> hosts, std::string launch,
                   tensorflow::FrameAndIter iteration, tensorflow::RendezvousInterface* rendezvous,
-                  std::function<void(std::function<void()>)> schedule,
-                  tensorflow::CollectiveExecutor* executor)
+                  std::function<void(std::function<void()>)> schedule)
       : HostLinks(std::move(pod), std::move(hosts)),
         launch_(std::move(launch)),
         iteration_(iteration),
@@ -81,10 +80,6 @@ class RendezvousLinks : public HostLinks, public std::enable_shared_from_this<Re
     if (auto* counted = dynamic_cast<Rendezvous*>(rendezvous)) {
       counted->Ref();
       kept_.reset(counted);
-    }
-    if (executor != nullptr && executor->remote_access() != nullptr) {
-      executor->Ref();
-      executor_.reset(executor);
     }
   }
 
@@ -144,17 +139,6 @@ class RendezvousLinks : public HostLinks, public std::enable_shared_from_this<Re
     for (const std::shared_ptr<Meeting>& meeting : meetings) End(meeting, status);
     // Under no lock: TensorFlow ends what it still waits for, in here.
     cancellation_.StartCancel();
-  }
-
-  void CheckHealth(Host host, absl::Duration timeout,
-                   const std::function<void(absl::Status)>& done) override {
-    if (executor_ == nullptr) return done(absl::OkStatus());
-    executor_->remote_access()->CheckPeerHealth(
-        NameOf(host), absl::ToInt64Milliseconds(timeout),
-        [self = shared_from_this(), done](const absl::Status& status) {
-          // Not on TensorFlow's thread, where the executor must not be destroyed.
-          self->schedule_([self, done, status] { done(status); });
-        });
   }
 
   std::string Describe(absl::Duration age) const override {
@@ -293,7 +277,6 @@ class RendezvousLinks : public HostLinks, public std::enable_shared_from_this<Re
   const tensorflow::FrameAndIter iteration_;
   tensorflow::RendezvousInterface& rendezvous_;
   tensorflow::core::RefCountPtr<Rendezvous> kept_;
-  tensorflow::core::RefCountPtr<tensorflow::CollectiveExecutor> executor_;
   const std::function<void(std::function<void()>)> schedule_;
   tensorflow::CancellationManager cancellation_;
   mutable absl::Mutex mutex_;
@@ -350,13 +333,17 @@ std::set<Host> HostLinks::others() const {
   return others;
 }
 
+bool HostLinks::IsOther(const std::string& task) const {
+  const std::set<Host> others = this->others();
+  return std::any_of(others.begin(), others.end(), [&](Host host) { return NameOf(host) == task; });
+}
+
 std::shared_ptr<HostLinks> MakeHostLinks(Pod pod, std::set<Host> hosts, std::string launch,
                                          tensorflow::FrameAndIter iteration,
                                          tensorflow::RendezvousInterface* rendezvous,
-                                         std::function<void(std::function<void()>)> schedule,
-                                         tensorflow::CollectiveExecutor* executor) {
+                                         std::function<void(std::function<void()>)> schedule) {
   return std::make_shared<RendezvousLinks>(std::move(pod), std::move(hosts), std::move(launch),
-                                           iteration, rendezvous, std::move(schedule), executor);
+                                           iteration, rendezvous, std::move(schedule));
 }
 
 }  // namespace tf_tpu_ext

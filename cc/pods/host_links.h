@@ -15,7 +15,6 @@
 #include "absl/time/time.h"
 #include "cc/base/pod_shape.h"
 #include "cc/pods/pod.h"
-#include "tensorflow/core/framework/collective.h"
 #include "tensorflow/core/framework/control_flow.h"
 #include "tensorflow/core/framework/rendezvous.h"
 #include "tensorflow/core/framework/tensor.h"
@@ -57,6 +56,8 @@ class HostLinks {
   const PodShape& shape() const { return pod_.shape; }
   const std::set<Host>& hosts() const { return hosts_; }
   std::set<Host> others() const;
+  // Whether a task such as "/job:worker/replica:0/task:1" is one of them.
+  bool IsOther(const std::string& task) const;
   std::string NameOf(Host host) const { return NameOfHost(pod_.members[host]); }
 
   // Sends the messages, and gives `done` one from each of the hosts `from`, on a thread that it may
@@ -71,13 +72,6 @@ class HostLinks {
   // Fails the exchanges of now and of later.
   virtual void Abort(const absl::Status& status) = 0;
 
-  // Asks another host for a sign of life, and tells `done`, on any thread, if there was none within
-  // the time, or if it is not the process any more that it was. OK if hosts can't be asked.
-  virtual void CheckHealth(Host /*host*/, absl::Duration /*timeout*/,
-                           const std::function<void(absl::Status)>& done) {
-    done(absl::OkStatus());
-  }
-
   // Which hosts have let this one wait for at least `age`; empty if none has.
   virtual std::string Describe(absl::Duration age) const = 0;
 
@@ -89,12 +83,10 @@ class HostLinks {
 // Through the rendezvous of the step, TensorFlow's own way between its workers: it fails when the
 // step does, or a worker. `launch` tells the launches of the step apart, and `iteration` the rounds
 // of a loop around them; all hosts know them. `schedule` runs what may take long.
-// By `executor` hosts are asked for signs of life; sessions have none.
 std::shared_ptr<HostLinks> MakeHostLinks(Pod pod, std::set<Host> hosts, std::string launch,
                                          tensorflow::FrameAndIter iteration,
                                          tensorflow::RendezvousInterface* rendezvous,
-                                         std::function<void(std::function<void()>)> schedule,
-                                         tensorflow::CollectiveExecutor* executor = nullptr);
+                                         std::function<void(std::function<void()>)> schedule);
 
 }  // namespace tf_tpu_ext
 

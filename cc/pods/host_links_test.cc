@@ -127,6 +127,9 @@ class HostLinksTest : public ::testing::Test {
 TEST_F(HostLinksTest, KnowTheHosts) {
   Connect(3);
   EXPECT_EQ(links_[1]->others(), (std::set<Host>{Host(0), Host(2)}));
+  EXPECT_TRUE(links_[1]->IsOther(links_[0]->NameOf(Host(0))));
+  EXPECT_FALSE(links_[1]->IsOther(links_[0]->NameOf(Host(1))));
+  EXPECT_FALSE(links_[1]->IsOther("/job:worker"));
   EXPECT_EQ(links_[1]->shape().host, Host(1));
   EXPECT_EQ(links_[1]->NameOf(Host(2)), TaskOfHost(2));
 }

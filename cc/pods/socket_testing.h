@@ -33,7 +33,7 @@ class Connected {
   }
   ~Connected() {
     close(connected_);
-    close(listening_);
+    StopListening();
   }
   Connected(const Connected&) = delete;
   Connected& operator=(const Connected&) = delete;
@@ -46,11 +46,16 @@ class Connected {
     return recv(connected_, &byte, 1, MSG_DONTWAIT) == 0;
   }
 
+  void StopListening() {
+    if (listening_ >= 0) close(listening_);
+    listening_ = -1;
+  }
+
   // The server's side of the next connection.
   int Accept() const { return accept(listening_, nullptr, nullptr); }
 
  private:
-  const int listening_ = socket(AF_INET, SOCK_STREAM, 0);
+  int listening_ = socket(AF_INET, SOCK_STREAM, 0);
   const int connected_ = socket(AF_INET, SOCK_STREAM, 0);
   uint16_t port_ = 0;
 };

@@ -78,8 +78,7 @@ absl::Status JoinLaunch(tensorflow::OpKernelContext* context, LaunchTable* table
                        program](std::function<void(std::function<void()>)> schedule) {
       const std::set<Host>& hosts = program.program->compiled().hosts;
       return MakeHostLinks(*program.pod, hosts, absl::StrCat(launch_id), context->frame_iter(),
-                           context->rendezvous(), std::move(schedule),
-                           context->collective_executor());
+                           context->rendezvous(), std::move(schedule));
     };
   }
   arrival.done = [context, cancellation, token, write = std::move(write), done = std::move(done)](

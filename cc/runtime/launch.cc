@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "cc/base/core_threads.h"
 #include "cc/pods/host_links.h"
 #include "cc/runtime/collective_table.h"
 #include "cc/runtime/launch_transfers.h"
@@ -89,13 +90,18 @@ void Launch::Start() {
 }
 
 void Launch::WatchHosts(const std::shared_ptr<HostLinks>& links) {
-  if (services_.host_watch == nullptr) return;
-  std::shared_ptr<HostWatch::Watch> watch =
-      services_.host_watch->Begin(links, [weak = weak_from_this()](const absl::Status& lost) {
-        if (std::shared_ptr<Launch> launch = weak.lock()) launch->Fail(lost);
+  if (services_.endpoints == nullptr) return;
+  std::shared_ptr<const Endpoints::Lost> listener = services_.endpoints->Listen(
+      [weak = weak_from_this(), links](const std::string& task, const absl::Status& lost) {
+        const std::shared_ptr<Launch> launch = weak.lock();
+        if (launch == nullptr || !links->IsOther(task)) return;
+        // What waits for the host gets this error, before that of a cut connection.
+        links->Abort(lost);
+        // What comes after the launch in the graph may take long.
+        launch->services_.host_threads->Schedule([launch, lost] { launch->Fail(lost); });
       });
   absl::MutexLock lock(&mutex_);
-  if (phase_ != Phase::kFinished) watch_ = std::move(watch);
+  if (phase_ != Phase::kFinished) listener_ = std::move(listener);
 }
 
 // Two programs never take their places in one order here and in another one there.
@@ -255,11 +261,11 @@ void Launch::Finish(absl::Status status, ByNumber<Slot, Outputs> outputs) {
   WaitMonitor::WaitId wait;
   std::optional<CoreOrder::Place> place;
   std::shared_ptr<HostLinks> links;
-  std::shared_ptr<HostWatch::Watch> watch;  // ends under no lock
+  std::shared_ptr<const Endpoints::Lost> listener;  // ends under no lock
   {
     absl::MutexLock lock(&mutex_);
     phase_ = Phase::kFinished;
-    watch = std::move(watch_);
+    listener = std::move(listener_);
     step_ = nullptr;
     links = std::move(links_);
     wait = wait_;

@@ -20,10 +20,10 @@
 #include "cc/base/launch_numbers.h"
 #include "cc/base/number.h"
 #include "cc/base/wait_monitor.h"
+#include "cc/pods/endpoints.h"
 #include "cc/program/value_numbers.h"
 #include "cc/runtime/core_order.h"
 #include "cc/runtime/execution.h"
-#include "cc/runtime/host_watch.h"
 #include "cc/runtime/launch_services.h"
 #include "cc/runtime/program.h"
 #include "cc/runtime/step.h"
@@ -127,7 +127,7 @@ class Launch : public std::enable_shared_from_this<Launch> {
   std::optional<CoreOrder::Place> place_ ABSL_GUARDED_BY(mutex_);
   // Those to the other hosts of the pod, from the start; null if the program runs on none.
   std::shared_ptr<HostLinks> links_ ABSL_GUARDED_BY(mutex_);
-  std::shared_ptr<HostWatch::Watch> watch_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<const Endpoints::Lost> listener_ ABSL_GUARDED_BY(mutex_);
   // Set while the launch runs.
   std::shared_ptr<Step> step_ ABSL_GUARDED_BY(mutex_);
 };

@@ -9,7 +9,7 @@ class CollectiveTable;
 class ComputePool;
 class CoreOrder;
 class CoreThreads;
-class HostWatch;
+class Endpoints;
 class LaunchTransfers;
 class WaitMonitor;
 
@@ -29,7 +29,7 @@ struct LaunchServices {
   // What the end of a launch means for its transfers.
   LaunchTransfers* transfers = nullptr;
   // Notices hosts of a pod that are lost. Null where there are no other hosts.
-  HostWatch* host_watch = nullptr;
+  Endpoints* endpoints = nullptr;
   // Runs work that takes long, as the compiler does, on a thread of its own.
   std::function<void(std::function<void()>)> run_long;
   // Runs updates that hold the locks of variables, one after the other, on a thread that may wait

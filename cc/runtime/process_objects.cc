@@ -34,8 +34,6 @@ ProcessObjects::ProcessObjects()
       transfers_(&machine_, &channels_, &embedding_),
       xla_collectives_(MakeCollectives(&collectives_, &compute_pool_)),
       endpoints_([this] { return machine_.options().host_limit; }),
-      host_watch_([this] { return machine_.options().host_limit; }, &endpoints_,
-                  [this](std::function<void()> work) { host_threads_.Schedule(std::move(work)); }),
       launches_(ServicesOfLaunches()),
       ynn_threads_(&compute_pool_),
       program_services_(ServicesOfPrograms()),
@@ -93,7 +91,7 @@ LaunchServices ProcessObjects::ServicesOfLaunches() {
   services.compute_pool = &compute_pool_;
   services.host_threads = &host_threads_;
   services.transfers = &transfers_;
-  services.host_watch = &host_watch_;
+  services.endpoints = &endpoints_;
   services.run_long = [](std::function<void()> work) {
     tensorflow::Env::Default()->SchedClosure(std::move(work));
   };

@@ -15,7 +15,6 @@
 #include "cc/pods/endpoints.h"
 #include "cc/runtime/collective_table.h"
 #include "cc/runtime/core_order.h"
-#include "cc/runtime/host_watch.h"
 #include "cc/runtime/launch_table.h"
 #include "cc/runtime/padding_stats.h"
 #include "cc/runtime/pod_programs.h"
@@ -64,7 +63,6 @@ class ProcessObjects {
   const std::unique_ptr<xla::cpu::CpuCollectives> xla_collectives_;
   CoreOrder core_order_;
   Endpoints endpoints_;
-  HostWatch host_watch_;
   // Made when the first update needs it.
   absl::once_flag made_locking_thread_;
   std::unique_ptr<tensorflow::thread::ThreadPool> locking_thread_;

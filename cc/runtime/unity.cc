@@ -8,7 +8,6 @@
 #include "cc/runtime/execution.cc"
 #include "cc/runtime/group_execution.cc"
 #include "cc/runtime/host_exchange.cc"
-#include "cc/runtime/host_watch.cc"
 #include "cc/runtime/in_place_execution.cc"
 #include "cc/runtime/join_launch.cc"
 #include "cc/runtime/kernel_custom_call.cc"

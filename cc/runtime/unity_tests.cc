@@ -6,7 +6,6 @@
 #include "cc/runtime/collectives_test.cc"
 #include "cc/runtime/core_order_test.cc"
 #include "cc/runtime/host_exchange_test.cc"
-#include "cc/runtime/host_watch_test.cc"
 #include "cc/runtime/join_launch_test.cc"
 #include "cc/runtime/kernel_custom_call_test.cc"
 #include "cc/runtime/launch_ids_test.cc"

@@ -533,10 +533,11 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pod]:
 
 
 def test_a_stopped_worker_is_an_error_within_the_limit(program: Any, impatient: Pod) -> None:
-    lost = impatient.workers[1].process.pid
-    kind, message, took, values = program(LOSE, str(lost), "SIGSTOP", address=impatient.address)
+    lost = impatient.workers[1]
+    arguments = (str(lost.process.pid), "SIGSTOP")
+    kind, message, took, values = program(LOSE, *arguments, address=impatient.address)
     assert kind == "UnavailableError"
-    assert "task:1 has given no sign of life for 4s" in message
+    assert f"task:1 at localhost:{lost.port} has given no sign of life for 4s" in message
     assert took > 2
     # The first step's alone, and those of the stopped worker can't be read.
     assert values == [4.0, 4.0, "UnavailableError", "UnavailableError"]
@@ -595,3 +596,51 @@ def test_programs_do_not_wait_for_a_worker_that_is_not_there(
     message = run_python(code, impatient.address).stdout
     assert f"task:1 at localhost:{worker.port} has given no sign of life for 4 s" in message
     assert "Start it with tf-tpu worker" in message
+
+
+@pytest.mark.parametrize("lost", range(HOSTS))
+def test_a_program_connects_again_when_a_worker_is_back(program: Any, pod: Pod, lost: int) -> None:
+    worker = pod.workers[lost]
+    before, kind, after = program(
+        """
+        import json, subprocess
+
+        def counted():
+            resolver = tf.distribute.cluster_resolver.TPUClusterResolver(sys.argv[1])
+            tf.config.experimental_connect_to_cluster(resolver)
+            tf.tpu.experimental.initialize_tpu_system(resolver)
+            strategy = tf.distribute.TPUStrategy(resolver)
+            with strategy.scope():
+                total = tf.Variable(0.0)
+
+            @tf.function
+            def step():
+                def of_replica():
+                    here = tf.distribute.get_replica_context()
+                    total.assign_add(here.all_reduce("SUM", 1.0))
+                strategy.run(of_replica)
+
+            step()
+            return step, [float(value.numpy()) for value in total.values]
+
+        step, before = counted()
+        os.kill(int(sys.argv[2]), signal.SIGKILL)
+        try:
+            for _ in range(100):
+                step()
+        except tf.errors.OpError as error:
+            kind = type(error).__name__
+        with subprocess.Popen(sys.argv[3:], stdout=subprocess.PIPE, text=True) as worker:
+            while "for programs:" not in worker.stdout.readline():
+                pass
+            _, after = counted()
+            print("RESULT", json.dumps([before, kind, after]), flush=True)
+            worker.kill()
+        os._exit(0)
+        """,
+        str(worker.process.pid),
+        *(sys.executable, CLI, "worker", "--cores=2", f"--port={worker.port}"),
+        address=pod.address,
+    )
+    assert before == after == [4.0] * HOSTS * CORES
+    assert kind == "UnavailableError"

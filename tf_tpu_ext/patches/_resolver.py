@@ -118,6 +118,38 @@ def _give_up_own_cores(master: str) -> None:
         ) from error
 
 
+def _forget_lost_workers() -> None:
+    """Makes TensorFlow connect anew if a worker has been started again, or was cut off.
+
+    It would tell the other workers to go on, which then abort: they have what that one has lost.
+    """
+    from tensorflow.python.eager import context
+
+    server = context.get_server_def()
+    if server is None:
+        return
+    tasks = [
+        f"/job:{job.name}/replica:0/task:{task}"
+        for job in server.cluster.job
+        for task in job.tasks
+        if (job.name, task) != (server.job_name, server.task_index)
+    ]
+    if not all(_goes_on(task) for task in tasks):
+        context.context()._server_def = None
+
+
+def _goes_on(task: str) -> bool:
+    import tensorflow as tf
+
+    try:
+        with tf.device(f"{task}/device:CPU:0"):
+            tf.timestamp().numpy()
+    except tf.errors.OpError as error:
+        _log.info("%s is connected to anew: %s", task, error)
+        return False
+    return True
+
+
 @contextlib.contextmanager
 def _same_port(remote: Any) -> Iterator[None]:
     """Lets a program that connects again name the port on which it listens.
@@ -158,8 +190,10 @@ def install_connect_to_cluster(changes: Changes) -> None:
                 return
             _give_up_own_cores(target.master())
             os.environ.setdefault(STREAMING_VARIABLE, "false")
-            with _workers.connecting(target.cluster_spec()), _same_port(remote):
-                stock(target, *args, **kwargs)
+            with _workers.connecting(target.cluster_spec()):
+                _forget_lost_workers()
+                with _same_port(remote):
+                    stock(target, *args, **kwargs)
 
         return connect_to_cluster
 
