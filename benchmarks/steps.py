@@ -32,6 +32,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import machine
@@ -51,16 +52,18 @@ class WorkerError(Exception):
 
 
 class Worker:
-    """A process of step_worker.py."""
+    """A process of step_worker.py, or of another program that answers requests as it does."""
 
-    def __init__(self, peer: str, replicas: int, smoke: bool) -> None:
+    def __init__(self, peer: str, *arguments: str, program: str = "step_worker.py") -> None:
         self.peer = peer
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `close`)
         self._received = b""
-        command = [sys.executable, str(pathlib.Path(__file__).with_name("step_worker.py"))]
-        command += ["--peer", peer, "--replicas", str(replicas), *(["--smoke"] if smoke else [])]
+        path = str(pathlib.Path(__file__).with_name(program))
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors
+            [sys.executable, path, "--peer", peer, *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
         )
 
     def ask(self, do: str, **details: Any) -> dict[str, Any]:
@@ -94,6 +97,9 @@ class Worker:
         if "error" in content:
             raise WorkerError(f"'{do}' failed: {content['error']}")
         return content
+
+    def kill(self) -> None:
+        self._process.kill()
 
     def close(self) -> None:
         assert self._process.stdin is not None
@@ -160,7 +166,7 @@ class Entrant:
         return entrant
 
 
-def attempt(entrants: list[Entrant], do: str, *arguments: Any) -> None:
+def attempt(entrants: Sequence[Any], do: str, *arguments: Any) -> None:
     """Calls a method of every entrant that has not failed, one after another."""
     for entrant in entrants:
         if not entrant.failed:
@@ -196,7 +202,8 @@ class Pool:
     def entrants(self, peers: list[str], program: str, replicas: int) -> list[Entrant]:
         fresh = [peer for peer in peers if (peer, replicas) not in self._workers]
         for peer in fresh:
-            self._workers[peer, replicas] = Worker(peer, replicas, self._smoke)
+            smoke = ["--smoke"] if self._smoke else []
+            self._workers[peer, replicas] = Worker(peer, "--replicas", str(replicas), *smoke)
         entrants = [Entrant(self._workers[peer, replicas], program, replicas) for peer in peers]
         for entrant in entrants:
             if entrant.worker.peer in fresh:

@@ -134,3 +134,42 @@ def test_startup_tells_what_each_program_adds():
         assert report["added"][name] == pytest.approx(expected)
     # The library is loaded, and a program is compiled.
     assert all(seconds > 0 for seconds in report["added"]["import tf_tpu_ext"])
+
+
+def test_pods_times_every_row_with_the_same_values(tmp_path):
+    path = tmp_path / "report.json"
+    command = [sys.executable, str(BENCHMARKS / "pods.py"), "--smoke", "--json", str(path)]
+    done = subprocess.run(
+        [*command, "--rounds", "1"], env=ENVIRONMENT, capture_output=True, text=True, timeout=250
+    )
+    assert done.returncode == 0, f"{done.stdout}{done.stderr}"
+    report = json.loads(path.read_text())
+    results = {(result["row"], result["peer"]): result for result in report["results"]}
+    rows = ("empty", "all_reduce", "mlp", "transformer", "gradients")
+    assert set(results) == {(row, peer) for row in rows for peer in ("ours", "multi_worker", "jax")}
+    for (row, peer), result in results.items():
+        if peer == "jax" and "missing" in result:
+            continue
+        assert result["processes"] == 2
+        assert 0 < result["low_ms"] <= result["ms"] <= result["high_ms"]
+        ours = results[row, "ours"]
+        assert result["values"] == pytest.approx(ours["values"], rel=1e-4)
+        assert result["ratio"] == pytest.approx(ours["ms"] / result["ms"])
+
+
+def test_pods_ends_the_processes_of_a_peer_that_fails(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import pods
+    import steps
+
+    team = pods.Team("multi_worker", 2, smoke=True)
+    try:
+        team.wait_for_start()
+        # The other process would wait for this one.
+        team._members[1].kill()
+        for _ in range(2):
+            with pytest.raises(steps.WorkerError, match="ended in 'all_reduce' with code"):
+                team.steps("all_reduce", 1)
+        assert [member._process.wait(30) for member in team._members] == [-9, -9]
+    finally:
+        team.close()
