@@ -103,9 +103,9 @@ void CollectiveTable::Arrive(const CollectiveKey& key, int size, const std::stri
         auto exchange = std::make_shared<HostExchange>(key, name, std::move(participants),
                                                        operation, links->shape());
         participants.clear();
-        exchanging_.emplace(exchange, key.run_id);
-        meet_hosts = [this, exchange, links, name = NameBetweenHosts(key, number)] {
-          MeetHosts(exchange, links, name);
+        meet_hosts = [this, exchange, links, run_id = key.run_id,
+                      name = NameBetweenHosts(key, number)] {
+          MeetHosts(run_id, exchange, links, name);
         };
       }
     }
@@ -119,16 +119,34 @@ void CollectiveTable::Arrive(const CollectiveKey& key, int size, const std::stri
   for (CollectiveParticipant& arrived : participants) arrived.done(status);
 }
 
-void CollectiveTable::MeetHosts(const std::shared_ptr<HostExchange>& exchange,
+void CollectiveTable::MeetHosts(RunId run_id, const std::shared_ptr<HostExchange>& exchange,
                                 const std::shared_ptr<HostLinks>& links, const std::string& name) {
-  absl::StatusOr<HostLinks::Messages> messages = exchange->MessagesOfThisHost();
+  // An abort must not end the participants while their buffers are read.
+  const absl::StatusOr<HostLinks::Messages> messages = exchange->Begin();
+  absl::Status status = messages.status();
+  {
+    absl::MutexLock lock(&mutex_);
+    if (auto aborted = aborted_.find(run_id); aborted != aborted_.end()) status = aborted->second;
+    if (status.ok()) exchanging_.emplace(exchange, run_id);
+  }
+  if (!status.ok()) return exchange->Finish(status);
+  Exchange(exchange, links, name, messages);
+}
+
+void CollectiveTable::Exchange(const std::shared_ptr<HostExchange>& exchange,
+                               const std::shared_ptr<HostLinks>& links, const std::string& name,
+                               const absl::StatusOr<HostLinks::Messages>& messages) {
   if (!messages.ok()) {
     if (StopExchanging(exchange)) exchange->Finish(messages.status());
     return;
   }
   links->Exchange(
       name, *messages, exchange->others(),
-      [this, exchange, links](absl::StatusOr<HostLinks::Messages> received) {
+      [this, exchange, links, name](absl::StatusOr<HostLinks::Messages> received) {
+        if (received.ok() && exchange->has_next_round()) {
+          return Exchange(exchange, links, absl::StrCat(name, ", combined"),
+                          exchange->NextRound(*received, *links));
+        }
         if (!StopExchanging(exchange)) return;
         exchange->Finish(received.ok() ? exchange->Run(*received, *links) : received.status());
       });

@@ -22,11 +22,11 @@
 #include "cc/base/core_numbers.h"
 #include "cc/base/launch_numbers.h"
 #include "cc/base/number.h"
+#include "cc/pods/host_links.h"
 
 namespace tf_tpu_ext {
 
 class HostExchange;
-class HostLinks;
 
 // The place of a participant in a collective.
 using Rank = Number<class RankTag>;
@@ -71,9 +71,12 @@ struct CollectiveOperation {
   // Does the operation; participants are ordered by rank. What is combined may come in parts from
   // participants that receive nothing, for others that send nothing.
   std::function<absl::Status(absl::Span<const CollectiveParticipant>)> run;
-  // Combines what several participants send into one such buffer, `result`, if the operation is of
-  // that kind: then each host sends the others one buffer, not one for each of its cores.
-  std::function<absl::Status(const std::vector<const void*>& sent, void* result)> combine;
+  // Combines so many elements of what several participants send into `result`, if the operation is
+  // of that kind: then each host sends the others one buffer, not one for each of its cores.
+  std::function<absl::Status(const std::vector<const void*>& sent, int64_t elements, void* result)>
+      combine;
+  // What a participant sends to be combined. If it receives as many, it receives all of them.
+  int64_t combined_elements = 0;
 };
 
 class CollectiveTable {
@@ -121,8 +124,12 @@ class CollectiveTable {
 
   // The links of the run if some of the key's cores are on other hosts; else null.
   Links* LinksOf(const CollectiveKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void MeetHosts(const std::shared_ptr<HostExchange>& exchange,
+  void MeetHosts(RunId run_id, const std::shared_ptr<HostExchange>& exchange,
                  const std::shared_ptr<HostLinks>& links, const std::string& name);
+  // One round of the exchange, and then those that follow.
+  void Exchange(const std::shared_ptr<HostExchange>& exchange,
+                const std::shared_ptr<HostLinks>& links, const std::string& name,
+                const absl::StatusOr<HostLinks::Messages>& messages);
   // Whether it has not been aborted.
   bool StopExchanging(const std::shared_ptr<HostExchange>& exchange);
 

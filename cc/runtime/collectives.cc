@@ -359,9 +359,10 @@ class AsyncCommunicator : public Communicator {
       return operation(all);
     };
     if (reduction.has_value()) {
-      traced.combine = [=](const std::vector<const void*>& sent, void* result) {
-        return ReduceInto(dtype, reduction->kind, sent, 0, reduction->elements, result);
+      traced.combine = [=](const std::vector<const void*>& sent, int64_t elements, void* result) {
+        return ReduceInto(dtype, reduction->kind, sent, 0, elements, result);
       };
+      traced.combined_elements = static_cast<int64_t>(reduction->elements);
     }
     table_.Arrive(key, rendezvous.num_local_participants, name, std::move(participant), traced);
     return EventOf(promise);

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <string>
@@ -87,8 +88,10 @@ class PodCollectivesTest : public PodOfTables {
 
   // Also groups that don't use all hosts, or not all cores of one, or in another order.
   static std::vector<Layout> Layouts() {
-    return {{2, 2, {0, 1, 2, 3}}, {3, 1, {0, 1, 2}}, {3, 2, {0, 4, 5}},
-            {2, 2, {3, 0, 2}},    {4, 2, {1, 6}},    {2, 4, {2, 3}}};
+    return {{2, 2, {0, 1, 2, 3}}, {3, 1, {0, 1, 2}},
+            {3, 2, {0, 4, 5}},    {2, 2, {3, 0, 2}},
+            {4, 2, {1, 6}},       {2, 4, {2, 3}},
+            {3, 2, {5, 0, 3, 1}}, {4, 2, {0, 1, 2, 3, 4, 5, 6, 7}}};
   }
 
   // Calls `body` for each layout.
@@ -162,6 +165,9 @@ stream_executor::DeviceAddressBase AddressOf(std::vector<T>& values) {
   return stream_executor::DeviceAddressBase(values.data(), values.size() * sizeof(T));
 }
 
+// More than hosts send in one round, and no multiple of any number of hosts.
+constexpr int kElementsInParts = 70003;
+
 // The sums of such values depend on the order of the additions.
 std::vector<std::vector<float>> UnevenValues(int ranks, int count) {
   std::vector<std::vector<float>> values(ranks);
@@ -181,20 +187,39 @@ std::vector<uint32_t> BitsOf(const std::vector<float>& values) {
 }
 
 TEST_F(PodCollectivesTest, AllReduceGivesAllHostsTheSameSum) {
-  constexpr int kCount = 2500;
-  ForEachLayout([this](const Layout& layout) {
-    auto in = UnevenValues(layout.ranks(), kCount);
-    std::vector<std::vector<float>> out(layout.ranks(), std::vector<float>(kCount));
-    ExpectOkOnEach(layout, [&](auto& communicator, int rank, const auto& executor) {
-      return communicator.AllReduce(AddressOf(in[rank]), AddressOf(out[rank]), xla::F32, kCount,
-                                    xla::ReductionKind::SUM, executor);
+  for (const int count : {2500, kElementsInParts}) {
+    ForEachLayout([this, count](const Layout& layout) {
+      auto in = UnevenValues(layout.ranks(), count);
+      std::vector<std::vector<float>> out(layout.ranks(), std::vector<float>(count));
+      ExpectOkOnEach(layout, [&](auto& communicator, int rank, const auto& executor) {
+        return communicator.AllReduce(AddressOf(in[rank]), AddressOf(out[rank]), xla::F32, count,
+                                      xla::ReductionKind::SUM, executor);
+      });
+      for (int i = 0; i < count; ++i) {
+        double sum = 0;
+        for (const auto& values : in) sum += values[i];
+        ASSERT_NEAR(out[0][i], sum, 1e-6 * sum) << i;
+      }
+      for (const auto& values : out) EXPECT_EQ(BitsOf(values), BitsOf(out[0]));
     });
-    for (int i = 0; i < kCount; ++i) {
-      double sum = 0;
-      for (const auto& values : in) sum += values[i];
-      ASSERT_NEAR(out[0][i], sum, 1e-6 * sum) << i;
+  }
+}
+
+TEST_F(PodCollectivesTest, AllReduceInPartsWorksInPlace) {
+  ForEachLayout([this](const Layout& layout) {
+    std::vector<std::vector<int32_t>> values(layout.ranks());
+    std::vector<int32_t> expected(kElementsInParts);
+    for (int rank = 0; rank < layout.ranks(); ++rank) {
+      for (int i = 0; i < kElementsInParts; ++i) {
+        values[rank].push_back((rank + 1) * i);
+        expected[i] += values[rank][i];
+      }
     }
-    for (const auto& values : out) EXPECT_EQ(BitsOf(values), BitsOf(out[0]));
+    ExpectOkOnEach(layout, [&](auto& communicator, int rank, const auto& executor) {
+      return communicator.AllReduce(AddressOf(values[rank]), AddressOf(values[rank]), xla::S32,
+                                    kElementsInParts, xla::ReductionKind::SUM, executor);
+    });
+    for (const auto& each : values) EXPECT_EQ(each, expected);
   });
 }
 
@@ -389,13 +414,33 @@ class HostExchangeTest : public PodOfTables {
       }
       return absl::OkStatus();
     };
-    sum.combine = [combined](const std::vector<const void*>& sent, void* result) {
+    sum.combine = [combined](const std::vector<const void*>& sent, int64_t elements, void* result) {
+      EXPECT_EQ(elements, 1);
       if (combined != nullptr) ++*combined;
       float value = *static_cast<const float*>(sent[0]);
       for (size_t i = 1; i < sent.size(); ++i) value += *static_cast<const float*>(sent[i]);
       std::memcpy(result, &value, sizeof(value));
       return absl::OkStatus();
     };
+    sum.combined_elements = 1;
+    return sum;
+  }
+
+  // The same of many values, which goes by way of `combine` alone. `before` is called first.
+  static CollectiveOperation SumOfMany(std::function<absl::Status(int64_t elements)> before =
+                                           [](int64_t) { return absl::OkStatus(); }) {
+    CollectiveOperation sum = Never();
+    sum.combine = [before = std::move(before)](const std::vector<const void*>& sent,
+                                               int64_t elements, void* result) {
+      const absl::Status status = before(elements);
+      float* const sums = static_cast<float*>(result);
+      std::fill_n(sums, elements, 0.0f);
+      for (const void* each : sent) {
+        for (int64_t i = 0; i < elements; ++i) sums[i] += static_cast<const float*>(each)[i];
+      }
+      return status;
+    };
+    sum.combined_elements = kElementsInParts;
     return sum;
   }
 
@@ -434,6 +479,63 @@ TEST_F(HostExchangeTest, TheCoresOfAHostMeetBeforeTheHostsDo) {
   // Each host has sent one value, not one for each of its cores.
   EXPECT_EQ(combined, 2);
   EXPECT_EQ(senders, 4);
+}
+
+TEST_F(HostExchangeTest, EachHostCombinesAPartOfManyElements) {
+  constexpr int kHosts = 3;
+  Connect(kHosts, 1);
+  std::vector<int64_t> combined;
+  Player players[kHosts];
+  for (int rank = 0; rank < kHosts; ++rank) {
+    players[rank].send.assign(kElementsInParts, static_cast<float>(1 << rank));
+    players[rank].recv.resize(kElementsInParts);
+    Arrive(KeyOf({0, 1, 2}), rank, "sum", &players[rank], SumOfMany([&](int64_t elements) {
+             combined.push_back(elements);
+             return absl::OkStatus();
+           }));
+  }
+  for (const Player& player : players) {
+    EXPECT_EQ(player.told, absl::OkStatus());
+    EXPECT_EQ(player.recv, std::vector<float>(kElementsInParts, 7.0f));
+  }
+  // The own values for each host, and then the part of all.
+  EXPECT_EQ(combined.size(), kHosts * (kHosts + 1));
+  EXPECT_EQ(std::accumulate(combined.begin(), combined.end(), int64_t{0}),
+            (kHosts + 1) * kElementsInParts);
+}
+
+TEST_F(HostExchangeTest, AHostThatCanNotCombineItsPartFails) {
+  Connect(3, 1);
+  int calls = 0;
+  const CollectiveOperation fails = SumOfMany([&](int64_t) {
+    return ++calls <= 3 ? absl::OkStatus() : absl::UnimplementedError("no more");
+  });
+  Player players[3];
+  for (int rank = 0; rank < 3; ++rank) {
+    players[rank].send.assign(kElementsInParts, 1.0f);
+    players[rank].recv.resize(kElementsInParts);
+    Arrive(KeyOf({0, 1, 2}), rank, "sum", &players[rank], rank == 1 ? fails : SumOfMany());
+  }
+  EXPECT_EQ(players[1].told, absl::UnimplementedError("no more"));
+  for (int rank : {0, 2}) {
+    EXPECT_FALSE(players[rank].told.has_value());
+    // As the step does, which hears of it.
+    tables_[rank]->Abort(kRun, absl::AbortedError("the step failed"));
+    EXPECT_EQ(players[rank].told, absl::AbortedError("the step failed"));
+  }
+}
+
+TEST_F(HostExchangeTest, AnAbortLeavesTheBuffersThatAreRead) {
+  Connect(2, 1);
+  Player player = {{1}, {0}};
+  CollectiveOperation aborts = Sum();
+  aborts.combine = [&](const auto&, int64_t, void*) {
+    tables_[0]->Abort(kRun, absl::AbortedError("too late"));
+    EXPECT_FALSE(player.told.has_value());
+    return absl::OkStatus();
+  };
+  Arrive(KeyOf({0, 1}), 0, "sum", &player, aborts);
+  EXPECT_EQ(player.told, absl::AbortedError("too late"));
 }
 
 // All hosts must come to the same sum, though each combines its own values first.
@@ -613,7 +715,9 @@ TEST_F(HostExchangeTest, AHostThatCanNotCombineFailsAtOnce) {
   Connect(2, 2);
   Player players[2];
   CollectiveOperation fails = Sum();
-  fails.combine = [](const auto&, void*) { return absl::UnimplementedError("no such type"); };
+  fails.combine = [](const auto&, int64_t, void*) {
+    return absl::UnimplementedError("no such type");
+  };
   for (int rank : {0, 1}) {
     players[rank].send = {1};
     players[rank].recv = {0};

@@ -478,6 +478,57 @@ def test_an_estimator_trains_with_the_input_of_each_worker(tmp_path: pathlib.Pat
     np.testing.assert_allclose(weights[1], weights[0], rtol=1e-5, atol=1e-7)
 
 
+def test_two_programs_have_sessions_of_their_own(shared: Pod) -> None:
+    code = """
+with strategy.scope():
+    total = tf.Variable(0.0)
+
+@tf.function
+def step():
+    def of_replica():
+        here = tf.distribute.get_replica_context()
+        total.assign_add(here.all_reduce("SUM", 1.0))
+    strategy.run(of_replica)
+
+step()
+print("READY", flush=True)
+sys.stdin.readline()
+for _ in range(50):
+    step()
+print([float(value.numpy()) for value in total.values], flush=True)
+os._exit(0)
+"""
+    command = [sys.executable, "-c", START + code, shared.address]
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, **pipes) as one, subprocess.Popen(command, **pipes) as other:
+        for each in (one, other):
+            assert each.stdout is not None
+            assert each.stdout.readline() == "READY\n"
+        for each in (one, other):
+            print(file=each.stdin, flush=True)
+        for each in (one, other):
+            assert each.communicate(timeout=120)[0] == f"{[204.0] * HOSTS * CORES}\n"
+
+
+@pytest.mark.parametrize("variable", ["TPU_NAME", "KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS", "TPU_CONFIG"])
+def test_a_cloud_names_the_pod(run_python: Any, shared: Pod, variable: str) -> None:
+    value = shared.address
+    if variable == "TPU_CONFIG":
+        value = json.dumps({"tpu_node_name": value})
+    code = """
+        import os
+        import tensorflow as tf
+        import tf_tpu_ext
+
+        resolver = tf.distribute.cluster_resolver.TPUClusterResolver()
+        tf.config.experimental_connect_to_cluster(resolver)
+        tf.tpu.experimental.initialize_tpu_system(resolver)
+        print("CORES", tf.distribute.TPUStrategy(resolver).num_replicas_in_sync, flush=True)
+        os._exit(0)
+    """
+    assert f"CORES {HOSTS * CORES}" in run_python(code, env={variable: value}).stdout
+
+
 LOSE = """
 import json, time
 from tensorflow.python.eager import context

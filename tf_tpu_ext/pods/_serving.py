@@ -15,6 +15,9 @@ from tf_tpu_ext.patches import _resolver
 from tf_tpu_ext.pods._places import Place
 
 _JOB = "tpu_worker"
+# Each step of a client keeps one of them, and what steps wait for is served by the others.
+# TensorFlow has as many as there are processors.
+_SERVING_THREADS = 64
 _ENDING = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -41,7 +44,10 @@ def serve(place: Place, address: str = listening.LOOPBACK) -> None:
     try:
         # Which other hosts there are, each client tells when it connects.
         server = tf.distribute.Server(
-            {_JOB: [f"localhost:{place.port}"]}, job_name=_JOB, protocol="grpc"
+            {_JOB: [f"localhost:{place.port}"]},
+            job_name=_JOB,
+            protocol="grpc",
+            config=tf.compat.v1.ConfigProto(inter_op_parallelism_threads=_SERVING_THREADS),
         )
     except tf.errors.OpError as error:
         raise RuntimeError(f"TensorFlow's server can't start: {error.message}") from error
