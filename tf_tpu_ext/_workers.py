@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import json
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -109,3 +110,22 @@ def _introduce(tasks: list[str], deadline: float) -> None:
             time.sleep(_PAUSE_SECONDS)
         else:
             return
+
+
+def describe(address: str) -> dict[str, Any]:
+    """Asks a worker for what the op `TpuExt>DescribeHost` tells.
+
+    Args:
+        address: Where it listens, `host:port`.
+
+    Raises:
+        tf.errors.OpError: There is no worker, or it is lost.
+    """
+    import tensorflow as tf
+
+    _wait_for("The worker", address, time.monotonic())
+    with tf.Graph().as_default() as graph:
+        described = graph.create_op("TpuExt>DescribeHost", [], [tf.string]).outputs[0]
+        with tf.compat.v1.Session(f"grpc://{address}") as session:
+            found: dict[str, Any] = json.loads(session.run(described))
+            return found

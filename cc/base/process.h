@@ -11,6 +11,7 @@ class CoreThreads;
 class Endpoints;
 class KernelThreadPools;
 class EmbeddingSlot;
+class HostTraffic;
 class LaunchTable;
 class Machine;
 class PaddingStats;
@@ -48,6 +49,7 @@ struct Process {
   CollectiveTable* collectives = nullptr;
   CoreOrder* core_order = nullptr;
   Endpoints* endpoints = nullptr;
+  HostTraffic* host_traffic = nullptr;
   StepTransfers* transfers = nullptr;
   LaunchTable* launches = nullptr;
   PaddingStats* padding = nullptr;

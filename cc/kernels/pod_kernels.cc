@@ -1,6 +1,7 @@
 // What a client and the workers of a pod tell each other.
 #include "cc/kernels/pod_kernels.h"
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -9,10 +10,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "cc/base/json.h"
 #include "cc/base/machine.h"
 #include "cc/base/process.h"
 #include "cc/pods/endpoints.h"
+#include "cc/pods/host_traffic.h"
+#include "cc/program/compilation_record.h"
+#include "cc/runtime/program_cache.h"
 #include "tensorflow/core/framework/common_shape_fns.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/op_kernel.h"
@@ -63,7 +68,9 @@ REGISTER_OP("TpuExt>DescribeHost")
 Describes the worker on which it runs.
 
 description: A JSON object with the versions `tensorflow` and `tf_tpu_ext`, the number of `cores`,
-  and the worker's clock in `seconds` since 1970.
+  and the worker's clock in `seconds` since 1970. Of all programs so far: `launches`, `compilations`
+  and `compilation_seconds`; `messages` and `bytes` sent to other workers, and `wait_seconds` for
+  theirs.
 )doc");
 
 struct Versions {
@@ -78,6 +85,19 @@ Versions& VersionsHere() {
   return *versions;
 }
 
+void CountPrograms(JsonObject* json) {
+  int64_t launches = 0;
+  absl::Duration compiling;
+  const std::vector<CompilationRecord> records = Process::Get().programs->Records();
+  for (const CompilationRecord& record : records) {
+    launches += record.hits + (record.error.empty() ? 1 : 0);
+    compiling += record.lowering + record.building;
+  }
+  json->Integer("launches", launches)
+      .Integer("compilations", static_cast<int64_t>(records.size()))
+      .Number("compilation_seconds", absl::ToDoubleSeconds(compiling));
+}
+
 class DescribeHostOp : public tensorflow::OpKernel {
  public:
   using OpKernel::OpKernel;
@@ -86,6 +106,11 @@ class DescribeHostOp : public tensorflow::OpKernel {
     JsonObject json;
     json.Integer("cores", GetMachineOptions().cores)
         .Number("seconds", absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch()));
+    const HostTraffic& traffic = *Process::Get().host_traffic;
+    json.Integer("messages", traffic.messages())
+        .Integer("bytes", traffic.bytes())
+        .Number("wait_seconds", absl::ToDoubleSeconds(traffic.waited()));
+    CountPrograms(&json);
     {
       Versions& versions = VersionsHere();
       absl::MutexLock lock(&versions.mutex);

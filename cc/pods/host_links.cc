@@ -70,12 +70,13 @@ class RendezvousLinks : public HostLinks, public std::enable_shared_from_this<Re
  public:
   RendezvousLinks(Pod pod, std::set<Host> hosts, std::string launch,
                   tensorflow::FrameAndIter iteration, tensorflow::RendezvousInterface* rendezvous,
-                  std::function<void(std::function<void()>)> schedule)
+                  std::function<void(std::function<void()>)> schedule, HostTraffic* traffic)
       : HostLinks(std::move(pod), std::move(hosts)),
         launch_(std::move(launch)),
         iteration_(iteration),
         rendezvous_(*rendezvous),
-        schedule_(std::move(schedule)) {
+        schedule_(std::move(schedule)),
+        traffic_(traffic) {
     // Most are counted, and then it lives until the last part has arrived.
     if (auto* counted = dynamic_cast<Rendezvous*>(rendezvous)) {
       counted->Ref();
@@ -177,6 +178,7 @@ class RendezvousLinks : public HostLinks, public std::enable_shared_from_this<Re
       TF_RETURN_IF_ERROR(
           rendezvous_.Send(key, Rendezvous::Args(), message.Slice(begin, end), /*is_dead=*/false));
     }
+    if (traffic_ != nullptr) traffic_->CountSent(message.NumElements());
     return absl::OkStatus();
   }
 
@@ -266,6 +268,7 @@ class RendezvousLinks : public HostLinks, public std::enable_shared_from_this<Re
   }
 
   void Tell(const std::shared_ptr<Meeting>& meeting) {
+    if (traffic_ != nullptr) traffic_->CountWait(absl::Now() - meeting->since);
     schedule_([meeting] {
       const HostLinks::Done done = std::move(meeting->done);
       if (!meeting->end->ok()) return done(*meeting->end);
@@ -278,6 +281,7 @@ class RendezvousLinks : public HostLinks, public std::enable_shared_from_this<Re
   tensorflow::RendezvousInterface& rendezvous_;
   tensorflow::core::RefCountPtr<Rendezvous> kept_;
   const std::function<void(std::function<void()>)> schedule_;
+  HostTraffic* const traffic_;
   tensorflow::CancellationManager cancellation_;
   mutable absl::Mutex mutex_;
   absl::Status aborted_ ABSL_GUARDED_BY(mutex_);
@@ -341,9 +345,10 @@ bool HostLinks::IsOther(const std::string& task) const {
 std::shared_ptr<HostLinks> MakeHostLinks(Pod pod, std::set<Host> hosts, std::string launch,
                                          tensorflow::FrameAndIter iteration,
                                          tensorflow::RendezvousInterface* rendezvous,
-                                         std::function<void(std::function<void()>)> schedule) {
+                                         std::function<void(std::function<void()>)> schedule,
+                                         HostTraffic* traffic) {
   return std::make_shared<RendezvousLinks>(std::move(pod), std::move(hosts), std::move(launch),
-                                           iteration, rendezvous, std::move(schedule));
+                                           iteration, rendezvous, std::move(schedule), traffic);
 }
 
 }  // namespace tf_tpu_ext

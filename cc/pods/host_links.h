@@ -14,6 +14,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "cc/base/pod_shape.h"
+#include "cc/pods/host_traffic.h"
 #include "cc/pods/pod.h"
 #include "tensorflow/core/framework/control_flow.h"
 #include "tensorflow/core/framework/rendezvous.h"
@@ -86,7 +87,8 @@ class HostLinks {
 std::shared_ptr<HostLinks> MakeHostLinks(Pod pod, std::set<Host> hosts, std::string launch,
                                          tensorflow::FrameAndIter iteration,
                                          tensorflow::RendezvousInterface* rendezvous,
-                                         std::function<void(std::function<void()>)> schedule);
+                                         std::function<void(std::function<void()>)> schedule,
+                                         HostTraffic* traffic = nullptr);
 
 }  // namespace tf_tpu_ext
 

@@ -8,6 +8,7 @@
 #include "absl/synchronization/mutex.h"
 #include "cc/base/after_cancellation.h"
 #include "cc/base/fault_points.h"
+#include "cc/base/process.h"
 #include "cc/pods/host_links.h"
 #include "tensorflow/core/framework/cancellation.h"
 #include "xla/tsl/platform/errors.h"
@@ -78,7 +79,7 @@ absl::Status JoinLaunch(tensorflow::OpKernelContext* context, LaunchTable* table
                        program](std::function<void(std::function<void()>)> schedule) {
       const std::set<Host>& hosts = program.program->compiled().hosts;
       return MakeHostLinks(*program.pod, hosts, absl::StrCat(launch_id), context->frame_iter(),
-                           context->rendezvous(), std::move(schedule));
+                           context->rendezvous(), std::move(schedule), Process::Get().host_traffic);
     };
   }
   arrival.done = [context, cancellation, token, write = std::move(write), done = std::move(done)](

@@ -51,6 +51,7 @@ ProcessObjects::ProcessObjects()
         process.collectives = &collectives_;
         process.core_order = &core_order_;
         process.endpoints = &endpoints_;
+        process.host_traffic = &host_traffic_;
         process.transfers = &transfers_;
         process.launches = &launches_;
         process.padding = &padding_;

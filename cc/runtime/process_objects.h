@@ -13,6 +13,7 @@
 #include "cc/base/wait_monitor.h"
 #include "cc/embedding/current_embedding.h"
 #include "cc/pods/endpoints.h"
+#include "cc/pods/host_traffic.h"
 #include "cc/runtime/collective_table.h"
 #include "cc/runtime/core_order.h"
 #include "cc/runtime/launch_table.h"
@@ -63,6 +64,7 @@ class ProcessObjects {
   const std::unique_ptr<xla::cpu::CpuCollectives> xla_collectives_;
   CoreOrder core_order_;
   Endpoints endpoints_;
+  HostTraffic host_traffic_;
   // Made when the first update needs it.
   absl::once_flag made_locking_thread_;
   std::unique_ptr<tensorflow::thread::ThreadPool> locking_thread_;

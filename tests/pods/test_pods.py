@@ -414,16 +414,37 @@ with open(sys.argv[1], "w") as file:
 def test_keras_trains_as_on_one_machine(tmp_path: pathlib.Path) -> None:
     script = tmp_path / "fit.py"
     script.write_text(FIT)
-    runs = []
+    out, report = tmp_path / "losses.json", tmp_path / "report.json"
+    runs, reports = [], []
     for options in (["--cores=4"], ["--cores=2", "--workers=2"]):
-        out = tmp_path / "losses.json"
-        command = [sys.executable, CLI, "run", *options, str(script), str(out)]
+        command = [
+            sys.executable,
+            CLI,
+            "run",
+            *options,
+            f"--report={report}",
+            str(script),
+            str(out),
+        ]
         done = subprocess.run(command, capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stderr
+        # TensorFlow's end waits for the workers.
+        assert "async_wait" not in done.stderr
         runs.append(json.loads(out.read_text()))
+        reports.append(json.loads(report.read_text()))
     assert runs[0][0] == runs[1][0] == 4
     for one, other in zip(runs[0][1:], runs[1][1:], strict=True):
         assert other == pytest.approx(one, rel=1e-5)
+    one, other = reports
+    assert one["cores"] == other["cores"] == 4
+    # Each worker compiles and launches.
+    assert other["launches"] == 2 * one["launches"]
+    assert (one["workers"], other["workers"]) == (0, 2)
+    assert one["messages_between_workers"] == one["bytes_between_workers"] == 0
+    # Of each worker, at least the gradients of each step of training: 4 x 8 and 8 weights.
+    assert other["messages_between_workers"] >= 2 * 12
+    assert other["bytes_between_workers"] >= 2 * 12 * 40 * 4
+    assert other["wait_seconds_between_workers"] > 0
 
 
 ESTIMATE = """

@@ -211,19 +211,13 @@ class _Worker:
         return f"answers in {min(took) * 1e3:.1f} ms"
 
     def describe(self) -> str:
-        """Returns what it is, or raises RuntimeError if it does not fit this process.
-
-        This process must be connected to it.
-        """
+        """Returns what it is, or raises RuntimeError if it does not fit this process."""
         import tensorflow as tf
-        from tensorflow.python.eager import context, execute
 
-        from tf_tpu_ext import _version
+        from tf_tpu_ext import _version, _workers
 
         before = time.time()
-        with tf.device(f"{self.task}/device:CPU:0"):
-            [text] = execute.execute(b"TpuExt>DescribeHost", 1, [], (), context.context())
-        found = json.loads(text.numpy())
+        found = _workers.describe(self.address)
         after = time.time()
         # It has read its clock at some moment in between.
         off = max(found["seconds"] - after, before - found["seconds"], 0.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import atexit
 import contextlib
 import os
 import sys
@@ -43,19 +44,21 @@ def run(options: argparse.Namespace) -> int:
 
     If it can't start, the reason is printed on stderr and the exit code is 2.
     """
-    with contextlib.ExitStack() as pod:
-        try:
-            script.check_file(options)
-            _set_machine(options)
-            launcher, program = script.load(options, "tf_tpu_ext.launcher")
-            if options.workers is not None:
-                launcher.connect(pod.enter_context(worker.pod(options.workers, options.cores)))
-        except script.RefusedError as error:
-            print(f"tf-tpu run: {error}", file=sys.stderr)
-            return 2
-        return int(
-            launcher.launch(program, options.arguments, report=options.report, quiet=options.quiet)
-        )
+    pod = contextlib.ExitStack()
+    # Before TensorFlow is imported: when this process ends, it waits for the workers first.
+    atexit.register(pod.close)
+    try:
+        script.check_file(options)
+        _set_machine(options)
+        launcher, program = script.load(options, "tf_tpu_ext.launcher")
+        if options.workers is not None:
+            launcher.connect(pod.enter_context(worker.pod(options.workers, options.cores)))
+    except script.RefusedError as error:
+        print(f"tf-tpu run: {error}", file=sys.stderr)
+        return 2
+    return int(
+        launcher.launch(program, options.arguments, report=options.report, quiet=options.quiet)
+    )
 
 
 def _set_machine(options: argparse.Namespace) -> None:

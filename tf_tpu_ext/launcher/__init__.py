@@ -50,6 +50,7 @@ def connect(master: str) -> None:
         RuntimeError: TensorFlow has already made the virtual cores of this process.
     """
     _resolver.take_every_tpu_as(master)
+    _report.count_in(master)
 
 
 def launch(

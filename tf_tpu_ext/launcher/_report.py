@@ -10,6 +10,7 @@ import time
 from typing import Any
 
 import tf_tpu_ext
+from tf_tpu_ext import _workers
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,6 +32,11 @@ class Report:
         bytes_to_device: Total size of their results, in bytes.
         paddable_elements: Number of elements, padding included, of inputs that may be padded.
         padding_elements: How many of them were padding.
+        workers: Number of workers that have the cores; 0 if this process has them. If there are
+            workers, cores, launches and compilations are theirs, and clusters are not counted.
+        messages_between_workers: How many messages the workers have sent each other.
+        bytes_between_workers: Total size of these messages.
+        wait_seconds_between_workers: How long the workers have waited for messages, all together.
     """
 
     cores: int
@@ -47,6 +53,10 @@ class Report:
     bytes_to_device: int
     paddable_elements: int
     padding_elements: int
+    workers: int = 0
+    messages_between_workers: int = 0
+    bytes_between_workers: int = 0
+    wait_seconds_between_workers: float = 0.0
 
     @property
     def steps_per_second(self) -> float:
@@ -69,6 +79,12 @@ class Report:
             f"tf-tpu: {self.compilations} compilations in {self.compilation_seconds:.1f} s, "
             f"{self.launches} launches"
         )
+        if self.workers:
+            lines.append(
+                f"tf-tpu: {self.workers} workers sent each other {self.messages_between_workers} "
+                f"messages, {self.bytes_between_workers} bytes; they waited "
+                f"{self.wait_seconds_between_workers:.1f} s for these"
+            )
         if self.clusters:
             lines.append(
                 f"tf-tpu: {self.clusters} outside compilation clusters, {self.host_calls} calls, "
@@ -88,6 +104,15 @@ class Report:
         pathlib.Path(path).write_text(json.dumps(fields) + "\n")
 
 
+# Where the workers listen that have the cores of the program.
+_addresses: list[str] = []
+
+
+def count_in(master: str) -> None:
+    """Makes the report tell of workers, too: `"grpc://a:8470,grpc://b:8470"`."""
+    _addresses[:] = [address.removeprefix("grpc://") for address in master.split(",")]
+
+
 class Recorder:
     """Records what a `Report` needs."""
 
@@ -101,7 +126,7 @@ class Recorder:
         clusters = transfers.clusters
         # Loaded only if the script has used estimators.
         training: Any = sys.modules.get("tf_tpu_ext.estimator._training_time")
-        return Report(
+        report = Report(
             cores=tf_tpu_ext.machine().cores,
             seconds=time.monotonic() - self._start,
             training_steps=training.totals.steps if training else 0,
@@ -117,3 +142,28 @@ class Recorder:
             paddable_elements=transfers.paddable_elements,
             padding_elements=transfers.padding_elements,
         )
+        return with_workers(report) if _addresses else report
+
+
+def with_workers(report: Report) -> Report:
+    """Returns the report of this process with what its workers have done."""
+    import tensorflow as tf
+
+    try:
+        workers = [_workers.describe(address) for address in _addresses]
+    except tf.errors.OpError as error:
+        # It may be what has ended the program.
+        print(f"tf-tpu: the report lacks the workers: {error.message}", file=sys.stderr)
+        return report
+    totals = {
+        name: sum(worker[name] for worker in workers)
+        for name in ("cores", "launches", "compilations", "compilation_seconds")
+    }
+    return dataclasses.replace(
+        report,
+        **totals,
+        workers=len(workers),
+        messages_between_workers=sum(worker["messages"] for worker in workers),
+        bytes_between_workers=sum(worker["bytes"] for worker in workers),
+        wait_seconds_between_workers=sum(worker["wait_seconds"] for worker in workers),
+    )
