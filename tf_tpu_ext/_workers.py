@@ -51,8 +51,7 @@ def _wait_for(task: str, address: str, deadline: float) -> None:
 
     while True:
         # Not all of the time at once: Ctrl-C would wait for it.
-        left = max(0.1, min(_CHECK_SECONDS, deadline - time.monotonic()))
-        why = _native.text_of("TfTpuExt_CheckAlive", address.encode(), ctypes.c_double(left))
+        why = _why_silent(address, max(0.1, min(_CHECK_SECONDS, deadline - time.monotonic())))
         if why is None:
             return
         if time.monotonic() >= deadline:
@@ -65,6 +64,11 @@ def _wait_for(task: str, address: str, deadline: float) -> None:
                 "TF_TPU_EXT_HOST_LIMIT_SECONDS, sets how long to wait for it.",
             )
         time.sleep(_PAUSE_SECONDS)
+
+
+def _why_silent(address: str, seconds: float) -> str | None:
+    """Waits for a sign of life. Returns None, or why there is none."""
+    return _native.text_of("TfTpuExt_CheckAlive", address.encode(), ctypes.c_double(seconds))
 
 
 def _tell_workers(addresses: dict[str, str]) -> None:
@@ -123,7 +127,9 @@ def describe(address: str) -> dict[str, Any]:
     """
     import tensorflow as tf
 
-    _wait_for("The worker", address, time.monotonic())
+    why = _why_silent(address, _CHECK_SECONDS)
+    if why is not None:
+        raise tf.errors.UnavailableError(None, None, f"There is no worker at {address}: {why}.")
     with tf.Graph().as_default() as graph:
         described = graph.create_op("TpuExt>DescribeHost", [], [tf.string]).outputs[0]
         with tf.compat.v1.Session(f"grpc://{address}") as session:

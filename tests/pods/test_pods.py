@@ -716,3 +716,21 @@ def test_a_program_connects_again_when_a_worker_is_back(program: Any, pod: Pod, 
     )
     assert before == after == [4.0] * HOSTS * CORES
     assert kind == "UnavailableError"
+
+
+def test_the_report_says_when_it_lacks_the_workers(run_python: Any) -> None:
+    done = run_python(
+        """
+        import tf_tpu_ext
+        from tf_tpu_ext.launcher import _report
+
+        recorder = _report.Recorder()
+        _report.count_in("grpc://localhost:1")
+        print("WORKERS", recorder.finish().workers)
+        """
+    )
+    assert "WORKERS 0" in done.stdout
+    lacks = (
+        "tf-tpu: the report lacks the workers: There is no worker at localhost:1: nobody listens"
+    )
+    assert lacks in done.stderr
