@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import pathlib
@@ -499,8 +500,8 @@ def test_an_estimator_trains_with_the_input_of_each_worker(tmp_path: pathlib.Pat
     np.testing.assert_allclose(weights[1], weights[0], rtol=1e-5, atol=1e-7)
 
 
-def test_two_programs_have_sessions_of_their_own(shared: Pod) -> None:
-    code = """
+# Each step adds the number of cores to a variable.
+COUNT = """
 with strategy.scope():
     total = tf.Variable(0.0)
 
@@ -512,6 +513,11 @@ def step():
     strategy.run(of_replica)
 
 step()
+"""
+
+
+def test_two_programs_have_sessions_of_their_own(shared: Pod) -> None:
+    code = """
 print("READY", flush=True)
 sys.stdin.readline()
 for _ in range(50):
@@ -519,15 +525,20 @@ for _ in range(50):
 print([float(value.numpy()) for value in total.values], flush=True)
 os._exit(0)
 """
-    command = [sys.executable, "-c", START + code, shared.address]
+    command = [sys.executable, "-c", START + COUNT + code, shared.address]
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    with subprocess.Popen(command, **pipes) as one, subprocess.Popen(command, **pipes) as other:
-        for each in (one, other):
+    with contextlib.ExitStack() as running:
+        programs = []
+        # One after the other: a worker may end if two programs are the first to connect to it, at
+        # the same moment. TensorFlow replaces what the other one has just begun to use.
+        for _ in range(2):
+            each = running.enter_context(subprocess.Popen(command, **pipes))
+            programs.append(each)
             assert each.stdout is not None
             assert each.stdout.readline() == "READY\n"
-        for each in (one, other):
+        for each in programs:
             print(file=each.stdin, flush=True)
-        for each in (one, other):
+        for each in programs:
             assert each.communicate(timeout=120)[0] == f"{[204.0] * HOSTS * CORES}\n"
 
 
@@ -550,21 +561,12 @@ def test_a_cloud_names_the_pod(run_python: Any, shared: Pod, variable: str) -> N
     assert f"CORES {HOSTS * CORES}" in run_python(code, env={variable: value}).stdout
 
 
-LOSE = """
+LOSE = (
+    COUNT
+    + """
 import json, time
 from tensorflow.python.eager import context
 
-with strategy.scope():
-    total = tf.Variable(0.0)
-
-@tf.function
-def step():
-    def of_replica():
-        here = tf.distribute.get_replica_context()
-        total.assign_add(here.all_reduce("SUM", 1.0))
-    strategy.run(of_replica)
-
-step()
 context.async_wait()
 os.kill(int(sys.argv[2]), getattr(signal, sys.argv[3]))
 start = time.monotonic()
@@ -584,6 +586,7 @@ for value in total.values:
 print("RESULT", json.dumps([*result, values]), flush=True)
 os._exit(0)
 """
+)
 
 
 def test_a_killed_worker_is_an_error_at_once(program: Any, pod: Pod) -> None:

@@ -123,17 +123,14 @@ def _forget_lost_workers() -> None:
 
     It would tell the other workers to go on, which then abort: they have what that one has lost.
     """
+    import tensorflow as tf
     from tensorflow.python.eager import context
 
     server = context.get_server_def()
     if server is None:
         return
-    tasks = [
-        f"/job:{job.name}/replica:0/task:{task}"
-        for job in server.cluster.job
-        for task in job.tasks
-        if (job.name, task) != (server.job_name, server.task_index)
-    ]
+    own = f"/job:{server.job_name}/replica:0/task:{server.task_index}"
+    tasks = _workers.addresses_of(tf.train.ClusterSpec(server.cluster)).keys() - {own}
     if not all(_goes_on(task) for task in tasks):
         context.context()._server_def = None
 
