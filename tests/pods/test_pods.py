@@ -516,28 +516,26 @@ step()
 """
 
 
-def test_two_programs_have_sessions_of_their_own(shared: Pod) -> None:
-    code = """
-print("READY", flush=True)
-sys.stdin.readline()
+def test_two_programs_that_connect_first_have_sessions_of_their_own(pod: Pod) -> None:
+    imports = "import sys\nimport tensorflow\nimport tf_tpu_ext\n"
+    waits = 'print("READY", flush=True)\nsys.stdin.readline()\n'
+    steps = """
 for _ in range(50):
     step()
 print([float(value.numpy()) for value in total.values], flush=True)
 os._exit(0)
 """
-    command = [sys.executable, "-c", START + COUNT + code, shared.address]
+    code = imports + waits + START + COUNT + waits + steps
+    command = [sys.executable, "-c", code, pod.address]
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with contextlib.ExitStack() as running:
-        programs = []
-        # One after the other: a worker may end if two programs are the first to connect to it, at
-        # the same moment. TensorFlow replaces what the other one has just begun to use.
-        for _ in range(2):
-            each = running.enter_context(subprocess.Popen(command, **pipes))
-            programs.append(each)
-            assert each.stdout is not None
-            assert each.stdout.readline() == "READY\n"
-        for each in programs:
-            print(file=each.stdin, flush=True)
+        programs = [running.enter_context(subprocess.Popen(command, **pipes)) for _ in range(2)]
+        for begin in ("to connect", "their steps"):
+            for each in programs:
+                assert each.stdout is not None
+                assert each.stdout.readline() == "READY\n", f"before {begin}"
+            for each in programs:
+                print(file=each.stdin, flush=True)
         for each in programs:
             assert each.communicate(timeout=120)[0] == f"{[204.0] * HOSTS * CORES}\n"
 

@@ -18,6 +18,8 @@ _JOB = "tpu_worker"
 # Each step of a client keeps one of them, and what steps wait for is served by the others.
 # TensorFlow has as many as there are processors.
 _SERVING_THREADS = 64
+_CREATE_CONTEXT = "/tensorflow.eager.EagerService/CreateContext"
+_FIRST_CONTEXT_SECONDS = 30
 _ENDING = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -53,6 +55,7 @@ def serve(place: Place, address: str = listening.LOOPBACK) -> None:
         raise RuntimeError(f"TensorFlow's server can't start: {error.message}") from error
     listening.check()
     place = place.at_port(int(server.target.rpartition(":")[2]))
+    _make_first_context(_reachable(address, place.port))
     heard = _hear_signals()
     _tell(place, address)
     ended_by = heard.recv(1)[0]
@@ -60,6 +63,32 @@ def serve(place: Place, address: str = listening.LOOPBACK) -> None:
     del server
     # TensorFlow can't stop its server; clients see that the connection has closed.
     os._exit(0 if ended_by == signal.SIGTERM else 130)
+
+
+def _reachable(address: str, port: int) -> str:
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+
+
+def _make_first_context(address: str) -> None:
+    """Makes an eager context that stays, as a program does when it connects.
+
+    A server without any replaces what contexts share. If two programs are the first at the same
+    moment, it does so twice, and the process ends with the first one's use of what was freed.
+    """
+    import grpc
+
+    # The request's `context_id`, fixed64 field 7; TensorFlow's wheel has no Python class for it.
+    # Without a cluster it uses the server's own connections; without `keep_alive_secs` it stays.
+    request = b"\x39" + (1).to_bytes(8, "little")
+    # Not through the proxy of the environment.
+    with grpc.insecure_channel(address, options=[("grpc.enable_http_proxy", 0)]) as channel:
+        create = channel.unary_unary(_CREATE_CONTEXT)
+        try:
+            create(request, timeout=_FIRST_CONTEXT_SECONDS, wait_for_ready=True)
+        except grpc.RpcError as error:
+            raise RuntimeError(
+                f"TensorFlow's server at {address} makes no context: {error.details()}"
+            ) from error
 
 
 def _hear_signals() -> socket.socket:
