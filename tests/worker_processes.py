@@ -11,6 +11,8 @@ import tempfile
 
 import tf_tpu_ext
 
+CORES = 2
+HOSTS = 2
 CLI = str(pathlib.Path(tf_tpu_ext.__file__).parent / "cli")
 COMMAND = [sys.executable, CLI, "worker"]
 # A program that takes its TPU's address as an argument.
@@ -26,15 +28,29 @@ tf.config.experimental_connect_to_cluster(resolver)
 topology = tf.tpu.experimental.initialize_tpu_system(resolver)
 strategy = tf.distribute.TPUStrategy(resolver)
 """
+# Each of its steps adds the number of cores to a variable; the first one has run.
+COUNT = """
+with strategy.scope():
+    total = tf.Variable(0.0)
+
+@tf.function
+def step():
+    def of_replica():
+        here = tf.distribute.get_replica_context()
+        total.assign_add(here.all_reduce("SUM", 1.0))
+    strategy.run(of_replica)
+
+step()
+"""
 
 
 class Worker:
-    """A worker of two cores, in a process."""
+    """A worker of `CORES` cores, in a process."""
 
     def __init__(self, *arguments: str) -> None:
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 (read at the end)
         self.process = subprocess.Popen(
-            [*COMMAND, "--cores", "2", "--port", "0", *arguments],
+            [*COMMAND, f"--cores={CORES}", "--port", "0", *arguments],
             stdout=subprocess.PIPE,
             # Not a pipe: nobody reads it before the end.
             stderr=self._errors,
@@ -61,3 +77,15 @@ class Worker:
     def _read_errors(self) -> str:
         self._errors.seek(0)
         return self._errors.read()
+
+
+class Pod:
+    """`HOSTS` workers, and the address of all."""
+
+    def __init__(self) -> None:
+        self.workers = [Worker() for _ in range(HOSTS)]
+        self.address = ",".join(worker.address for worker in self.workers)
+
+    def end(self) -> None:
+        for worker in self.workers:
+            worker.end()

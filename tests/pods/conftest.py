@@ -1,0 +1,46 @@
+"""Pods for tests, and programs on them."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from worker_processes import START, Pod
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Pod]:
+    pod = Pod()
+    yield pod
+    pod.end()
+
+
+@pytest.fixture
+def pod() -> Iterator[Pod]:
+    pod = Pod()
+    yield pod
+    pod.end()
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pod]:
+    """A pod, and programs, that wait for 4 seconds for a sign of life."""
+    monkeypatch.setenv("TF_TPU_EXT_HOST_LIMIT_SECONDS", "4")
+    pod = Pod()
+    yield pod
+    pod.end()
+
+
+@pytest.fixture
+def program(run_python: Any, shared: Pod) -> Any:
+    """Runs a program on the pod, and returns what it prints after "RESULT" as JSON."""
+
+    def run(code: str, *arguments: str, address: str | None = None) -> Any:
+        done = run_python(START + textwrap.dedent(code), address or shared.address, *arguments)
+        [line] = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
+        return json.loads(line.removeprefix("RESULT "))
+
+    return run

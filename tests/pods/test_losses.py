@@ -1,0 +1,105 @@
+"""A lost worker is an error that names it, and nobody waits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from worker_processes import COUNT, HOSTS, Pod
+
+LOSE = (
+    COUNT
+    + """
+import json, time
+from tensorflow.python.eager import context
+
+context.async_wait()
+os.kill(int(sys.argv[2]), getattr(signal, sys.argv[3]))
+start = time.monotonic()
+try:
+    for _ in range(100):
+        step()
+        context.async_wait()
+except tf.errors.OpError as error:
+    result = [type(error).__name__, str(error), time.monotonic() - start]
+
+values = []
+for value in total.values:
+    try:
+        values.append(float(value.numpy()))
+    except tf.errors.OpError as error:
+        values.append(type(error).__name__)
+print("RESULT", json.dumps([*result, values]), flush=True)
+os._exit(0)
+"""
+)
+
+
+def test_a_killed_worker_is_an_error_at_once(program: Any, pod: Pod) -> None:
+    lost = pod.workers[1].process.pid
+    kind, message, took, values = program(LOSE, str(lost), "SIGKILL", address=pod.address)
+    assert kind == "UnavailableError"
+    assert "task:1" in message
+    assert took < 60
+    assert values == [4.0, 4.0, "UnavailableError", "UnavailableError"]
+
+
+def test_a_stopped_worker_is_an_error_within_the_limit(program: Any, impatient: Pod) -> None:
+    lost = impatient.workers[1]
+    arguments = (str(lost.process.pid), "SIGSTOP")
+    kind, message, took, values = program(LOSE, *arguments, address=impatient.address)
+    assert kind == "UnavailableError"
+    assert f"task:1 at localhost:{lost.port} has given no sign of life for 4s" in message
+    assert took > 2
+    # The first step's alone, and those of the stopped worker can't be read.
+    assert values == [4.0, 4.0, "UnavailableError", "UnavailableError"]
+
+
+@pytest.mark.parametrize("task", range(HOSTS))
+def test_a_worker_stopped_before_the_first_step_lets_nobody_wait(
+    program: Any, impatient: Pod, task: int
+) -> None:
+    # TensorFlow's workers register a function with each other without any limit of time.
+    lost = impatient.workers[task].process.pid
+    kind, took = program(
+        """
+        import json, time
+
+        @tf.function
+        def step():
+            def of_replica():
+                return tf.distribute.get_replica_context().all_reduce("SUM", 1.0)
+            return strategy.run(of_replica)
+
+        start = time.monotonic()
+        os.kill(int(sys.argv[2]), signal.SIGSTOP)
+        try:
+            strategy.experimental_local_results(step())[0].numpy()
+        except tf.errors.OpError as error:
+            took = time.monotonic() - start
+            print("RESULT", json.dumps([type(error).__name__, took]), flush=True)
+        os._exit(0)
+        """,
+        str(lost),
+        address=impatient.address,
+    )
+    assert kind == "UnavailableError"
+    assert took < 30
+
+
+def test_the_report_says_when_it_lacks_the_workers(run_python: Any) -> None:
+    done = run_python(
+        """
+        import tf_tpu_ext
+        from tf_tpu_ext.launcher import _report
+
+        recorder = _report.Recorder()
+        _report.count_in("grpc://localhost:1")
+        print("WORKERS", recorder.finish().workers)
+        """
+    )
+    assert "WORKERS 0" in done.stdout
+    lacks = (
+        "tf-tpu: the report lacks the workers: There is no worker at localhost:1: nobody listens"
+    )
+    assert lacks in done.stderr
