@@ -46,6 +46,7 @@ WITHOUT_TARGET = {
     "estimator_places",
     "keras_layers",
     "legacy_keras",
+    "moved_modules",
     "numpy_names",
     "tf_estimator",
 }

@@ -14,7 +14,12 @@ if importlib.util.find_spec("tensorflow_estimator") is None:
 
 import tf_tpu_ext.estimator as te
 from tf_tpu_ext.estimator import _install
-from tf_tpu_ext.estimator._supplied import estimator_training, session_support, tpu_embedding
+from tf_tpu_ext.estimator._supplied import (
+    estimator_training,
+    session_support,
+    tpu_embedding,
+    tpu_embedding_gradient,
+)
 
 v1 = tf.compat.v1
 
@@ -35,6 +40,11 @@ def test_tf_estimator_is_there_on_request(run_python):
         assert estimator.tpu.TPUEstimator is te.TPUEstimator
         assert tf.estimator.ModeKeys.TRAIN == "train"
         assert v1.tpu.experimental.AdamParameters(0.1).beta1 == 0.9
+        from tensorflow.python.tpu import tpu_config, tpu_context, util
+        from tensorflow.python.tpu.tpu_estimator import *
+
+        assert TPUEstimator is te.TPUEstimator and tpu_config.RunConfig is te.RunConfig
+        assert tpu_context.TPUContext is te.TPUContext and callable(util.check_positive_integer)
         """
     )
 
@@ -42,6 +52,19 @@ def test_tf_estimator_is_there_on_request(run_python):
 def test_every_name_is_there():
     for name in te.__all__:
         assert getattr(te, name) is not None
+
+
+def test_gradients_by_an_optimizer_and_ids_by_core():
+    with tf.Graph().as_default(), v1.Session() as session:
+        activations = {"a": tf.constant([2.0]), "b": tf.constant([3.0])}
+        loss = tf.reduce_sum(activations["a"] ** 2 + 5 * activations["b"])
+        gradients = tpu_embedding_gradient.get_gradients_through_compute_gradients(
+            v1.train.GradientDescentOptimizer(0.1), loss, activations
+        )
+        assert session.run(gradients) == {"a": [4.0], "b": [5.0]}
+    ids = tf.sparse.from_dense([[0, 7], [8, 9]])
+    cores = tpu_embedding.get_enqueue_datas_list_from_sparse_tensors_list([{"f": ids}, {"f": ids}])
+    assert [core["f"].embedding_indices.numpy().tolist() for core in cores] == [[7, 8, 9]] * 2
 
 
 def test_missing_package_is_told(run_python):

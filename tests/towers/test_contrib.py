@@ -151,6 +151,47 @@ def test_private_names_that_moved(installed):
     assert array_ops.stack([1, 2]).numpy().tolist() == [1, 2]
     assert int(control_flow_ops.cond(tf.constant(True), lambda: 3, lambda: 4)) == 3
 
+    class Doubled:
+        def __init__(self, value):
+            self.value = value
+
+    ops.register_tensor_conversion_function(
+        Doubled, lambda value, dtype=None, name=None, as_ref=False: tf.constant(2 * value.value)
+    )
+    assert int(tf.add(Doubled(3), 1)) == 7
+
+
+def test_tpu_names_that_moved(installed):
+    """Those of TensorFlow 1.15's tensorflow.python.tpu and tensorflow.contrib.tpu.python.tpu."""
+    from tensorflow.contrib.tpu.python.tpu import device_assignment, tpu_function, training_loop
+    from tensorflow.python.tpu import async_checkpoint, tpu, tpu_strategy_util
+
+    assert device_assignment.DeviceAssignment is installed.tpu.DeviceAssignment
+    assert training_loop.while_loop is installed.tpu.while_loop
+    assert tpu_function.get_tpu_context() is not None
+    assert issubclass(async_checkpoint.AsyncCheckpointSaverHook, tf.compat.v1.train.SessionRunHook)
+    assert tpu_strategy_util.initialize_tpu_system is tf.tpu.experimental.initialize_tpu_system
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        outside = tf.compat.v1.tpu.rewrite(
+            lambda x: tpu.outside_compilation(lambda y: tf.strings.length(tf.as_string(y)), x),
+            [tf.constant(123)],
+        )
+        session.run(tf.compat.v1.tpu.initialize_system())
+        assert session.run(outside)[0] == 3
+    with pytest.raises(AttributeError, match="Build and compile the Keras model"):
+        _ = importlib.import_module("tensorflow.contrib.tpu.python.tpu.keras_support").tpu_model
+
+
+def test_modules_that_moved(installed):
+    del installed
+    from tensorflow.python.distribute import distribution_strategy_context
+    from tensorflow.python.training import training_ops
+
+    variable = tf.Variable([1.0, 2.0])
+    training_ops.resource_apply_gradient_descent(variable.handle, 0.5, [2.0, 2.0])
+    assert variable.numpy().tolist() == [0.0, 1.0]
+    assert distribution_strategy_context.get_strategy() is tf.distribute.get_strategy()
+
 
 def test_misspelled_names(installed):
     with pytest.raises(AttributeError, match="Did you mean replicate"):

@@ -38,12 +38,38 @@ NEEDS = {
     "tf_slim": "Install it: pip install tf-slim.",
 }
 
+# Modules of `tpu.python.tpu` that are in TensorFlow, or are supplied for tensorflow-estimator.
+_TPU_MODULES = (
+    "_tpu_estimator_embedding",
+    "device_assignment",
+    "error_handling",
+    "feature_column",
+    "functional",
+    "session_support",
+    "tensor_tracer",
+    "topology",
+    "tpu",
+    "tpu_config",
+    "tpu_context",
+    "tpu_embedding",
+    "tpu_embedding_gradient",
+    "tpu_estimator",
+    "tpu_feed",
+    "tpu_function",
+    "tpu_optimizer",
+    "tpu_sharding",
+    "tpu_system_metadata",
+    "training_loop",
+    "util",
+)
+
 # Packages in which a module of contrib lives on: what is not in its table is looked up there.
 PACKAGES = {
     "framework": "tf_slim",
     "framework.python.ops": "tf_slim",
     "framework.python.ops.arg_scope": "tf_slim.ops.arg_scope",
     "framework.python.ops.variables": "tf_slim.ops.variables",
+    **{f"tpu.python.tpu.{name}": f"tensorflow.python.tpu.{name}" for name in _TPU_MODULES},
     "layers": "tf_slim.layers",
     "layers.python.layers": "tf_slim.layers",
     "layers.python.layers.initializers": "tf_slim.layers.initializers",
@@ -399,6 +425,10 @@ MODULES: dict[str, Table] = {
     },
     "tpu.python.tpu.bfloat16": {"bfloat16_scope": _TPU_MODULE["bfloat16_scope"]},
     "tpu.python.tpu.datasets": {"StreamingFilesDataset": _TPU_MODULE["StreamingFilesDataset"]},
+    "tpu.python.tpu.keras_support": {
+        "TPUDistributionStrategy": _TPU_MODULE["TPUDistributionStrategy"],
+        "tpu_model": _TPU_MODULE["keras_to_tpu_model"],
+    },
     "tpu.python.tpu.tpu": _TPU_MODULE,
     "tpu.python.tpu.tpu_config": {
         name: _TPU_MODULE[name] for name in ("InputPipelineConfig", "RunConfig", "TPUConfig")

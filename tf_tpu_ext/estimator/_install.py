@@ -13,6 +13,16 @@ from tf_tpu_ext.patches._changes import Changes, find
 from tf_tpu_ext.patches._finders import Alias
 
 _SUPPLIED = "tf_tpu_ext.estimator._supplied"
+_PACKAGE = "tensorflow_estimator.python.estimator"
+# Modules of its package `tpu` that TensorFlow 1 had in its own.
+_TPU_MODULES = (
+    "_tpu_estimator_embedding",
+    "error_handling",
+    "tpu_config",
+    "tpu_context",
+    "tpu_estimator",
+    "util",
+)
 # Modules that tensorflow-estimator imports, and ours in their place if TensorFlow lacks them.
 SUPPLIED = {
     "tensorflow.python.distribute.estimator_training": "estimator_training",
@@ -84,10 +94,10 @@ def set_public_names(changes: Changes) -> None:
 
 
 def find_private_modules(changes: Changes) -> None:
-    """Makes the private modules importable from their old place in TensorFlow."""
-    changes.add_finder(
-        Alias("tensorflow.python.estimator", "tensorflow_estimator.python.estimator")
-    )
+    """Makes the private modules importable from their old places in TensorFlow."""
+    changes.add_finder(Alias("tensorflow.python.estimator", _PACKAGE))
+    for name in _TPU_MODULES:
+        changes.add_finder(Alias(f"tensorflow.python.tpu.{name}", f"{_PACKAGE}.tpu.{name}"))
 
 
 def supply_modules(changes: Changes) -> None:

@@ -95,7 +95,9 @@ PATCHES = (
         group="estimator_names",
         target="sys.meta_path",
         change="`import tensorflow.python.estimator` finds the modules of "
-        "`tensorflow_estimator.python.estimator`.",
+        "`tensorflow_estimator.python.estimator`, and `tpu_config`, `tpu_context`, "
+        "`tpu_estimator`, `error_handling` and `util` of `tensorflow.python.tpu` are those of its "
+        "package `tpu`.",
         reason="programs import private modules from where they were in TensorFlow.",
         install=deferred("tf_tpu_ext.estimator._install", "find_private_modules"),
     ),

@@ -96,6 +96,8 @@ class _AliasModule(types.ModuleType):
         self._other = other
 
     def __getattr__(self, name: str) -> Any:
+        if name == "__all__":
+            return [public for public in dir(self) if not public.startswith("_")]
         if name.startswith("__"):
             raise AttributeError(name)
         module = importlib.import_module(self._other)
@@ -105,3 +107,6 @@ class _AliasModule(types.ModuleType):
             if importlib.util.find_spec(f"{self._other}.{name}") is None:
                 raise
         return importlib.import_module(f"{self._other}.{name}")
+
+    def __dir__(self) -> list[str]:
+        return dir(importlib.import_module(self._other))

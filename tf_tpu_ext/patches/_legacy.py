@@ -8,10 +8,23 @@ PATCHES = (
     Patch(
         name="moved_names",
         group="contrib",
-        target="ops`, `array_ops`, `control_flow_ops` and `variable_scope` of `tensorflow.python",
+        target="tensorflow.python.framework.ops`, modules of `tensorflow.python.ops`, "
+        "`tensorflow.python.distribute.values`, and `tpu` and `tpu_strategy_util` of "
+        "`tensorflow.python.tpu",
         change="They have names again that have moved to other modules.",
         reason="many programs of TensorFlow 1, and tf-slim, import them from their old places.",
         install=deferred("tf_tpu_ext.contrib._private_names", "supply_names"),
+    ),
+    Patch(
+        name="moved_modules",
+        group="contrib",
+        target="sys.meta_path",
+        change="`import` finds modules that have moved at their old places too, such as "
+        "`tensorflow.python.training.training_ops`, "
+        "`tensorflow.python.distribute.distribution_strategy_context` and "
+        "`tensorflow.python.tpu.async_checkpoint`.",
+        reason="programs of TensorFlow 1 import them from there.",
+        install=deferred("tf_tpu_ext.contrib._private_names", "find_modules"),
     ),
     Patch(
         name="keras_layers",

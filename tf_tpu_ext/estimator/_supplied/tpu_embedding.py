@@ -47,6 +47,7 @@ __all__ = [
     "AdagradSlotVariableNames",
     "AdamParameters",
     "AdamSlotVariableNames",
+    "DeviceConfig",
     "EnqueueData",
     "FeatureConfig",
     "FtrlParameters",
@@ -61,6 +62,7 @@ __all__ = [
     "TPUEmbedding",
     "TableConfig",
     "VariablesAndOps",
+    "get_enqueue_datas_list_from_sparse_tensors_list",
 ]
 
 _Configuration = tpu_embedding_configuration_pb2.TPUEmbeddingConfiguration
@@ -72,6 +74,18 @@ VariablesAndOps = collections.namedtuple(
     "VariablesAndOps",
     ["embedding_variables_by_table", "slot_variables_by_table", "load_ops", "retrieve_ops"],
 )
+
+DeviceConfig = collections.namedtuple("DeviceConfig", ["num_hosts", "num_cores", "job_name"])
+
+
+def get_enqueue_datas_list_from_sparse_tensors_list(
+    sp_tensors_list: Sequence[Mapping[str, Any]],
+) -> list[dict[str, EnqueueData]]:
+    """Returns the `EnqueueData` of each core by feature, for their SparseTensors of ids."""
+    return [
+        {name: EnqueueData.from_sparse_tensor(ids) for name, ids in features.items()}
+        for features in sp_tensors_list
+    ]
 
 
 class TPUEmbedding:

@@ -34,6 +34,14 @@ def _gradients(table: int) -> list[Any]:
     return collection
 
 
+def get_gradients_through_compute_gradients(
+    optimizer: Any, loss: Any, activations: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Returns the gradients of the activations by feature, as the optimizer computes them."""
+    gradients = optimizer.compute_gradients(loss, list(activations.values()))
+    return {name: gradient for name, (gradient, _) in zip(activations, gradients, strict=True)}
+
+
 def create_dummy_table_variables(tpu_embedding: TPUEmbedding) -> tuple[dict[str, Any], Any]:
     """Creates a dummy variable for each table, and an op that initializes all of them."""
     variables = {

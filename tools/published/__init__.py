@@ -1,0 +1,1 @@
+"""Published TPU programs, and how each is laid out, run and checked."""

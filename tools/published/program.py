@@ -1,0 +1,87 @@
+"""What there is to say about a published program."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+from collections.abc import Callable
+
+
+@dataclasses.dataclass(frozen=True)
+class Repository:
+    """A repository on GitHub at the commit that was run."""
+
+    name: str
+    commit: str
+
+    @property
+    def folder(self) -> str:
+        """The name of its clone in the folder of sources."""
+        return self.name.rpartition("/")[2]
+
+
+@dataclasses.dataclass(frozen=True)
+class Environment:
+    """A virtual environment beside TensorFlow, for programs that go together.
+
+    Attributes:
+        name: Also of its folder.
+        packages: Installed with what they depend on.
+        alone: Installed without that, since they ask for versions of their own time.
+    """
+
+    name: str
+    packages: tuple[str, ...] = ()
+    alone: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """A published program, and what it has to do here.
+
+    In `command`, `{data}`, `{model}`, `{source}` and `{cores}` stand for its folders and the
+    number of cores.
+
+    Attributes:
+        name: Its name here.
+        package: What was published: a package with its version, or a repository.
+        environment: Where it runs.
+        command: What follows `tf-tpu run --cores N`.
+        repositories: Clones that it needs, the first of which is `{source}`.
+        prepare: Makes its data in a folder.
+        path: Folders of the clone that the program expects in PYTHONPATH.
+        variables: Further environment variables.
+        loss: A regular expression with a group, which finds the losses in its output.
+        falls: The last loss is below the first one times this.
+        alike: With other core counts, the last loss differs by at most this share. None if the
+            program draws other random numbers then.
+        checkpoint: Files of checkpoints in the folder of the model. After the first one the program
+            is killed and started again.
+        resumed: A regular expression, found in the output of a program that goes on from a
+            checkpoint.
+        cores: With which numbers of cores it was run.
+        seconds: How long it may take.
+        on_cores: Whether it uses a TPU; an example may run on the host only.
+    """
+
+    name: str
+    package: str
+    environment: Environment
+    command: tuple[str, ...]
+    prepare: Callable[[pathlib.Path], None]
+    repositories: tuple[Repository, ...] = ()
+    path: tuple[str, ...] = ()
+    variables: tuple[tuple[str, str], ...] = ()
+    loss: str = r"\bloss = ([-+0-9.e]+)"
+    falls: float = 1.0
+    alike: float | None = None
+    checkpoint: str | None = None
+    resumed: str = r"Restoring parameters from \S+-[1-9]"
+    cores: tuple[int, ...] = (2, 8)
+    seconds: float = 600.0
+    on_cores: bool = True
+
+    def version(self) -> str:
+        """Returns what was published, with the commits of what is cloned."""
+        commits = [f"{one.name}@{one.commit[:10]}" for one in self.repositories]
+        return ", ".join(filter(None, [self.package, *commits]))
