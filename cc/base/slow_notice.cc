@@ -1,0 +1,92 @@
+#include "cc/base/slow_notice.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <iostream>
+#include <utility>
+
+#include "absl/base/const_init.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
+
+namespace tf_tpu_ext {
+namespace {
+
+constexpr absl::string_view kName = "tf_tpu_ext: ";
+constexpr absl::Duration kRedraw = absl::Milliseconds(250);
+constexpr int kBarWidth = 20;
+constexpr int kBlockWidth = 5;
+// Back to the first column, and erase to the end of the line.
+constexpr absl::string_view kSameLine = "\r\033[K";
+
+// Lines of several notices don't mix, and one of them at a time draws a bar.
+absl::Mutex writing(absl::kConstInit);
+absl::Mutex drawing(absl::kConstInit);
+
+// How long it takes is not known before: a block that wanders.
+std::string Bar(int step) {
+  std::string bar(kBarWidth, ' ');
+  for (int i = 0; i < kBlockWidth; ++i) bar[(step + i) % kBarWidth] = '=';
+  return absl::StrCat("[", bar, "]");
+}
+
+std::string Seconds(absl::Duration time) {
+  return absl::StrFormat("%.1f s", absl::ToDoubleSeconds(time));
+}
+
+bool IsSilenced() {
+  const char* level = std::getenv("TF_CPP_MIN_LOG_LEVEL");
+  int number = 0;
+  return level != nullptr && absl::SimpleAtoi(level, &number) && number > 0;
+}
+
+}  // namespace
+
+NoticeStream NoticeStream::StandardError() {
+  NoticeStream stream;
+  if (!IsSilenced()) stream.out = &std::cerr;
+  stream.is_terminal = isatty(STDERR_FILENO) != 0;
+  return stream;
+}
+
+SlowNotice::SlowNotice(std::string doing, std::string what, const NoticeStream& stream)
+    : doing_(std::move(doing)), what_(std::move(what)), stream_(stream), start_(absl::Now()) {
+  if (stream_.out != nullptr) thread_ = std::thread([this] { Watch(); });
+}
+
+SlowNotice::~SlowNotice() {
+  ended_.Notify();
+  if (thread_.joinable()) thread_.join();
+}
+
+void SlowNotice::Watch() {
+  if (ended_.WaitForNotificationWithTimeout(stream_.patience)) return;
+  if (stream_.is_terminal && drawing.TryLock()) {
+    DrawUntilEnded();
+    drawing.Unlock();
+  } else {
+    Write(absl::StrCat(kName, doing_, " ", what_, " ...\n"));
+    ended_.WaitForNotification();
+    Write(absl::StrCat(kName, doing_, " ", what_, " took ", Seconds(absl::Now() - start_), "\n"));
+  }
+}
+
+void SlowNotice::DrawUntilEnded() {
+  const std::string text = absl::StrCat(kName, doing_, " ", what_, " ");
+  int step = 0;
+  do {
+    Write(absl::StrCat(kSameLine, text, Bar(step++), " ", Seconds(absl::Now() - start_)));
+  } while (!ended_.WaitForNotificationWithTimeout(kRedraw));
+  Write(absl::StrCat(kSameLine, text, "took ", Seconds(absl::Now() - start_), "\n"));
+}
+
+void SlowNotice::Write(const std::string& text) {
+  absl::MutexLock lock(&writing);
+  *stream_.out << text << std::flush;
+}
+
+}  // namespace tf_tpu_ext
