@@ -49,7 +49,9 @@ LOCAL_ARGUMENTS = [
     ((), {"tpu": "my-tpu", "zone": "us-central1-b", "project": "my-project"}),
     ((), {"tpu": "", "credentials": None}),
     ((), {"tpu": "my-tpu", "credentials": object(), "service": None, "discovery_url": None}),
-    ((), {"tpu": "my-tpu", "job_name": "tpu_worker"}),
+    ((), {"tpu": "my-tpu", "job_name": "worker"}),
+    ((), {"job_name": "tpu_worker"}),
+    ((), {"tpu": "local", "job_name": "tpu_worker"}),
     ((), {"tpu": "my-tpu", "coordinator_name": "coordinator"}),
     ((), {"coordinator_name": "coordinator", "coordinator_address": "10.0.0.9:2222"}),
 ]
@@ -79,6 +81,58 @@ def test_resolves_to_this_machine(args, kwargs):
     assert_local(resolver)
     assert resolver.task_type == kwargs.get("job_name", "worker")
     assert resolver.get_job_name() == kwargs.get("job_name", "worker")
+
+
+def test_a_job_of_the_caller_has_one_host():
+    resolver = Resolver("my-tpu", job_name="trainer")
+    assert resolver.cluster_spec().as_dict() == {"trainer": ["localhost:8470"]}
+    # Nothing to connect to, with eager execution.
+    assert resolver.master() == ""
+    tf.config.experimental_connect_to_cluster(resolver)
+    tf.tpu.experimental.initialize_tpu_system(resolver)
+    strategy = tf.distribute.TPUStrategy(resolver)
+    total = strategy.run(tf.function(lambda: tf.constant(2.0)))
+    assert float(strategy.reduce("SUM", total, axis=None)) == 2.0 * strategy.num_replicas_in_sync
+
+
+@pytest.mark.parametrize("cores", [1, 2, 8])
+def test_a_session_reaches_the_cores_by_the_caller_s_job(run_python, cores):
+    """As lingvo does: devices of that job, and its cluster in the session's configuration."""
+    run_python(
+        """
+        import tensorflow as tf
+
+        import tf_tpu_ext
+
+        v1 = tf.compat.v1
+        v1.disable_eager_execution()
+        cores = tf_tpu_ext.machine().cores
+        resolver = tf.distribute.cluster_resolver.TPUClusterResolver("my-tpu", job_name="trainer")
+        cluster = resolver.cluster_spec()
+        [host] = cluster.as_dict()["trainer"]
+        assert resolver.master() == f"grpc://{host}"
+        assert resolver.num_accelerators() == {"TPU": cores}
+        host = "/job:trainer/replica:0/task:0/device:CPU:0"
+        with tf.device(host):
+            weight = v1.get_variable("w", initializer=3.0, use_resource=True)
+
+        def computation(x):
+            with tf.device(v1.tpu.core(0)):
+                return v1.tpu.cross_replica_sum(x * weight)
+
+        outputs = v1.tpu.replicate(computation, [[float(n)] for n in range(cores)])
+        initialize = v1.tpu.initialize_system(job="trainer")
+        config = v1.ConfigProto(cluster_def=cluster.as_cluster_def())
+        with v1.Session(resolver.master(), config=config) as session:
+            devices = [device.name for device in session.list_devices()]
+            assert host in devices
+            assert f"/job:trainer/replica:0/task:0/device:TPU:{cores - 1}" in devices
+            session.run(initialize)
+            session.run(weight.initializer)
+            assert session.run(outputs) == [[3.0 * sum(range(cores))]] * cores
+        """,
+        env={"TF_TPU_EXT_CORES": str(cores)},
+    )
 
 
 @pytest.mark.parametrize("name", ["my-tpu", "local"])

@@ -17,8 +17,10 @@ class VirtualTpuClient:
     ready, and its version is that of this process.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, job: str | None = None) -> None:
         self._name = name
+        # Under which the program's graphs know the TPU, if it has chosen that.
+        self.job = job
 
     def name(self) -> str:
         """Returns the TPU name that the program gave, or 'local' if it gave none."""

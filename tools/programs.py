@@ -1,7 +1,7 @@
 """Runs published TPU programs on virtual cores, and checks what they do.
 
     tools/programs --list
-    tools/programs --work FOLDER --sources CLONES --cores 2 8 mesh-toy-model garden-bert-pretraining
+    tools/programs mesh-toy-model garden-dlrm --work FOLDER --sources CLONES --cores 2 8
 
 Without names, it runs all. Each is laid out in the folder --work: its packages in a virtual
 environment, made-up data in the program's real format, checkpoints and logs. Repositories are not

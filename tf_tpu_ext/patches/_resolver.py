@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tf_tpu_ext import _machine, _workers
+from tf_tpu_ext import _machine, _own_server, _workers
 from tf_tpu_ext._tpu_client import VirtualTpuClient
 from tf_tpu_ext.patches._changes import Changes, find
 
@@ -19,6 +19,11 @@ _CLOUD_VARIABLES = ("KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS", "TPU_CONFIG", "TPU_API_DI
 # With streaming, TensorFlow waits without end for a worker that has stopped: not even the end of
 # the connection is an error for it.
 STREAMING_VARIABLE = "TF_ENABLE_EAGER_CLIENT_STREAMING_ENQUEUE"
+
+# The job of a resolver whose caller gives none, and so needs none in its graphs.
+_DEFAULT_JOB = "worker"
+# The address of a task that no session connects to: the conventional port of a TPU's host.
+_NOBODY = "localhost:8470"
 
 _log = logging.getLogger("tf_tpu_ext")
 # What every TPU is, whatever the program calls it; None if it decides.
@@ -92,16 +97,55 @@ def install_cluster_resolver(changes: Changes) -> None:
                 # Only a remote TPU has a coordinator. TensorFlow can't create a local one.
                 given["coordinator_name"] = None
             stock(*bound.args, **bound.kwargs)
-            given["self"]._cloud_tpu_client = VirtualTpuClient(str(_name_of_tpu(tpu) or "local"))
+            name = str(_name_of_tpu(tpu) or "local")
+            job = given["job_name"]
+            given["self"]._cloud_tpu_client = VirtualTpuClient(
+                name, None if name == "local" or job == _DEFAULT_JOB else job
+            )
 
         return init
 
+    def cluster_spec_of(stock: Callable[..., Any]) -> Callable[..., Any]:
+        def cluster_spec(self: Any) -> Any:
+            job = _job_of(self)
+            if job is None:
+                return stock(self)
+            address = self.master().removeprefix("grpc://") or _NOBODY
+            return tf.train.ClusterSpec({job: [address]})
+
+        return cluster_spec
+
+    def master_of(stock: Callable[..., str]) -> Callable[..., str]:
+        def master(
+            self: Any, task_type: Any = None, task_id: Any = None, rpc_layer: Any = None
+        ) -> str:
+            job = _job_of(self)
+            # Eager execution has its own devices, which are those of no server.
+            if job is None or tf.executing_eagerly():
+                return stock(self, task_type, task_id, rpc_layer)
+            return _own_server.target()
+
+        return master
+
+    resolver = tf.distribute.cluster_resolver.TPUClusterResolver
+    changes.wrap(resolver, "cluster_spec", cluster_spec_of)
+    changes.wrap(resolver, "master", master_of)
+
     changes.wrap(
-        tf.distribute.cluster_resolver.TPUClusterResolver,
+        resolver,
         "__init__",
         init_of,
-        uses=("self", "tpu", "service", "discovery_url", "coordinator_name", "coordinator_address"),
+        uses=(
+            *("self", "tpu", "job_name", "service", "discovery_url"),
+            *("coordinator_name", "coordinator_address"),
+        ),
     )
+
+
+def _job_of(resolver: Any) -> str | None:
+    """Returns the job that the caller gave a named TPU which is the virtual cores, or None."""
+    client = resolver._cloud_tpu_client
+    return client.job if isinstance(client, VirtualTpuClient) else None
 
 
 def _give_up_own_cores(master: str) -> None:

@@ -17,12 +17,15 @@ PATCHES = (
     Patch(
         name="cluster_resolver",
         group="tensorflow",
-        target="tf.distribute.cluster_resolver.TPUClusterResolver.__init__",
+        target="tf.distribute.cluster_resolver.TPUClusterResolver.__init__, cluster_spec and "
+        "master",
         change="No argument, `''`, `None` and any TPU name lead to the virtual cores, as "
         "`'local'` does. Addresses, a given `service` or `discovery_url`, and the "
         "environment of GKE or Cloud TPU lead to the same TPU as before. A resolver of the "
         "virtual cores reports its TPU as ready and healthy, and ignores a choice of its "
-        "software (`configure_tpu_version`).",
+        "software (`configure_tpu_version`). If the program has given it a name and a job, its "
+        "cluster has that job with one host, and in graph mode a session with its master and "
+        "this cluster calls the cores devices of that job.",
         reason="stock TensorFlow asks Google Cloud for the TPU of that name, and fails if there "
         "is none.",
         install=_resolver.install_cluster_resolver,

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import pathlib
 import struct
+from typing import Any
 
 import numpy as np
 
+# What programs' configurations say too.
+MASKED = 4
+COLORS = 3
+DENSE_FEATURES = 5
 _CLASSES = 10
+_EXAMPLES = 256
+# Token ids.
+_FIRST, _MASK = 1, 3
 
 
 def digits(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -28,3 +36,143 @@ def mnist(folder: pathlib.Path) -> None:
         (folder / f"{name}-images-idx3-ubyte").write_bytes(head + images.tobytes())
         head = struct.pack(">II", 2049, count)
         (folder / f"{name}-labels-idx1-ubyte").write_bytes(head + labels.tobytes())
+
+
+def masked_sentences(path: pathlib.Path, length: int) -> None:
+    """Writes BERT's examples for pretraining: counting tokens, with some masked.
+
+    The second sentence goes on where the first ended, or it does not, which is the label.
+    """
+    random = np.random.default_rng(0)
+    half = length // 2
+    with _writer(path) as writer:
+        for _ in range(_EXAMPLES):
+            start, label = random.integers(10, 60), int(random.integers(2))
+            tokens = start + np.arange(length) % 8
+            tokens[half:] += 30 * label
+            tokens[0] = _FIRST
+            positions = np.sort(random.choice(np.arange(1, length), MASKED, replace=False))
+            masked = tokens[positions].copy()
+            tokens[positions] = _MASK
+            writer.write(
+                _example(
+                    input_ids=tokens,
+                    segment_ids=np.repeat([0, 1], half),
+                    input_mask=np.ones(length, np.int64),
+                    masked_lm_positions=positions,
+                    masked_lm_ids=masked,
+                    masked_lm_weights=np.ones(MASKED, np.float32),
+                    next_sentence_labels=[label],
+                )
+            )
+
+
+def labelled_sentences(path: pathlib.Path, length: int) -> None:
+    """Writes BERT's examples for a classifier: the label tells high tokens from low ones."""
+    random = np.random.default_rng(0)
+    with _writer(path) as writer:
+        for _ in range(_EXAMPLES):
+            label = int(random.integers(2))
+            tokens = random.integers(10, 50, length) + 40 * label
+            tokens[0] = _FIRST
+            writer.write(
+                _example(
+                    input_ids=tokens,
+                    segment_ids=np.zeros(length, np.int64),
+                    input_mask=np.ones(length, np.int64),
+                    label_ids=[label],
+                )
+            )
+
+
+def images(path: pathlib.Path, size: int) -> None:
+    """Writes ImageNet's examples: JPEG images in the color of their class."""
+    random = np.random.default_rng(0)
+    with _writer(path) as writer:
+        for _ in range(_EXAMPLES):
+            label = int(random.integers(COLORS))
+            image = random.integers(0, 80, (size, size, 3))
+            image[..., label] += 150
+            encoded = {"image/encoded": _jpeg(image), "image/class/label": [label]}
+            writer.write(_example(**encoded))
+
+
+def boxes(path: pathlib.Path, size: int) -> None:
+    """Writes COCO's examples: JPEG images with one box in the color of its class."""
+    random = np.random.default_rng(0)
+    with _writer(path) as writer:
+        for number in range(_EXAMPLES // 4):
+            label = int(random.integers(COLORS))
+            image = random.integers(0, 80, (size, size, 3))
+            side = size // 2
+            top, left = random.integers(0, size - side, 2)
+            image[top : top + side, left : left + side, label] += 150
+            writer.write(
+                _example(
+                    **{
+                        "image/encoded": _jpeg(image),
+                        "image/source_id": str(number).encode(),
+                        "image/height": [size],
+                        "image/width": [size],
+                        "image/object/bbox/xmin": np.array([left / size], np.float32),
+                        "image/object/bbox/xmax": np.array([(left + side) / size], np.float32),
+                        "image/object/bbox/ymin": np.array([top / size], np.float32),
+                        "image/object/bbox/ymax": np.array([(top + side) / size], np.float32),
+                        "image/object/class/label": [label + 1],
+                        "image/object/area": np.array([side * side], np.float32),
+                        "image/object/is_crowd": [0],
+                    }
+                )
+            )
+
+
+def volumes(path: pathlib.Path, size: list[int], channels: int) -> None:
+    """Writes volumes of random numbers, with a mask of two classes of what is bright."""
+    random = np.random.default_rng(0)
+    with _writer(path) as writer:
+        for _ in range(_EXAMPLES // 8):
+            volume = random.random((*size, channels), np.float32)
+            bright = volume[..., 0] > 0.5
+            mask = np.stack([~bright, bright], axis=-1).astype(np.float32)
+            encoded = {"image/encoded": volume.tobytes(), "image/class/label": mask.tobytes()}
+            writer.write(_example(**encoded))
+
+
+def clicks(folder: pathlib.Path, vocabularies: list[int]) -> None:
+    """Writes Criteo's lines after preprocessing: clicks that follow the first dense feature."""
+    random = np.random.default_rng(0)
+    for part in range(2):
+        with (folder / f"{part}.tsv").open("w") as file:
+            for _ in range(2 * _EXAMPLES):
+                dense = random.random(DENSE_FEATURES)
+                ids = [random.integers(size) for size in vocabularies]
+                words = [int(dense[0] > 0.5), *(f"{value:.4f}" for value in dense), *ids]
+                file.write("\t".join(map(str, words)) + "\n")
+
+
+def _writer(path: pathlib.Path) -> Any:
+    import tensorflow as tf
+
+    return tf.io.TFRecordWriter(str(path))
+
+
+def _example(**features: Any) -> bytes:
+    """Returns a serialized tf.train.Example of bytes, numbers and arrays."""
+    import tensorflow as tf
+
+    found = {}
+    for name, value in features.items():
+        if isinstance(value, bytes):
+            found[name] = tf.train.Feature(bytes_list=tf.train.BytesList(value=[value]))
+        elif np.asarray(value).dtype.kind == "f":
+            found[name] = tf.train.Feature(float_list=tf.train.FloatList(value=value))
+        else:
+            found[name] = tf.train.Feature(int64_list=tf.train.Int64List(value=value))
+    example = tf.train.Example(features=tf.train.Features(feature=found))
+    return bytes(example.SerializeToString())
+
+
+def _jpeg(image: np.ndarray) -> bytes:
+    import tensorflow as tf
+
+    return bytes(tf.io.encode_jpeg(image.astype(np.uint8)).numpy())

@@ -25,7 +25,8 @@ def environment(work: pathlib.Path, wanted: Environment) -> pathlib.Path:
     folder = work / "environments" / wanted.name
     python = folder / "bin" / "python"
     version = metadata.version("tensorflow_cpu")
-    alone = [one.format(minor=version.rpartition(".")[0]) for one in _ALONE] + list(wanted.alone)
+    minor = version.rpartition(".")[0]
+    alone = [one.format(minor=minor) for one in (*_ALONE, *wanted.alone)]
     content = "\n".join([version, *wanted.packages, "--no-deps", *alone])
     made = folder / "made"
     if made.exists() and made.read_text() == content:

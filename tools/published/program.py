@@ -27,7 +27,8 @@ class Environment:
     Attributes:
         name: Also of its folder.
         packages: Installed with what they depend on.
-        alone: Installed without that, since they ask for versions of their own time.
+        alone: Installed without that, since they ask for versions of their own time. `{minor}`
+            stands for TensorFlow's minor version.
     """
 
     name: str

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from published import mesh
+from published import garden, mesh
 
-PROGRAMS = (*mesh.PROGRAMS,)
+PROGRAMS = (*mesh.PROGRAMS, *garden.PROGRAMS)
