@@ -38,6 +38,7 @@ def main() -> int:
     parser.add_argument("--sources", type=pathlib.Path, help="a folder with clones")
     parser.add_argument("--cores", type=int, nargs="+", help="otherwise what a program names")
     parser.add_argument("--no-kill", action="store_true", help="don't kill and resume them")
+    parser.add_argument("--prepare", type=pathlib.Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     programs = {program.name: program for program in records.PROGRAMS}
     if arguments.list:
@@ -47,6 +48,10 @@ def main() -> int:
     unknown = [name for name in arguments.names if name not in programs]
     if unknown:
         parser.error(f"there is no program {', '.join(unknown)}. Programs: {', '.join(programs)}")
+    if arguments.prepare is not None:
+        for name in arguments.names:
+            programs[name].prepare(arguments.prepare)
+        return 0
     if arguments.work is None:
         parser.error("expected --work FOLDER, for environments, data and logs")
     chosen = [programs[name] for name in arguments.names or programs]
@@ -86,10 +91,10 @@ def _try(program: Program, arguments: argparse.Namespace) -> tuple[list[str], bo
 def _lay_out(program: Program, work: pathlib.Path, sources: pathlib.Path | None) -> trial.Place:
     clones = [layout.source(sources, repository) for repository in program.repositories]
     python = layout.environment(work, program.environment)
-    data = layout.data(work, program)
+    data = layout.data(work, program, python)
     folder = work / "runs" / program.name
     folder.mkdir(parents=True, exist_ok=True)
-    variables = layout.variables(program, clones)
+    variables = layout.variables(program, clones, data)
     return trial.Place(python, folder, data, clones[0] if clones else None, variables)
 
 

@@ -193,6 +193,28 @@ def test_modules_that_moved(installed):
     assert distribution_strategy_context.get_strategy() is tf.distribute.get_strategy()
 
 
+def test_hooks_stay_and_monitors_are_refused(installed):
+    hook = tf.compat.v1.train.StopAtStepHook(1)
+    replace = installed.learn.monitors.replace_monitors_with_hooks
+    assert replace([hook], None) == [hook]
+    assert replace(None, None) == []
+    with pytest.raises(
+        TypeError, match=r"monitors of tf\.contrib\.learn are not supported.* got 3"
+    ):
+        replace([hook, 3], None)
+
+
+def test_small_helpers_of_graphs(installed):
+    assert int(installed.util.constant_value(tf.constant(3))) == 3
+    assert installed.nn.nth_element(tf.constant([5.0, 1.0, 3.0]), 1).numpy() == 3.0
+
+    @installed.framework.deprecated("2020-01-01", "Use another.")
+    def old():
+        return 4
+
+    assert old() == 4
+
+
 def test_misspelled_names(installed):
     with pytest.raises(AttributeError, match="Did you mean replicate"):
         _ = installed.tpu.replicat

@@ -173,6 +173,10 @@ _CLUSTER_RESOLVER: Table = {
     "ClusterResolver": "tensorflow:distribute.cluster_resolver.ClusterResolver",
     "GceClusterResolver": "tensorflow:distribute.cluster_resolver.GCEClusterResolver",
     "SimpleClusterResolver": "tensorflow:distribute.cluster_resolver.SimpleClusterResolver",
+    "GCEClusterResolver": "tensorflow:distribute.cluster_resolver.GCEClusterResolver",
+    "KubernetesClusterResolver": "tensorflow:distribute.cluster_resolver.KubernetesClusterResolver",
+    "SlurmClusterResolver": "tensorflow:distribute.cluster_resolver.SlurmClusterResolver",
+    "TFConfigClusterResolver": "tensorflow:distribute.cluster_resolver.TFConfigClusterResolver",
     "TPUClusterResolver": "tensorflow:distribute.cluster_resolver.TPUClusterResolver",
     "UnionClusterResolver": "tensorflow:distribute.cluster_resolver.UnionResolver",
 }
@@ -203,7 +207,10 @@ _SUMMARY_MODULE: Table = {
 _TRAINING: Table = {
     "HParams": "tf_tpu_ext.contrib.hparams:HParams",
     "checkpoints_iterator": "tensorflow:train.checkpoints_iterator",
-    "wait_for_new_checkpoint": Missing("Use tf.train.checkpoints_iterator."),
+    "bucket_by_sequence_length": "tensorflow:data.experimental.bucket_by_sequence_length",
+    "wait_for_new_checkpoint": (
+        "tensorflow.python.training.checkpoint_utils:wait_for_new_checkpoint"
+    ),
     "parse_values": "tf_tpu_ext.contrib.hparams:parse_values",
     "train": Missing("Use tf.compat.v1.train.MonitoredTrainingSession, or Keras fit."),
     "create_train_op": Missing("Call optimizer.minimize(loss, global_step)."),
@@ -251,7 +258,30 @@ _DATA: Table = {
     "sliding_window_batch": Missing("Use tf.data.Dataset.window(size, shift, stride)."),
 }
 
+_OPS = "tensorflow.python.framework.ops:"
+_TENSOR_UTIL = "tensorflow.python.framework.tensor_util:"
+
 _FRAMEWORK: Table = {
+    **{
+        name: _V1 + name
+        for name in (
+            "TensorSpec",
+            "assert_same_float_dtype",
+            "assert_scalar",
+            "convert_to_tensor_or_sparse_tensor",
+            "is_non_decreasing",
+            "is_numeric_tensor",
+            "is_strictly_increasing",
+            "name_scope",
+            "py_func",
+        )
+    },
+    **{
+        name: f"tensorflow.python.util.deprecation:{name}"
+        for name in ("deprecated", "deprecated_arg_values", "deprecated_args")
+    },
+    **{name: _OPS + name for name in ("get_name_scope", "prepend_name_scope", "strip_name_scope")},
+    "BoundedTensorSpec": "tensorflow.python.framework.tensor_spec:BoundedTensorSpec",
     "argsort": "tensorflow:argsort",
     "assert_global_step": _V1 + "train.assert_global_step",
     "create_global_step": _V1 + "train.create_global_step",
@@ -266,7 +296,10 @@ _FRAMEWORK: Table = {
     "load_variable": "tensorflow:train.load_variable",
     "nest": "tensorflow:nest",
     "sort": "tensorflow:sort",
-    "smart_cond": "tensorflow.python.framework.smart_cond:smart_cond",
+    **{
+        name: f"tensorflow.python.framework.smart_cond:{name}"
+        for name in ("smart_case", "smart_cond", "smart_constant_value")
+    },
     "arg_scope": Missing("Install tf-slim: `from tf_slim import arg_scope`."),
     "add_arg_scope": Missing("Install tf-slim: `from tf_slim import add_arg_scope`."),
     "assign_from_checkpoint_fn": Missing("Use tf.compat.v1.train.init_from_checkpoint."),
@@ -351,6 +384,29 @@ _LOOKUP: Table = {
 }
 _LOOKUP["HashTable"] = "tensorflow.python.ops.lookup_ops:StaticHashTableV1"
 
+_LEARN: Table = {
+    "ModeKeys": "tensorflow_estimator.python.estimator.mode_keys:ModeKeys",
+    "RunConfig": "tensorflow_estimator.python.estimator.run_config:RunConfig",
+    **{
+        name: Missing("Use Keras models, or tf.estimator.train_and_evaluate.")
+        for name in ("Estimator", "Experiment", "learn_runner")
+    },
+}
+_MONITORS: Table = {
+    "replace_monitors_with_hooks": "tf_tpu_ext.contrib.learn:replace_monitors_with_hooks",
+    "ValidationMonitor": Missing("Call tf.estimator.train_and_evaluate."),
+}
+
+_UTIL: Table = {
+    "constant_value": _TENSOR_UTIL + "constant_value",
+    "make_ndarray": "tensorflow:make_ndarray",
+    "make_tensor_proto": "tensorflow:make_tensor_proto",
+    **{
+        name: f"tensorflow.python.framework.meta_graph:{name}"
+        for name in ("ops_used_by_graph_def", "stripped_op_list_for_graph")
+    },
+}
+
 _OPTIMIZER_MODULES: dict[str, Table] = {
     f"optimizer_v2.{module}": {name: _OPTIMIZER_V2[name]}
     for module, name in {
@@ -397,6 +453,8 @@ MODULES: dict[str, Table] = {
     "layers": _LAYERS,
     "layers.python": {},
     **{name: {} for name in PACKAGES if name.startswith("layers.python.")},
+    "learn": _LEARN,
+    "learn.monitors": _MONITORS,
     "lookup": _LOOKUP,
     "losses": {},
     "metrics": {},
@@ -439,6 +497,10 @@ MODULES: dict[str, Table] = {
     },
     "tpu.python.tpu.tpu_optimizer": {"CrossShardOptimizer": _TPU_MODULE["CrossShardOptimizer"]},
     "tpu.tpu": _TPU_MODULE,
+    "nn": {
+        "conv1d_transpose": "tensorflow:nn.conv1d_transpose",
+        "nth_element": "tensorflow.python.ops.nn_ops:nth_element",
+    },
     "training": _TRAINING,
     "training.python": {},
     "training.python.training": {},
@@ -447,6 +509,7 @@ MODULES: dict[str, Table] = {
     },
     "training.python.training.hparam": {"HParams": _TRAINING["HParams"]},
     "training.python.training.training": {},
+    "util": _UTIL,
 }
 
 # Whole modules that are not here.
@@ -454,8 +517,6 @@ GONE: dict[str, Missing] = {
     "crf": Missing("Install tensorflow-addons."),
     "eager": Missing("Eager execution, tf.train.Checkpoint and tf.Variable are TensorFlow's own."),
     "feature_column": Missing("Use tf.feature_column."),
-    "learn": Missing("Use Keras models, or tf.estimator's successors."),
-    "nn": Missing("Use tf.nn."),
     "predictor": Missing("Use tf.saved_model.load."),
     "seq2seq": Missing("Use tf.keras.layers.Attention and its relatives."),
     "tensorboard": Missing("Use tensorboard.plugins."),

@@ -85,16 +85,42 @@ def labelled_sentences(path: pathlib.Path, length: int) -> None:
             )
 
 
+def colored_images(count: int, size: int, seed: int) -> list[tuple[np.ndarray, int]]:
+    """Returns images in the color of their class, and the classes."""
+    random = np.random.default_rng(seed)
+    labels = [int(label) for label in random.integers(0, COLORS, count)]
+    found = []
+    for label in labels:
+        image = random.integers(0, 80, (size, size, 3))
+        image[..., label] += 150
+        found.append((image.astype(np.uint8), label))
+    return found
+
+
 def images(path: pathlib.Path, size: int) -> None:
     """Writes ImageNet's examples: JPEG images in the color of their class."""
-    random = np.random.default_rng(0)
     with _writer(path) as writer:
-        for _ in range(_EXAMPLES):
-            label = int(random.integers(COLORS))
-            image = random.integers(0, 80, (size, size, 3))
-            image[..., label] += 150
+        for image, label in colored_images(_EXAMPLES, size, seed=0):
             encoded = {"image/encoded": _jpeg(image), "image/class/label": [label]}
             writer.write(_example(**encoded))
+
+
+def digit_records(path: pathlib.Path) -> None:
+    """Writes MNIST's digits as examples of raw bytes."""
+    with _writer(path) as writer:
+        for image, label in zip(*digits(_EXAMPLES, seed=1), strict=True):
+            writer.write(_example(image_raw=image.tobytes(), label=[int(label)]))
+
+
+def flowers(path: pathlib.Path, count: int) -> None:
+    """Writes irises as lines of four lengths and the species, which the third length tells."""
+    random = np.random.default_rng(count)
+    lines = [f"{count},4,setosa,versicolor,virginica"]
+    for _ in range(count):
+        species = int(random.integers(3))
+        lengths = random.uniform(0.1, 1.0, 4) + np.array([5, 3, 2 * species, 1])
+        lines.append(",".join([*(f"{length:.2f}" for length in lengths), str(species)]))
+    path.write_text("\n".join(lines) + "\n")
 
 
 def boxes(path: pathlib.Path, size: int) -> None:

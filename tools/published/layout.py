@@ -58,21 +58,25 @@ def source(sources: pathlib.Path | None, repository: Repository) -> pathlib.Path
     return folder.resolve()
 
 
-def data(work: pathlib.Path, program: Program) -> pathlib.Path:
-    """Makes the data of a program unless it is there, and returns its folder."""
+def data(work: pathlib.Path, program: Program, python: pathlib.Path) -> pathlib.Path:
+    """Makes the data of a program by its own Python unless it is there; returns its folder."""
     folder = work / "data" / program.name
     made = folder / "made"
     if not made.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        program.prepare(folder)
+        tool = environments.ROOT / "tools" / "programs.py"
+        environments.run(python, tool, program.name, "--prepare", folder)
         made.touch()
     return folder.resolve()
 
 
-def variables(program: Program, clones: list[pathlib.Path]) -> Mapping[str, str]:
-    """Returns the environment variables of a program."""
+def variables(
+    program: Program, clones: list[pathlib.Path], folder: pathlib.Path
+) -> Mapping[str, str]:
+    """Returns the environment variables of a program with its data in a folder."""
     values = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    values.update({"TF_CPP_MIN_LOG_LEVEL": "2", **dict(program.variables)})
+    own = {name: value.format(data=folder) for name, value in program.variables}
+    values.update({"TF_CPP_MIN_LOG_LEVEL": "2", **own})
     path = [str(clone / folder) for clone in clones[:1] for folder in program.path]
     if path:
         values["PYTHONPATH"] = os.pathsep.join(path)

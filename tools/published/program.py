@@ -49,9 +49,9 @@ class Program:
         environment: Where it runs.
         command: What follows `tf-tpu run --cores N`.
         repositories: Clones that it needs, the first of which is `{source}`.
-        prepare: Makes its data in a folder.
+        prepare: Makes its data in a folder, run by the environment's Python.
         path: Folders of the clone that the program expects in PYTHONPATH.
-        variables: Further environment variables.
+        variables: Further environment variables, in which `{data}` may stand too.
         loss: A regular expression with a group, which finds the losses in its output.
         falls: The last loss is below the first one times this.
         alike: With other core counts, the last loss differs by at most this share. None if the

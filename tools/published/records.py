@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
-from published import garden, mesh
+from published import garden, mesh, simclr, tensorflow_tpu
 
-PROGRAMS = (*mesh.PROGRAMS, *garden.PROGRAMS)
+PROGRAMS = (
+    *mesh.PROGRAMS,
+    *garden.PROGRAMS,
+    *tensorflow_tpu.PROGRAMS,
+    *simclr.PROGRAMS,
+)

@@ -1,0 +1,30 @@
+"""What is left of `tf.contrib.learn`: its monitors became hooks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+
+def replace_monitors_with_hooks(
+    monitors_or_hooks: Sequence[Any] | None, estimator: Any
+) -> list[Any]:
+    """Returns the hooks, among which no monitors can be any more.
+
+    Args:
+        monitors_or_hooks: Hooks of sessions.
+        estimator: Not used.
+
+    Raises:
+        TypeError: One is no hook.
+    """
+    del estimator
+    for hook in monitors_or_hooks or ():
+        if not isinstance(hook, tf.compat.v1.train.SessionRunHook):
+            raise TypeError(
+                "The monitors of tf.contrib.learn are not supported by tf_tpu_ext. Expected a "
+                f"tf.compat.v1.train.SessionRunHook, got {hook!r}."
+            )
+    return list(monitors_or_hooks or ())

@@ -1,0 +1,68 @@
+"""SimCLR, its version for TensorFlow 2."""
+
+from __future__ import annotations
+
+import pathlib
+
+from published import data
+from published.program import Environment, Program, Repository
+
+_REPOSITORY = Repository("google-research/simclr", "383d4143fd8cf7879ae10f1046a9baeb753ff438")
+_ENVIRONMENT = Environment(
+    "simclr", packages=("tensorboard", "tensorflow-datasets"), alone=("tensorflow-hub",)
+)
+
+
+def _colors(folder: pathlib.Path) -> None:
+    """Writes CIFAR-10 as tensorflow_datasets keeps it, with images in the color of their class."""
+    import tensorflow_datasets as tfds
+
+    features = tfds.features.FeaturesDict(
+        {
+            "id": tfds.features.Text(),
+            "image": tfds.features.Image(shape=(32, 32, 3)),
+            "label": tfds.features.ClassLabel(num_classes=10),
+        }
+    )
+    version = tfds.builder("cifar10").version
+    parts = {
+        "train": data.colored_images(256, 32, seed=1),
+        "test": data.colored_images(64, 32, seed=2),
+    }
+    tfds.dataset_builders.store_as_tfds_dataset(
+        name="cifar10",
+        version=str(version),
+        features=features,
+        split_datasets={
+            name: [
+                {"id": f"{name}_{number}", "image": image, "label": label}
+                for number, (image, label) in enumerate(images)
+            ]
+            for name, images in parts.items()
+        },
+        data_dir=folder,
+    )
+
+
+PROGRAMS = (
+    Program(
+        name="simclr-tf2",
+        package="",
+        environment=_ENVIRONMENT,
+        repositories=(_REPOSITORY,),
+        command=(
+            "{source}/tf2/run.py",
+            *("--tpu_name=any-name", "--use_tpu=True", "--mode=train_then_eval"),
+            *("--train_mode=pretrain", "--dataset=cifar10", "--data_dir={data}"),
+            *("--eval_split=test", "--model_dir={model}", "--image_size=32", "--resnet_depth=18"),
+            *("--train_batch_size=32", "--eval_batch_size=32", "--train_steps=32"),
+            *("--checkpoint_steps=8", "--use_blur=False", "--proj_out_dim=16"),
+        ),
+        prepare=_colors,
+        variables=(("TF_USE_LEGACY_KERAS", "1"),),
+        loss=r"train/total_loss = ([-+0-9.e]+)",
+        checkpoint="ckpt-[1-9]*.index",
+        resumed=r"Restoring from \S+ckpt-[1-9]",
+        seconds=1200.0,
+    ),
+)
