@@ -165,6 +165,9 @@ def test_a_cluster_with_a_strategy_is_refused(tmp_path, monkeypatch):
 def test_care_of_workers_is_not_needed(caplog):
     session_support.GracefulShutdownHook("prefix", on_shutdown_hooks=[])
     session_support.ResetComputation()(None, None, None)
+    # As TensorFlow before 1.15 called them.
+    session_support.RestartComputation(timeout_ms=1000)(None, None, None)
+    session_support.ShutdownLameWorkers(timeout_ms=1000)(None, None, None)
     with caplog.at_level("INFO", logger="tf_tpu_ext"):
         session_support.start_worker_watchdog(None)
     assert "no effect" in caplog.text

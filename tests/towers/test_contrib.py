@@ -178,6 +178,11 @@ def test_tpu_names_that_moved(installed):
         )
         session.run(tf.compat.v1.tpu.initialize_system())
         assert session.run(outside)[0] == 3
+    from tensorflow.contrib.tpu.proto import compilation_result_pb2
+    from tensorflow.contrib.tpu.python.ops import tpu_ops
+
+    assert compilation_result_pb2.CompilationResultProto(status_code=3).status_code == 3
+    assert tpu_ops.tpu_ordinal_selector is not None
     with pytest.raises(AttributeError, match="Build and compile the Keras model"):
         _ = importlib.import_module("tensorflow.contrib.tpu.python.tpu.keras_support").tpu_model
 

@@ -69,6 +69,7 @@ PACKAGES = {
     "framework.python.ops": "tf_slim",
     "framework.python.ops.arg_scope": "tf_slim.ops.arg_scope",
     "framework.python.ops.variables": "tf_slim.ops.variables",
+    "tpu.python.ops.tpu_ops": "tensorflow.python.tpu.ops.tpu_ops",
     **{f"tpu.python.tpu.{name}": f"tensorflow.python.tpu.{name}" for name in _TPU_MODULES},
     "layers": "tf_slim.layers",
     "layers.python.layers": "tf_slim.layers",
@@ -88,6 +89,7 @@ WHOLE_PACKAGES = {
     "keras": "tf_keras",
     "slim": "tf_slim",
     "slim.python.slim": "tf_slim",
+    "tpu.proto": "tensorflow.core.protobuf.tpu",
 }
 
 _DISTRIBUTE: Table = {

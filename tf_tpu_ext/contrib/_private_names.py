@@ -64,6 +64,11 @@ _MOVED = {
         "scale_regularization_loss": _V2 + "nn.scale_regularization_loss",
     },
     "tensorflow.python.ops.random_ops": {"random_crop": _V1 + "random_crop"},
+    # Copies of tpu_estimator.py in programs use them.
+    "tensorflow.python.ops.resource_variable_ops": {
+        "_from_proto_fn": "tensorflow.python.ops.ref_variable:_from_proto_fn",
+        "_to_proto_fn": "tensorflow.python.ops.ref_variable:_to_proto_fn",
+    },
     "tensorflow.python.ops.variable_scope": {
         "disable_resource_variables": _V1 + "disable_resource_variables",
         "enable_resource_variables": _V1 + "enable_resource_variables",

@@ -16,7 +16,14 @@ _log = logging.getLogger("tf_tpu_ext")
 
 
 class _WorkerAction:
-    """An action on workers that are about to be preempted. Does nothing here."""
+    """An action on workers that are about to be preempted. Does nothing here.
+
+    Args:
+        timeout_ms: Not used. TensorFlow before 1.15 took it.
+    """
+
+    def __init__(self, timeout_ms: int | None = None) -> None:
+        del timeout_ms
 
     def __call__(self, run_context: Any, all_workers: Any, lame_workers: Any) -> None:
         """Does nothing, since there are no workers."""
@@ -25,6 +32,10 @@ class _WorkerAction:
 
 class ResetComputation(_WorkerAction):
     """Elsewhere, restarts the computation."""
+
+
+# The name in TensorFlow before 1.15.
+RestartComputation = ResetComputation
 
 
 class ShutdownLameWorkers(_WorkerAction):
