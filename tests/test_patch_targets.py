@@ -44,6 +44,7 @@ WITHOUT_TARGET = {
     "contrib_modules",
     "estimator_modules",
     "estimator_places",
+    "getargspec",
     "keras_layers",
     "legacy_keras",
     "moved_modules",

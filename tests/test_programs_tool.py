@@ -21,14 +21,14 @@ model, last = pathlib.Path(sys.argv[1]), float(sys.argv[2])
 resolver = tf.distribute.cluster_resolver.TPUClusterResolver("any-name")
 tf.tpu.experimental.initialize_tpu_system(resolver)
 strategy = tf.distribute.TPUStrategy(resolver)
-saved = model / "saved"
+saved = model / "checkpoint"
 if saved.exists():
     print("goes on")
 for step in range(3):
     total = strategy.reduce("MEAN", strategy.run(tf.function(lambda: tf.constant(4.0))), axis=None)
     print(f"loss = {float(total) - step * last}", flush=True)
     if step == 1 and not saved.exists():
-        saved.touch()
+        saved.write_text('model_checkpoint_path: "saved-2"')
         time.sleep(3 if len(sys.argv) > 3 else 0)
 """
 
@@ -57,7 +57,7 @@ def program(*arguments: str, **fields: Any) -> Any:
         environment=Environment("own"),
         command=("{data}/train.py", "{model}", *arguments),
         prepare=lambda folder: None,
-        checkpoint="saved",
+        checkpoint="checkpoint",
         resumed="goes on",
         alike=0.01,
         seconds=120,

@@ -250,6 +250,8 @@ def test_cloud_storage_is_a_folder(run, tmp_path):
     import tensorflow as tf
 
     print(sys.argv[1])
+    tf.io.gfile.makedirs("gs://fresh/deep/down")
+    print(tf.io.gfile.isdir("gs://fresh/deep/down"))
     folder = "gs://bucket/new/data"  # nobody has made it, as in the cloud
     with tf.io.TFRecordWriter(f"{folder}/a.tfrecord") as writer:
         writer.write(b"record")
@@ -278,6 +280,7 @@ def test_cloud_storage_is_a_folder(run, tmp_path):
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
         "--x=gs://bucket/a,gs://bucket/b",
+        "True",
         "['a.tfrecord'] ['gs://bucket/new/data/a.tfrecord']",
         "b'text' False",
         "[b'gs://bucket/new/data/a.tfrecord']",
@@ -345,6 +348,7 @@ def test_script_of_tensorflow_1(run, tmp_path):
     report = tmp_path / "report.json"
     done = run(
         """
+        import inspect
         import numpy as np
         import tensorflow as tf
         from tensorflow.contrib import summary
@@ -374,6 +378,8 @@ def test_script_of_tensorflow_1(run, tmp_path):
         def main(_):
             assert not tf.executing_eagerly() and tf.ones([2]).shape[0].value == 2
             assert np.int is int and summary.scalar and tf.VERSION
+            spec = inspect.getargspec(lambda a, b=1, *c, **d: None)
+            assert spec == (["a", "b"], "c", "d", (1,)) and spec.keywords == "d"
             resolver = tf.contrib.cluster_resolver.TPUClusterResolver(flags.FLAGS.tpu_name)
             config = tf.contrib.tpu.RunConfig(
                 cluster=resolver, model_dir=flags.FLAGS.output,

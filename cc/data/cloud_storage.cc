@@ -112,6 +112,12 @@ class CloudStorage : public tsl::PosixFileSystem {
     return PosixFileSystem::CreateDir(name, token);
   }
 
+  // The base class looks for a parent that is there, without end if there is no bucket either.
+  absl::Status RecursivelyCreateDir(const std::string& name, TransactionToken* token) override {
+    TF_RETURN_IF_ERROR(Check(name));
+    return tensorflow::Env::Default()->RecursivelyCreateDir(Folder::Get().Local(name).value_or(""));
+  }
+
   absl::Status DeleteDir(const std::string& name, TransactionToken* token) override {
     TF_RETURN_IF_ERROR(Check(name));
     return PosixFileSystem::DeleteDir(name, token);

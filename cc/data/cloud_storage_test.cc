@@ -92,6 +92,14 @@ TEST_F(CloudStorageTest, FilesAreInTheFolder) {
   EXPECT_FALSE(statistics.is_directory);
 }
 
+TEST_F(CloudStorageTest, MakesFoldersWithTheirBucket) {
+  ASSERT_TRUE(storage_->RecursivelyCreateDir("gs://fresh/deep/down", nullptr).ok());
+  EXPECT_TRUE(storage_->IsDirectory("gs://fresh/deep/down", nullptr).ok());
+  EXPECT_TRUE(storage_->RecursivelyCreateDir("gs://fresh/deep", nullptr).ok());
+  EXPECT_TRUE(storage_->RecursivelyCreateDir("gs://bucket", nullptr).ok());
+  EXPECT_TRUE(absl::IsInvalidArgument(storage_->RecursivelyCreateDir("gs://a/../b", nullptr)));
+}
+
 TEST_F(CloudStorageTest, ReadsWhatIsThere) {
   ASSERT_TRUE(Write("gs://bucket/file", "0123456789").ok());
   std::unique_ptr<tsl::RandomAccessFile> file;

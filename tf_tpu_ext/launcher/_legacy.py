@@ -10,12 +10,13 @@ import builtins
 import functools
 import importlib
 import importlib.util
+import inspect
 import os
 import sys
 import sysconfig
 import types
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from tf_tpu_ext import patches
 from tf_tpu_ext.contrib import _names
@@ -152,6 +153,31 @@ def supply_numpy_names(changes: Changes) -> None:
     )
     for name, value in missing.items():
         changes.put(np, name, value)
+
+
+class ArgSpec(NamedTuple):
+    """What `inspect.getargspec` returned."""
+
+    args: list[str]
+    varargs: str | None
+    keywords: str | None
+    defaults: tuple[Any, ...] | None
+
+
+def supply_getargspec(changes: Changes) -> None:
+    """Restores `inspect.getargspec`, which Python 3.11 has dropped."""
+
+    def getargspec(func: Callable[..., Any]) -> ArgSpec:
+        spec = inspect.getfullargspec(func)
+        if spec.kwonlyargs or spec.annotations:
+            # As it always did.
+            raise ValueError(
+                "Function has keyword-only parameters or annotations, use "
+                "inspect.signature() API which can support them"
+            )
+        return ArgSpec(spec.args, spec.varargs, spec.varkw, spec.defaults)
+
+    changes.supply(inspect, "getargspec", getargspec)
 
 
 def _has(module: types.ModuleType, name: str) -> bool:

@@ -60,6 +60,16 @@ PATCHES = (
         install=deferred("tf_tpu_ext.launcher._legacy", "supply_numpy_names"),
     ),
     Patch(
+        name="getargspec",
+        group="legacy",
+        target="inspect.getargspec",
+        change="If Python does not have it, it is there again: it returns the arguments of a "
+        "function as `inspect.getfullargspec` does, without keyword-only ones.",
+        reason="programs of TensorFlow 1, and packages of its time such as tensorflow-gan, call "
+        "it, and Python 3.11 has removed it.",
+        install=deferred("tf_tpu_ext.launcher._legacy", "supply_getargspec"),
+    ),
+    Patch(
         name="v1_names",
         group="legacy",
         target="builtins.__import__",

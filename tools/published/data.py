@@ -202,23 +202,3 @@ def _jpeg(image: np.ndarray) -> bytes:
     import tensorflow as tf
 
     return bytes(tf.io.encode_jpeg(image.astype(np.uint8)).numpy())
-
-
-def permuted_sentences(path: pathlib.Path, length: int, predicted: int) -> int:
-    """Writes XLNet's examples of counting tokens, and returns how many."""
-    random = np.random.default_rng(0)
-    with _writer(path) as writer:
-        for _ in range(_EXAMPLES):
-            tokens = random.integers(10, 60) + np.arange(length + 1) % 8
-            masked = np.zeros(length, np.int64)
-            masked[random.choice(length, predicted, replace=False)] = 1
-            writer.write(
-                _example(
-                    input=tokens[:-1],
-                    target=tokens[1:],
-                    seg_id=np.zeros(length, np.int64),
-                    label=[1],
-                    is_masked=masked,
-                )
-            )
-    return _EXAMPLES

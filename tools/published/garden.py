@@ -161,7 +161,7 @@ def _program(name: str, module: str, experiment: str, prepare: Any, **fields: An
         environment=_GARDEN,
         command=_command(module, experiment),
         prepare=prepare,
-        **{"loss": _LOSS, "checkpoint": "ckpt-[1-9]*.index", "resumed": _RESUMED, **fields},
+        **{"loss": _LOSS, "checkpoint": "checkpoint", "resumed": _RESUMED, **fields},
     )
 
 

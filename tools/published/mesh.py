@@ -40,7 +40,7 @@ PROGRAMS = (
         ),
         prepare=_nothing,
         falls=0.9,
-        checkpoint="model.ckpt-[1-9]*.index",
+        checkpoint="checkpoint",
     ),
     Program(
         name="mesh-mnist",
@@ -61,6 +61,6 @@ PROGRAMS = (
         prepare=data.mnist,
         falls=0.9,
         on_cores=False,
-        checkpoint="model.ckpt-[1-9]*.index",
+        checkpoint="checkpoint",
     ),
 )

@@ -56,8 +56,8 @@ class Program:
         falls: The last loss is below the first one times this.
         alike: With other core counts, the last loss differs by at most this share. None if the
             program draws other random numbers then.
-        checkpoint: Files of checkpoints in the folder of the model. After the first one the program
-            is killed and started again.
+        checkpoint: The file in the folder of the model that names the latest checkpoint. When it
+            names one after the first step, the program is killed and started again.
         resumed: A regular expression, found in the output of a program that goes on from a
             checkpoint.
         cores: With which numbers of cores it was run.

@@ -61,7 +61,7 @@ PROGRAMS = (
         prepare=_colors,
         variables=(("TF_USE_LEGACY_KERAS", "1"),),
         loss=r"train/total_loss = ([-+0-9.e]+)",
-        checkpoint="ckpt-[1-9]*.index",
+        checkpoint="checkpoint",
         resumed=r"Restoring from \S+ckpt-[1-9]",
         seconds=1200.0,
     ),

@@ -30,7 +30,7 @@ def _iris(folder: pathlib.Path) -> None:
 
 
 def _digit_records(folder: pathlib.Path) -> None:
-    for name in ("train", "validation"):
+    for name in ("train", "validation", "test"):
         data.digit_records(folder / f"{name}.tfrecords")
 
 
@@ -42,7 +42,7 @@ def _program(name: str, prepare: Any, *command: str, **fields: Any) -> Program:
         repositories=(_REPOSITORY,),
         command=("--legacy", *command),
         prepare=prepare,
-        **{"checkpoint": "model.ckpt-[1-9]*.index", **fields},
+        **{"checkpoint": "checkpoint", **fields},
     )
 
 
@@ -70,7 +70,7 @@ PROGRAMS = (
         *(_NAMED, "--model_dir=gs://bucket/model", "--train_steps=300", "--iterations=50"),
         variables=(("HOME", "{data}"),),
         loss=r"INFO:tensorflow:loss = ([-+0-9.e]+)",
-        checkpoint="bucket/model/model.ckpt-[1-9]*.index",
+        checkpoint="bucket/model/checkpoint",
     ),
     _program(
         "dcgan",

@@ -67,7 +67,7 @@ def resume(program: Program, cores: int, place: Place) -> Result:
     model, log = _fresh(place.folder / "killed"), place.folder / "killed.log"
     start = time.monotonic()
     with _started(program, cores, place, model, log) as process:
-        while process.poll() is None and not any(model.glob(program.checkpoint)):
+        while process.poll() is None and not _names_checkpoint(model / program.checkpoint):
             if time.monotonic() - start > program.seconds:
                 break
             time.sleep(_POLL_SECONDS)
@@ -84,6 +84,12 @@ def resume(program: Program, cores: int, place: Place) -> Result:
         problems.append(f"it does not say that it went on from a checkpoint, see {log}")
     seconds = time.monotonic() - start
     return Result(program, cores, seconds, losses(program, text), tuple(problems), log)
+
+
+def _names_checkpoint(state: pathlib.Path) -> bool:
+    """Returns whether there is a checkpoint of a step after the first, complete."""
+    text = state.read_text() if state.exists() else ""
+    return re.search(r'^model_checkpoint_path: ".*-[1-9]\d*"', text, re.MULTILINE) is not None
 
 
 def losses(program: Program, output: str) -> tuple[float, ...]:
