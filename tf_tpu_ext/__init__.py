@@ -20,6 +20,7 @@ Each name has one home:
 | `tf_tpu_ext.contrib` | `install()` for programs that import `tf.contrib` |
 | `tf_tpu_ext.io` | pipelines of tensorflow-io, run under the TensorFlow that it was built for |
 | `tf_tpu_ext.verdict` | what a real TPU's compiler says of programs: the records of `verdicts` |
+| `tf_tpu_ext.patches` | every change to TensorFlow's Python, and how to undo it |
 | `tf_tpu_ext.estimator` | TPUEstimator; needs `pip install 'tf_tpu_ext[estimator]'` |
 """
 

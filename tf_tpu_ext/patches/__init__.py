@@ -41,6 +41,7 @@ __all__ = [
 ]
 
 PATCHES: tuple[Patch, ...] = (*_tensorflow.PATCHES, *_estimator.PATCHES, *_legacy.PATCHES)
+"""All patches."""
 
 # Importing these packages applies the group, so they must be imported first.
 _PACKAGES: dict[Group, str] = {

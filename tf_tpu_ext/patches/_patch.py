@@ -10,6 +10,7 @@ from typing import Literal
 from tf_tpu_ext.patches._changes import Changes
 
 Group = Literal["tensorflow", "estimator", "estimator_names", "contrib", "legacy", "towers"]
+"""A name of a group of patches."""
 
 
 @dataclasses.dataclass(frozen=True)

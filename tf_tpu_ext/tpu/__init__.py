@@ -28,17 +28,11 @@ real TPU. `tf.compat.v1.tpu.*` works too. In addition:
 * Bound methods can be replicated.
 * Eager code can fill an `InfeedQueue` any number of times.
 
-| Name | Defined by TensorFlow at |
-|---|---|
-| `replicate`, `rewrite`, `shard`, `batch_parallel`, `outside_compilation`, `core`,
-  `cross_replica_sum`, `bfloat16_scope`, `initialize_system`, `shutdown_system`, `PaddingSpec`,
-  `CrossShardOptimizer` | https://www.tensorflow.org/api_docs/python/tf/compat/v1/tpu |
-| `XLAOptions` | https://www.tensorflow.org/api_docs/python/tf/tpu/XLAOptions |
-| `DeviceAssignment`, `Topology` | https://www.tensorflow.org/api_docs/python/tf/tpu/experimental |
-| `InfeedQueue`, `replica_id` | see their docstrings |
-
 `PaddingSpec`, `XLAOptions`, `CrossShardOptimizer`, `DeviceAssignment` and `Topology` are
-TensorFlow's own classes.
+TensorFlow's own classes. TensorFlow documents
+[the functions](https://www.tensorflow.org/api_docs/python/tf/compat/v1/tpu), `PaddingSpec` and
+`CrossShardOptimizer` among them, and
+[the other classes](https://www.tensorflow.org/api_docs/python/tf/tpu).
 """
 
 from tf_tpu_ext.tpu._classes import (

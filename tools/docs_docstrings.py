@@ -1,0 +1,57 @@
+"""Prepares docstrings for the reference: griffe loads this as an extension, see mkdocs.yml.
+
+Examples become blocks of code, and the names of pages become links.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import re
+from typing import Any
+
+import griffe
+
+DOCS = pathlib.Path(__file__).resolve().parent.parent / "docs"
+_SECTION = re.compile(r"\w[\w ]*:$")
+_PAGE = re.compile(r"\bdocs/(\w+)\.md\b")
+
+
+class Docstrings(griffe.Extension):
+    def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
+        if obj.docstring is not None:
+            obj.docstring.value = linked(fenced(obj.docstring.value))
+
+
+def fenced(text: str) -> str:
+    """Puts fences around the examples, which Markdown would take for quotations.
+
+    Fences stay where they are in a section of the docstring. Elsewhere, an example may be indented,
+    which is Markdown for code, and fences have to be at the margin.
+    """
+    lines: list[str] = []
+    in_section = in_example = False
+    margin, fence = 0, ""
+    for line in [*text.splitlines(), ""]:
+        indent = len(line) - len(line.lstrip())
+        if line and not in_example and indent == 0:
+            in_section = _SECTION.match(line) is not None
+        if line.lstrip().startswith(">>> ") and not in_example:
+            in_example, margin = True, 0 if in_section else indent
+            fence = " " * (indent - margin) + "```"
+            lines.append(f"{fence}pycon")
+        elif not line and in_example:
+            in_example = False
+            lines.append(fence)
+        lines.append(line[margin:] if in_example else line)
+    return "\n".join(lines[:-1])
+
+
+def linked(text: str) -> str:
+    """Makes `docs/towers.md` a link from the folder of the reference."""
+
+    def link(match: re.Match[str]) -> str:
+        if not (DOCS / f"{match[1]}.md").exists():
+            raise FileNotFoundError(f"A docstring names {match[0]}, which is not there: {text}")
+        return f"[{match[0]}](../{match[1]}.html)"
+
+    return _PAGE.sub(link, text)
