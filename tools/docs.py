@@ -15,6 +15,8 @@ from __future__ import annotations
 
 import argparse
 import ast
+import concurrent.futures
+import itertools
 import json
 import os
 import pathlib
@@ -119,27 +121,30 @@ def public_names(module: str) -> list[str]:
 
 
 def run_notebooks(python: pathlib.Path, notebooks: Sequence[pathlib.Path]) -> list[str]:
-    """Runs notebooks one after the other, and returns what is wrong."""
+    """Runs notebooks, two at a time, and returns what is wrong."""
     kernel = make_kernel(python)
     variables = {**os.environ, "JUPYTER_PATH": str(kernel.parent.parent)}
-    variables["PATH"] = os.pathsep.join(
-        [str(pathlib.Path(sys.executable).parent), os.environ["PATH"]]
-    )
-    problems = []
-    for notebook in notebooks:
-        name = notebook.resolve().relative_to(ROOT)
-        if has_outputs(notebook):
-            problems.append(f"{name} holds outputs: clear them, so that it holds sources only")
+    # Cells call `tf-tpu`.
+    scripts = str(pathlib.Path(sys.executable).parent)
+    variables["PATH"] = os.pathsep.join([scripts, os.environ["PATH"]])
+
+    def problems_of(notebook: pathlib.Path) -> list[str]:
         started = time.monotonic()
         command = [
             *(python, "-m", "jupyter", "execute"),
             *(f"--kernel_name={kernel.name}", f"--timeout={CELL_SECONDS}", notebook),
         ]
-        done = subprocess.run(list(map(str, command)), cwd=ROOT, env=variables)
-        if done.returncode != 0:
-            problems.append(f"{name} failed")
-        print(f"{name}: {time.monotonic() - started:.0f} s", flush=True)
-    return problems
+        done = subprocess.run(
+            list(map(str, command)), cwd=ROOT, env=variables, capture_output=True, text=True
+        )
+        print(f"{notebook.name}: {time.monotonic() - started:.0f} s", flush=True)
+        problems = [] if done.returncode == 0 else [f"{done.stderr}\n{notebook} failed"]
+        if has_outputs(notebook):
+            problems.append(f"{notebook} holds outputs: clear them, so that it has sources only")
+        return problems
+
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        return list(itertools.chain.from_iterable(pool.map(problems_of, notebooks)))
 
 
 def make_kernel(python: pathlib.Path) -> pathlib.Path:
