@@ -63,7 +63,7 @@ def main() -> None:
         environments.run(python, "-m", "mkdocs", "serve", "--strict", env=_ENVIRONMENT)
         problems = []
     else:
-        environments.run(python, "-m", "mkdocs", "build", "--strict", "-q", env=_ENVIRONMENT)
+        environments.run(python, "-m", "mkdocs", "build", "--strict", env=_ENVIRONMENT)
         problems = [*loaded_from_elsewhere(), *names_without_reference()]
         print(f"The site is in {SITE}")
     if problems:
