@@ -16,11 +16,14 @@ import sys
 
 import doc_pages
 import pytest
-from doc_pages import PAGES, ROOT, Block
+from doc_pages import NOTEBOOKS, PAGES, ROOT, Block
 
 import tf_tpu_ext
 
 PAGE_IDS = [str(page.relative_to(ROOT)) for page in PAGES]
+# tools/docs runs the notebooks. Their texts are checked like those of the pages.
+TEXTS = [*PAGES, *NOTEBOOKS]
+TEXT_IDS = [str(page.relative_to(ROOT)) for page in TEXTS]
 BLOCKS = [block for page in PAGES for block in doc_pages.blocks_of(page)]
 PROGRAMS = [program for page in PAGES for program in doc_pages.programs_of(page)]
 COMMANDS = [block for block in BLOCKS if block.language == "bash" and not block.not_run]
@@ -152,7 +155,7 @@ def check_files(arguments: list[str]) -> None:
         assert (ROOT / path).exists(), path
 
 
-@pytest.mark.parametrize("page", PAGES, ids=PAGE_IDS)
+@pytest.mark.parametrize("page", TEXTS, ids=TEXT_IDS)
 def test_links_lead_somewhere(page):
     for path, anchor in doc_pages.links_of(page):
         target = (page.parent / path).resolve() if path else page
@@ -160,7 +163,7 @@ def test_links_lead_somewhere(page):
         assert not anchor or anchor in doc_pages.anchors_of(target), f"{path}#{anchor}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=PAGE_IDS)
+@pytest.mark.parametrize("page", TEXTS, ids=TEXT_IDS)
 def test_files_that_are_named_exist(page):
     for span in doc_pages.code_spans_of(page):
         if OWN_PATH.fullmatch(span):
@@ -171,7 +174,7 @@ def test_files_that_are_named_exist(page):
             assert list(ROOT.rglob(span)), span
 
 
-@pytest.mark.parametrize("page", PAGES, ids=PAGE_IDS)
+@pytest.mark.parametrize("page", TEXTS, ids=TEXT_IDS)
 def test_names_of_the_package_exist(page):
     has_estimators = importlib.util.find_spec("tensorflow_estimator") is not None
     for span in doc_pages.code_spans_of(page):

@@ -63,9 +63,7 @@ def main() -> None:
         environments.run(python, "-m", "mkdocs", "serve", "--strict", env=_ENVIRONMENT)
         problems = []
     else:
-        environments.run(python, "-m", "mkdocs", "build", "--strict", env=_ENVIRONMENT)
-        problems = [*loaded_from_elsewhere(), *names_without_reference()]
-        print(f"The site is in {SITE}")
+        problems = build_site(python)
     if problems:
         sys.exit("\n".join(problems))
 
@@ -88,6 +86,16 @@ def environment() -> pathlib.Path:
     python = environments.make(folder, wanted[1:])
     stamp.write_text(json.dumps(wanted))
     return python
+
+
+def build_site(python: pathlib.Path) -> list[str]:
+    """Builds the site, and returns what is wrong."""
+    try:
+        environments.run(python, "-m", "mkdocs", "build", "--strict", env=_ENVIRONMENT)
+    except subprocess.CalledProcessError:
+        return ["MkDocs has warned, see above: no page may have a warning."]
+    print(f"The site is in {SITE}")
+    return [*loaded_from_elsewhere(), *names_without_reference()]
 
 
 def loaded_from_elsewhere() -> Iterator[str]:
