@@ -15,9 +15,17 @@ _PAGE = re.compile(r"\bdocs/(\w+)\.md\b")
 
 
 class Docstrings(griffe.Extension):
-    def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
-        if obj.docstring is not None:
-            obj.docstring.value = linked(fenced(obj.docstring.value))
+    def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:
+        prepare(pkg)
+
+
+def prepare(thing: griffe.Object) -> None:
+    """Prepares the docstrings of a module or class, and of what is in it."""
+    if thing.docstring is not None:
+        thing.docstring.value = linked(fenced(thing.docstring.value))
+    for member in thing.members.values():
+        if not member.is_alias:
+            prepare(member)
 
 
 def fenced(text: str) -> str:
