@@ -2,7 +2,8 @@
 
 Both need what the extra `docs` names. It is installed into a virtual environment of its own below
 `build/docs`, so this Python stays as it is. Building needs neither TensorFlow nor, once that is
-installed, a network. Notebooks run with this Python, which needs tf_tpu_ext.
+installed, a network. Notebooks run with this Python, which needs tf_tpu_ext, tensorflow-estimator
+and tf_keras.
 
 Examples:
     tools/docs                    # the site, in build/docs/site; exit code 1 if a link is dead
