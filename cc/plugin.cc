@@ -94,6 +94,7 @@ JsonObject Describe(const MachineOptions& options) {
       .Integers("mesh_shape", MeshShape(options))
       .Number("wait_limit_seconds", absl::ToDoubleSeconds(options.wait_limit))
       .Number("host_limit_seconds", absl::ToDoubleSeconds(options.host_limit))
+      .Integer("sparse_cores", options.sparse_cores)
       .Bool("local_devices", options.local_devices)
       .Integer("max_programs", options.program_limits.programs)
       .Integer("max_program_bytes", options.program_limits.bytes);
@@ -204,7 +205,7 @@ using tf_tpu_ext::OwnedText;
 // that follows from the number of cores. The compilation cache stays as it is if null, and ends if
 // empty.
 OwnedText TfTpuExt_Configure(int cores, int local_devices, double wait_limit_seconds,
-                             double host_limit_seconds, int64_t max_programs,
+                             double host_limit_seconds, int sparse_cores, int64_t max_programs,
                              int64_t max_program_bytes, const char* programs,
                              const char* compilation_cache, const int* mesh_shape,
                              int lowers_for_target) {
@@ -215,6 +216,7 @@ OwnedText TfTpuExt_Configure(int cores, int local_devices, double wait_limit_sec
   options.lowers_for_target = lowers_for_target != 0;
   options.wait_limit = absl::Seconds(wait_limit_seconds);
   options.host_limit = absl::Seconds(host_limit_seconds);
+  options.sparse_cores = sparse_cores;
   options.program_limits = {max_programs, max_program_bytes};
   absl::Status status = tf_tpu_ext::ApplyProgramOptions(programs, &options.programs);
   if (status.ok()) status = tf_tpu_ext::Configure(std::move(options), compilation_cache);

@@ -18,6 +18,7 @@ from tf_tpu_ext.verdict._targets import Target
 CORES_VARIABLE = "TF_TPU_EXT_CORES"
 WAIT_LIMIT_VARIABLE = "TF_TPU_EXT_WAIT_LIMIT_SECONDS"
 HOST_LIMIT_VARIABLE = "TF_TPU_EXT_HOST_LIMIT_SECONDS"
+SPARSE_CORES_VARIABLE = "TF_TPU_EXT_SPARSE_CORES"
 COMPILATION_CACHE_VARIABLE = "TF_TPU_EXT_COMPILATION_CACHE"
 DEFAULT_CORES = 8
 DEFAULT_WAIT_LIMIT_SECONDS = 1800.0
@@ -47,6 +48,7 @@ class Machine:
         mesh_shape: Size `(x, y, z, cores per chip)` of the topology.
         wait_limit_seconds: How many seconds a core, a collective or a host transfer may wait.
         host_limit_seconds: How many seconds another worker may give no sign of life.
+        sparse_cores: How many SparseCores the topology says that each core has.
         local_devices: Whether this process has virtual cores.
         max_programs: How many compiled programs are kept.
         max_program_bytes: How many bytes they may take together.
@@ -59,6 +61,7 @@ class Machine:
     mesh_shape: tuple[int, int, int, int]
     wait_limit_seconds: float
     host_limit_seconds: float
+    sparse_cores: int
     local_devices: bool
     max_programs: int
     max_program_bytes: int
@@ -261,6 +264,7 @@ def configure(
     *,
     wait_limit_seconds: float | None = None,
     host_limit_seconds: float | None = None,
+    sparse_cores: int | None = None,
     local_devices: bool | None = None,
     max_programs: int | None = None,
     max_program_bytes: int | None = None,
@@ -273,8 +277,8 @@ def configure(
 
     `cores` and `local_devices` can change only before TensorFlow creates its devices, which it does
     in its first operation. For scripts that you can't change, set the environment variables
-    `TF_TPU_EXT_CORES`, `TF_TPU_EXT_WAIT_LIMIT_SECONDS`, `TF_TPU_EXT_HOST_LIMIT_SECONDS` and
-    `TF_TPU_EXT_COMPILATION_CACHE` instead.
+    `TF_TPU_EXT_CORES`, `TF_TPU_EXT_WAIT_LIMIT_SECONDS`, `TF_TPU_EXT_HOST_LIMIT_SECONDS`,
+    `TF_TPU_EXT_SPARSE_CORES` and `TF_TPU_EXT_COMPILATION_CACHE` instead.
 
     Args:
         cores: Number of cores, from 1 to 1024. The default is 8, as on one Cloud TPU host. Each
@@ -284,6 +288,9 @@ def configure(
         host_limit_seconds: How many seconds a worker that a program uses may give no sign of life,
             also when the program connects; then what waits for it fails. The default is 60. A lost
             connection is noticed at once.
+        sparse_cores: How many SparseCores the topology says that each core has, for programs that
+            ask: 1, 2 or 4. With 0, the default, it has no such feature, and `TPUEmbeddingV2`
+            divides tables for 4. Initialize the TPU system after the change.
         local_devices: Whether this process has virtual cores. Pass False in a client that uses the
             cores of another process (a `grpc://` address). The default is True.
         max_programs: How many compiled programs are kept in memory, 1 or more. When there are more,
@@ -336,7 +343,9 @@ def configure(
     limit = current.wait_limit_seconds if wait_limit_seconds is None else wait_limit_seconds
     host_limit = current.host_limit_seconds if host_limit_seconds is None else host_limit_seconds
     local = current.local_devices if local_devices is None else local_devices
+    sparse = current.sparse_cores if sparse_cores is None else sparse_cores
     _check_int("cores", cores)
+    _check_int("sparse_cores", sparse)
     for name, seconds in (("wait_limit_seconds", limit), ("host_limit_seconds", host_limit)):
         if not 0 < seconds < float("inf"):
             raise ValueError(
@@ -355,6 +364,7 @@ def configure(
         ctypes.c_int(local),
         ctypes.c_double(limit),
         ctypes.c_double(host_limit),
+        ctypes.c_int(sparse),
         ctypes.c_int64(programs),
         ctypes.c_int64(program_bytes),
         ctypes.c_char_p(to_text(wanted).encode()),
@@ -402,7 +412,7 @@ def _joined(options: Options | None, switches: dict[str, Any]) -> Options:
     if unknown:
         raise TypeError(
             f"configure got {', '.join(unknown)}, expected cores, wait_limit_seconds, "
-            "host_limit_seconds, local_devices, max_programs, max_program_bytes, "
+            "host_limit_seconds, sparse_cores, local_devices, max_programs, max_program_bytes, "
             f"compilation_cache, target, options, or a switch of Options: {', '.join(names)}."
         )
     return Options(**switches).over(options or Options())
@@ -493,12 +503,14 @@ def configure_from_environment() -> None:
     cores = _number_variable(CORES_VARIABLE, int)
     limit = _number_variable(WAIT_LIMIT_VARIABLE, float)
     host_limit = _number_variable(HOST_LIMIT_VARIABLE, float)
+    sparse_cores = _number_variable(SPARSE_CORES_VARIABLE, int)
     cache = os.environ.get(COMPILATION_CACHE_VARIABLE) or None
-    if any(value is not None for value in (cores, limit, host_limit, cache)):
+    if any(value is not None for value in (cores, limit, host_limit, sparse_cores, cache)):
         configure(
             cores,
             wait_limit_seconds=limit,
             host_limit_seconds=host_limit,
+            sparse_cores=sparse_cores,
             compilation_cache=cache,
         )
 

@@ -15,6 +15,10 @@ absl::Status ValidateCores(int64_t cores) {
       absl::StrCat("A virtual TPU has from 1 to ", kMaxCores, " cores. Received: cores=", cores));
 }
 
+int SparseCoresOf(const MachineOptions& options) {
+  return options.sparse_cores == 0 ? kMaxSparseCores : options.sparse_cores;
+}
+
 absl::Status Machine::SetOptions(const MachineOptions& options) {
   if (absl::Status valid = ValidateCores(options.cores); !valid.ok()) return valid;
   if (const Mesh& mesh = options.mesh_shape; mesh != Mesh{}) {
@@ -23,6 +27,12 @@ absl::Status Machine::SetOptions(const MachineOptions& options) {
       return absl::InvalidArgumentError(absl::StrCat("A mesh of ", absl::StrJoin(mesh, " x "),
                                                      " does not hold ", options.cores, " cores."));
     }
+  }
+  const int sparse_cores = options.sparse_cores;
+  if (sparse_cores < 0 || sparse_cores > kMaxSparseCores || sparse_cores == 3) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("A virtual core has 0, 1, 2 or ", kMaxSparseCores,
+                     " SparseCores. Received: sparse_cores=", sparse_cores));
   }
   if (options.wait_limit <= absl::ZeroDuration()) {
     return absl::InvalidArgumentError(absl::StrCat("The wait limit must be positive. Received: ",

@@ -22,6 +22,10 @@ class CompilationCache;
 inline constexpr int kDefaultCores = 8;
 inline constexpr int kMaxCores = 1024;
 
+// TensorFlow makes lists for so many SparseCores of a core, and assumes as many where the topology
+// has none.
+inline constexpr int kMaxSparseCores = 4;
+
 // How many compiled programs are kept, and how much memory they may take together.
 struct ProgramLimits {
   int64_t programs = 1024;
@@ -35,6 +39,9 @@ struct MachineOptions {
   int cores = kDefaultCores;
   // As large as the number of cores, or zeros: then it follows from that number.
   Mesh mesh_shape = {};
+  // SparseCores of each core, for its tables and in the topology; 0 if the topology has none, and
+  // tables are for as many as TensorFlow then assumes.
+  int sparse_cores = 0;
   // Whether this process has cores of its own; a client of a remote machine has none.
   bool local_devices = true;
   absl::Duration wait_limit = absl::Minutes(30);
@@ -51,6 +58,9 @@ struct MachineOptions {
 
 // Returns InvalidArgument unless `cores` is in [1, kMaxCores].
 absl::Status ValidateCores(int64_t cores);
+
+// For how many SparseCores of a core tables are divided.
+int SparseCoresOf(const MachineOptions& options);
 
 // The settings of a process. Thread-safe.
 class Machine {

@@ -98,8 +98,16 @@ TEST(MachineOptionsTest, ChangeUntilDevicesExist) {
     wrong.wait_limit = limit;
     EXPECT_TRUE(absl::IsInvalidArgument(machine.SetOptions(wrong))) << limit;
   }
+  wrong = options;
+  for (int sparse_cores : {-1, 3, 5}) {
+    wrong.sparse_cores = sparse_cores;
+    EXPECT_TRUE(absl::IsInvalidArgument(machine.SetOptions(wrong))) << sparse_cores;
+  }
   EXPECT_EQ(machine.options().cores, 5);
   EXPECT_EQ(machine.options().wait_limit, absl::Seconds(3));
+  EXPECT_EQ(SparseCoresOf(options), 4);
+  options.sparse_cores = 2;
+  EXPECT_EQ(SparseCoresOf(options), 2);
 
   machine.MarkDevicesCreated();
   // Nothing that the devices depend on: allowed.

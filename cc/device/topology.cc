@@ -18,4 +18,11 @@ tensorflow::tpu::TopologyProto MakeTopology(const Mesh& machine_shape, int machi
   return topology;
 }
 
+void AddSparseCores(int sparse_cores, tensorflow::tpu::TopologyProto* topology) {
+  if (sparse_cores == 0) return;
+  auto* const feature = topology->mutable_tpu_hardware_feature();
+  feature->set_embedding_feature(tensorflow::tpu::TPUHardwareFeature::V2);
+  feature->set_num_embedding_devices_per_chip(sparse_cores);
+}
+
 }  // namespace tf_tpu_ext

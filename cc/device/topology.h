@@ -11,6 +11,9 @@ namespace tf_tpu_ext {
 // one before it.
 tensorflow::tpu::TopologyProto MakeTopology(const Mesh& machine_shape, int machines = 1);
 
+// Says in the topology that each core has so many SparseCores; none are not mentioned.
+void AddSparseCores(int sparse_cores, tensorflow::tpu::TopologyProto* topology);
+
 }  // namespace tf_tpu_ext
 
 #endif  // TF_TPU_EXT_CC_DEVICE_TOPOLOGY_H_

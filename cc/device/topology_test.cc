@@ -60,5 +60,15 @@ TEST(MachinesTest, TheCoresOfEachFollowThoseOfTheOneBefore) {
   }
 }
 
+TEST(SparseCoresTest, AreInTheTopologyIfThereAreAny) {
+  tensorflow::tpu::TopologyProto topology = MakeTopology({1, 1, 1, 2});
+  AddSparseCores(0, &topology);
+  EXPECT_FALSE(topology.has_tpu_hardware_feature());
+  AddSparseCores(2, &topology);
+  EXPECT_EQ(topology.tpu_hardware_feature().embedding_feature(),
+            tensorflow::tpu::TPUHardwareFeature::V2);
+  EXPECT_EQ(topology.tpu_hardware_feature().num_embedding_devices_per_chip(), 2);
+}
+
 }  // namespace
 }  // namespace tf_tpu_ext

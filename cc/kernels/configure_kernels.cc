@@ -29,8 +29,10 @@ class ConfigureDistributedTpuOp : public OpKernel {
     Process::Get().transfers->DropAllQueued();
     Tensor* output = nullptr;
     OP_REQUIRES_OK(context, context->allocate_output(0, {}, &output));
-    output->scalar<tensorflow::tstring>()() =
-        MakeTopology(MeshShape(GetMachineOptions()), hosts_).SerializeAsString();
+    const MachineOptions machine = GetMachineOptions();
+    tensorflow::tpu::TopologyProto topology = MakeTopology(MeshShape(machine), hosts_);
+    AddSparseCores(machine.sparse_cores, &topology);
+    output->scalar<tensorflow::tstring>()() = topology.SerializeAsString();
   }
 
  private:
