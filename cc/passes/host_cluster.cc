@@ -109,6 +109,12 @@ std::string WhyNotAlone(const NodeDef& node, const FunctionLibraryDefinition& li
   if (absl::StrContains(node.op(), "EnqueueTPUEmbedding")) {
     return CannotFold("it queues an embedding batch", node);
   }
+  // So are these, whose ids have another shape in each step: the program, of their buffers alone,
+  // is the same.
+  if (node.op() == "ConvertToListOfSparseCoreCooTensors" || node.op() == "ConvertToCooTensor" ||
+      node.op() == "TPUCopyWithDynamicShape") {
+    return CannotFold("it prepares ids for SparseCores", node);
+  }
   std::vector<std::string> callees;
   if (library.Contains(node.op())) callees.push_back(node.op());
   for (const auto& [name, value] : node.attr()) {

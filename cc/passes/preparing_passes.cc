@@ -11,6 +11,7 @@
 #include "cc/base/machine.h"
 #include "cc/base/process.h"
 #include "cc/passes/compile_marks.h"
+#include "cc/passes/dynamic_shape_marks.h"
 #include "cc/passes/fold_clusters.h"
 #include "cc/passes/order_computations.h"
 #include "cc/transfer/transfer_stats.h"
@@ -35,6 +36,7 @@ absl::StatusOr<FoldedGraph> PrepareForBridge(bool of_session, Graph* graph,
                                              FunctionLibraryDefinition* library) {
   if (!tensorflow::IsSupportedByReplicatedBridge(*graph, library)) return FoldedGraph();
   TF_RETURN_IF_ERROR(DropCompileMarks(graph, library));
+  TF_RETURN_IF_ERROR(DropDynamicShapeMarks(graph, library));
   TF_ASSIGN_OR_RETURN(FoldedGraph folded,
                       FoldClusters(graph, library, GetMachineOptions().programs.fold_host_calls));
   for (ClusterReport& report : folded.clusters) {

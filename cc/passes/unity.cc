@@ -3,6 +3,7 @@
 #include "cc/passes/bridge_error.cc"
 #include "cc/passes/bridge_passes.cc"
 #include "cc/passes/compile_marks.cc"
+#include "cc/passes/dynamic_shape_marks.cc"
 #include "cc/passes/fold_clusters.cc"
 #include "cc/passes/form_pod.cc"
 #include "cc/passes/host_branches_in_pod.cc"
