@@ -14,6 +14,7 @@
 #include "cc/program/embedding_call.h"
 #include "cc/program/host_call.h"
 #include "cc/program/kernel_call.h"
+#include "cc/program/sparse_core_call.h"
 #include "cc/program/transfer_call.h"
 #include "gtest/gtest.h"
 #include "tensorflow/core/framework/attr_value.pb.h"
@@ -340,6 +341,61 @@ TEST(EmbeddingCallsTest, RefuseWhatTheyDidNotWrite) {
   }
   for (const auto& changed : WithBadCounts(config, "gradients")) {
     EXPECT_FALSE(DecodeSendGradientsCall(changed).ok()) << changed.ToText();
+  }
+}
+
+SparseCoreShape ShapeOfLookup() {
+  SparseCoreShape shape;
+  shape.op = "lookup";
+  shape.table = "words";
+  shape.chips = 2;
+  shape.cores_per_chip = 4;
+  shape.row_pointers = 64;
+  shape.ids = 128;
+  shape.samples = 16;
+  shape.rows = 32;
+  shape.width = 8;
+  shape.max_ids = 256;
+  return shape;
+}
+
+TEST(SparseCoreCallsTest, AreReadAsWritten) {
+  SparseLookupCall lookup = {ShapeOfLookup(), {}};
+  lookup.quantization.set_enabled(true);
+  lookup.quantization.set_num_buckets(5);
+  const auto read = DecodeSparseLookupCall(AttributesOf(Encode(lookup)));
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(Encode(*read), Encode(lookup));
+  EXPECT_EQ(read->shape.op, "lookup");
+  EXPECT_EQ(read->shape.table, "words");
+  EXPECT_EQ(read->shape.row_pointers, 64);
+  EXPECT_EQ(read->shape.max_ids, 256);
+  EXPECT_EQ(read->shape.words(), 64 + 3 * 128 + 1);
+  EXPECT_EQ(read->quantization.num_buckets(), 5);
+  SparseUpdateCall update = {ShapeOfLookup(), {}};
+  update.optimizer.mutable_adam()->set_beta1(0.5);
+  const auto updated = DecodeSparseUpdateCall(AttributesOf(Encode(update)));
+  ASSERT_TRUE(updated.ok()) << updated.status();
+  EXPECT_EQ(updated->optimizer.adam().beta1(), 0.5);
+  const SparseGradientsCall gradients = {ShapeOfLookup()};
+  const auto summed = DecodeSparseGradientsCall(AttributesOf(Encode(gradients)));
+  ASSERT_TRUE(summed.ok()) << summed.status();
+  EXPECT_EQ(Encode(*summed), Encode(gradients));
+}
+
+TEST(SparseCoreCallsTest, RefuseWhatTheyDidNotWrite) {
+  const std::string config = Encode(SparseUpdateCall{ShapeOfLookup(), {}});
+  const std::vector<std::string> names = {"op",      "table",        "options", "chips",
+                                          "ids",     "rows",         "width",   "cores_per_chip",
+                                          "max_ids", "row_pointers", "samples"};
+  for (const auto& rest : WithoutEach(config, names)) {
+    EXPECT_FALSE(DecodeSparseUpdateCall(rest).ok()) << rest.ToText();
+  }
+  for (const auto& changed : WithEachOfAnotherType(config, names)) {
+    EXPECT_FALSE(DecodeSparseUpdateCall(changed).ok()) << changed.ToText();
+  }
+  for (const auto& changed : WithBadCounts(config, "rows")) {
+    EXPECT_FALSE(DecodeSparseUpdateCall(changed).ok()) << changed.ToText();
   }
 }
 

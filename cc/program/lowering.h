@@ -18,6 +18,8 @@ struct Lowering {
   int64_t replicas = 1;
   // Whether it is lowered for the compiler of a real TPU, not to be run here.
   bool for_target = false;
+  // How many cores each of them has.
+  int64_t cores_per_replica = 1;
 };
 
 // Tells it to a compilation device. For

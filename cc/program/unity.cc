@@ -7,6 +7,7 @@
 #include "cc/program/kernel_call.cc"
 #include "cc/program/lowering.cc"
 #include "cc/program/program_key.cc"
+#include "cc/program/sparse_core_call.cc"
 #include "cc/program/traced_options.cc"
 #include "cc/program/transfer_call.cc"
 // NOLINTEND(bugprone-suspicious-include)

@@ -231,7 +231,9 @@ absl::Status CompileFunctions(const Metadata& metadata, const std::vector<Tensor
   options.detailed_logging = false;
   std::function<absl::Status(tensorflow::ResourceMgr*)> tell =
       [&metadata, for_target = lowered->for_target](tensorflow::ResourceMgr* manager) {
-        return SetLowering({std::max(1, metadata.num_replicas()), for_target}, manager);
+        return SetLowering({std::max(1, metadata.num_replicas()), for_target,
+                            std::max(1, metadata.num_cores_per_replica())},
+                           manager);
       };
   options.populate_resource_manager = &tell;
   XlaCompiler compiler(options);

@@ -1,0 +1,100 @@
+// The buffers that a chip's SparseCores look rows up by. Its ids are sorted by SparseCore of the
+// sample, minibatch, and SparseCore of the row; `row_pointers` has the ends of these parts. Each
+// part begins at a multiple of eight, and so do the pointers of each minibatch.
+#ifndef TF_TPU_EXT_CC_SPARSE_CORE_CSR_H_
+#define TF_TPU_EXT_CC_SPARSE_CORE_CSR_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "cc/sparse_core/sorted_ids.h"
+
+namespace tf_tpu_ext {
+
+int64_t RoundUpToPadding(int64_t value);
+
+// The ids of one SparseCore's samples. The part of a SparseCore and bucket begins at
+// `starts[core * buckets + bucket]`, where `buckets` is one without minibatches.
+struct CoreIds {
+  CooView ids;
+  absl::Span<const int32_t> starts;
+};
+
+struct CsrOptions {
+  // SparseCores of all chips.
+  int64_t num_cores = 1;
+  // How many buckets the parts of `starts` are in, and before which of them a minibatch begins.
+  int buckets = 1;
+  std::vector<int> splits;
+  // What the buffers have room for.
+  int64_t max_minibatches = 1;
+  int64_t max_ids = 0;
+  bool allow_id_dropping = false;
+  std::string table;
+};
+
+// Where the ids go to.
+struct CsrBuffers {
+  absl::Span<int32_t> row_pointers;
+  absl::Span<int32_t> samples;
+  absl::Span<int32_t> rows;
+  absl::Span<float> gains;
+};
+
+// How much of the buffers is in use.
+struct CsrSizes {
+  int64_t row_pointers = 0;
+  int64_t ids = 0;
+  int64_t minibatches = 1;
+  // Ids for which there was no room.
+  int64_t dropped = 0;
+};
+
+int64_t RowPointersOf(const CsrOptions& options, int64_t cores_per_chip);
+
+// Fills the buffers, with padding where there is no id.
+absl::StatusOr<CsrSizes> PackCsr(absl::Span<const CoreIds> cores, const CsrOptions& options,
+                                 const CsrBuffers& buffers);
+
+// The same buffers, as a lookup reads them.
+struct CsrView {
+  absl::Span<const int32_t> row_pointers;
+  absl::Span<const int32_t> samples;
+  absl::Span<const int32_t> rows;
+  absl::Span<const float> gains;
+  int64_t minibatches = 1;
+};
+
+struct CsrShape {
+  int64_t cores_per_chip = 1;
+  // SparseCores of all chips.
+  int64_t num_cores = 1;
+  // Of one SparseCore.
+  int64_t num_samples = 1;
+  int64_t num_rows = 1;
+  // Of a part, or 0 if there is no limit.
+  int64_t max_ids = 0;
+};
+
+struct CsrId {
+  // The chip's SparseCore that has the sample, and the one of all chips that has the row.
+  int64_t core_of_sample;
+  int64_t core_of_row;
+  int64_t sample;
+  int64_t row;
+  float gain;
+};
+
+// Calls `visit` for the ids whose rows are on SparseCores from `first` to before `last`. An error
+// if the buffers are damaged.
+absl::Status ForEachId(const CsrView& csr, const CsrShape& shape, int64_t first, int64_t last,
+                       absl::FunctionRef<void(const CsrId&)> visit);
+
+}  // namespace tf_tpu_ext
+
+#endif  // TF_TPU_EXT_CC_SPARSE_CORE_CSR_H_
