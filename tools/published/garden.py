@@ -29,7 +29,7 @@ _GARDEN = Environment(
     ),
 )
 _LOSS = r"'training_loss': np\.float32\(([-+0-9.e]+)\)"
-_RESUMED = r"restored model from \S+ckpt-[1-9]|Loaded checkpoint \S+ckpt-[1-9]"
+_RESUMED = r"train \| step: +[1-9]\d* \| training until|Loaded checkpoint \S+ckpt-[1-9]"
 _SEQUENCE = 32
 
 
