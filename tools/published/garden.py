@@ -91,7 +91,7 @@ def _resnet(folder: pathlib.Path) -> None:
             "num_classes": data.COLORS,
             "input_size": [32, 32, 3],
             "backbone": {"type": "resnet", "resnet": {"model_id": 18}},
-            # A core's part of a batch is too small for statistics of its own.
+            # The statistics of a batch are then the same on any number of cores.
             "norm_activation": {"use_sync_bn": True},
         },
         "evaluation": {"top_k": 2},
