@@ -36,6 +36,8 @@
 #include "cc/pods/connections.h"
 #include "cc/pods/endpoints.h"
 #include "cc/program/target_program.h"
+#include "cc/runtime/collective_table.h"
+#include "cc/runtime/first_launches.h"
 #include "cc/runtime/padding_stats.h"
 #include "cc/runtime/process_objects.h"
 #include "cc/runtime/program_cache.h"
@@ -107,8 +109,45 @@ JsonObject Describe(const MachineOptions& options) {
   return json;
 }
 
+JsonObject Describe(const RecordedArgument& argument) {
+  return JsonObject()
+      .String("name", argument.name)
+      .String("dtype", argument.type)
+      .String("shape", argument.shape)
+      .String("value", argument.value)
+      .Integer("bytes", argument.bytes)
+      .Bool("is_variable", argument.is_variable)
+      .Bool("is_dynamic", argument.is_dynamic);
+}
+
+JsonObject Describe(const ProgramNote& note) {
+  return JsonObject()
+      .String("kind", note.kind)
+      .String("what", note.what)
+      .Integer("count", note.count)
+      .String("op", note.op)
+      .String("source", note.source);
+}
+
+JsonObject Describe(const CoreWaits& waits);
+JsonObject Describe(const TimedRun& run);
+
+template <class Records>
+std::vector<JsonObject> DescribeAll(const Records& records) {
+  std::vector<JsonObject> objects;
+  for (const auto& record : records) objects.push_back(Describe(record));
+  return objects;
+}
+
 JsonObject Describe(const CompilationRecord& record) {
   return JsonObject()
+      .Objects("arguments", DescribeAll(record.arguments))
+      .Objects("notes", DescribeAll(record.notes))
+      .String("options", record.options)
+      .Number("started", absl::ToDoubleSeconds(record.started - absl::UnixEpoch()))
+      .Integer("argument_bytes", record.memory.arguments)
+      .Integer("result_bytes", record.memory.results)
+      .Integer("temporary_bytes", record.memory.temporaries)
       .Integer("program_id", record.program_id)
       .String("name", record.name)
       .String("argument_shapes", record.argument_shapes)
@@ -140,19 +179,77 @@ JsonObject Describe(const ClusterRecord& record) {
       .Number("waiting_seconds", counters.waiting_nanoseconds.load() * 1e-9);
 }
 
+JsonObject Describe(const PaddedInput& input) {
+  return JsonObject()
+      .Integer("program_id", input.program_id)
+      .Integer("argument", input.argument.value())
+      .Integer("elements", input.totals.elements)
+      .Integer("padding", input.totals.padding);
+}
+
+JsonObject Describe(const CoreWaits& waits) {
+  return JsonObject()
+      .Integer("core", waits.core.value())
+      .Number("waited_seconds", absl::ToDoubleSeconds(waits.waited))
+      .Integer("times_last", waits.times_last)
+      .Number("kept_waiting_seconds", absl::ToDoubleSeconds(waits.kept_waiting));
+}
+
+JsonObject Describe(const CollectiveTotals& totals) {
+  return JsonObject()
+      .String("name", totals.name)
+      .Integer("bytes", totals.bytes)
+      .Integer("meetings", totals.meetings)
+      .Objects("cores", DescribeAll(totals.cores));
+}
+
+// Seconds since 1970, or null for what has not ended.
+JsonObject& AddTime(const char* name, absl::Time time, JsonObject* json) {
+  if (time == absl::InfinitePast()) return json->Null(name);
+  return json->Number(name, absl::ToDoubleSeconds(time - absl::UnixEpoch()));
+}
+
+std::vector<int> Numbers(const std::vector<Core>& cores) {
+  std::vector<int> numbers;
+  for (Core core : cores) numbers.push_back(core.value());
+  return numbers;
+}
+
+JsonObject Describe(const TimedRun& run) {
+  JsonObject json;
+  json.Integers("cores", Numbers(run.cores));
+  AddTime("begin", run.begin, &json);
+  return AddTime("end", run.end, &json);
+}
+
+JsonObject Describe(const TimedLaunch& launch) {
+  JsonObject json;
+  json.Integer("program_id", launch.program_id)
+      .Integer("run_id", launch.run_id.value())
+      .Objects("runs", DescribeAll(launch.runs));
+  AddTime("begin", launch.begin, &json);
+  return AddTime("end", launch.end, &json);
+}
+
+JsonObject Describe(const CollectiveMeeting& meeting) {
+  std::vector<JsonObject> arrivals;
+  for (const auto& [core, time] : meeting.arrivals) {
+    JsonObject& arrival = arrivals.emplace_back();
+    arrival.Integer("core", core.value());
+    AddTime("time", time, &arrival);
+  }
+  return JsonObject()
+      .String("name", meeting.name)
+      .Integer("run_id", meeting.run_id.value())
+      .Objects("arrivals", arrivals);
+}
+
 JsonObject Describe(const FaultCounts& counts) {
   return JsonObject()
       .String("point", FaultPointName(counts.point))
       .Integer("reached", counts.reached)
       .Integer("failed", counts.failed)
       .Integer("stalled", counts.stalled);
-}
-
-template <class Records>
-OwnedText GiveRecords(const Records& records) {
-  std::vector<JsonObject> objects;
-  for (const auto& record : records) objects.push_back(Describe(record));
-  return Give(JsonArray(objects));
 }
 
 JsonObject Describe(const TargetProgram& program) {
@@ -164,6 +261,13 @@ JsonObject Describe(const TargetProgram& program) {
       .Integer("num_cores_per_replica", program.num_cores_per_replica)
       .String("not_asked", program.not_asked)
       .String("error", program.error);
+}
+
+template <class Records>
+OwnedText GiveRecords(const Records& records) {
+  std::vector<JsonObject> objects;
+  for (const auto& record : records) objects.push_back(Describe(record));
+  return Give(JsonArray(objects));
 }
 
 absl::StatusOr<JsonObject> CompileForTarget(const char* plugin_file, const char* topology_name,
@@ -264,6 +368,26 @@ void TfTpuExt_Padding(int64_t* elements, int64_t* padding) {
   const tf_tpu_ext::PaddingTotals totals = tf_tpu_ext::Process::Get().padding->Totals();
   *elements = totals.elements;
   *padding = totals.padding;
+}
+
+// The same by program and argument, as a JSON array.
+OwnedText TfTpuExt_PaddedInputs() {
+  return tf_tpu_ext::GiveRecords(tf_tpu_ext::Process::Get().padding->Inputs());
+}
+
+// The collectives so far with what cores have waited in them, as a JSON array.
+OwnedText TfTpuExt_Collectives() {
+  return tf_tpu_ext::GiveRecords(tf_tpu_ext::Process::Get().collectives->stats().Totals());
+}
+
+// When cores came to the first collectives, as a JSON array.
+OwnedText TfTpuExt_CollectiveMeetings() {
+  return tf_tpu_ext::GiveRecords(tf_tpu_ext::Process::Get().collectives->stats().Meetings());
+}
+
+// When the first launches ran, as a JSON array.
+OwnedText TfTpuExt_FirstLaunches() {
+  return tf_tpu_ext::GiveRecords(tf_tpu_ext::Process::Get().first_launches->Get());
 }
 
 // Takes the files of gs:// from a folder, or refuses them if it is empty; returns null, or why it

@@ -39,19 +39,25 @@ if _native.load():
     _forks.watch()
 
 from tf_tpu_ext import contrib, io, towers, tpu, verdict
-from tf_tpu_ext._machine import (
-    Cluster,
+from tf_tpu_ext._compilations import (
+    Argument,
+    Change,
     Compilation,
     CompilationStats,
-    Machine,
-    TransferStats,
     compilation_stats,
+)
+from tf_tpu_ext._machine import (
+    Cluster,
+    Machine,
+    PaddedInput,
+    TransferStats,
     configure,
     is_virtual,
     machine,
     transfer_stats,
 )
 from tf_tpu_ext._options import Options
+from tf_tpu_ext._page import report
 from tf_tpu_ext._version import VERSION
 from tf_tpu_ext.towers import TPUStrategy
 from tf_tpu_ext.verdict import compile_for, verdicts
@@ -60,11 +66,14 @@ from tf_tpu_ext.verdict._records import Verdict
 __version__ = VERSION
 
 __all__ = [
+    "Argument",
+    "Change",
     "Cluster",
     "Compilation",
     "CompilationStats",
     "Machine",
     "Options",
+    "PaddedInput",
     "TPUStrategy",
     "TransferStats",
     "Verdict",
@@ -76,6 +85,7 @@ __all__ = [
     "is_virtual",
     "machine",
     "patches",
+    "report",
     "towers",
     "tpu",
     "transfer_stats",

@@ -1,16 +1,16 @@
-"""The virtual TPU machine: its settings and its statistics."""
+"""The virtual TPU machine: its settings, and statistics of transfers."""
 
 from __future__ import annotations
 
 import ctypes
 import dataclasses
 import inspect
-import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from tf_tpu_ext import _native, verdict
+from tf_tpu_ext._compilations import argument_name
 from tf_tpu_ext._options import Options, from_switches, to_text
 from tf_tpu_ext.verdict._asking import asker
 from tf_tpu_ext.verdict._targets import Target
@@ -71,105 +71,6 @@ class Machine:
 
 
 @dataclasses.dataclass(frozen=True)
-class Compilation:
-    """One compilation of a TPU program.
-
-    Example:
-        >>> import tensorflow as tf
-        >>> import tf_tpu_ext
-        >>> _ = tf_tpu_ext.tpu.rewrite(lambda x: x * 2.0, [tf.ones([2])])
-        >>> [program] = tf_tpu_ext.compilation_stats().programs
-        >>> print(program.argument_shapes, program.num_replicas, program.error == "")
-        [2] 1 True
-
-    Attributes:
-        program_id: Number of the program in this process.
-        name: The computation's name.
-        argument_shapes: The shapes of the arguments, separated by semicolons.
-        num_replicas: Number of replicas.
-        num_cores_per_replica: Number of cores of each replica.
-        stacked_replicas: Number of replicas that run as one program; 1 if each runs its own.
-        lowering_seconds: Seconds spent converting the TensorFlow graph to an XLA computation.
-        building_seconds: Seconds spent compiling that to machine code, or loading it from the
-            compilation cache.
-        restored: Whether the machine code came from the compilation cache.
-        tensorflow_kernels: Number of ops that are computed by TensorFlow's CPU kernels.
-        program_bytes: Roughly how many bytes of memory the compiled program takes.
-        hits: How many more times the program was asked for and found compiled.
-        error: Why the compilation failed; empty if it succeeded.
-    """
-
-    program_id: int
-    name: str
-    argument_shapes: str
-    num_replicas: int
-    num_cores_per_replica: int
-    stacked_replicas: int
-    lowering_seconds: float
-    building_seconds: float
-    restored: bool
-    tensorflow_kernels: int
-    program_bytes: int
-    hits: int
-    error: str
-
-
-@dataclasses.dataclass(frozen=True)
-class CompilationStats:
-    """The compilations of the process so far, the last 10,000 of them.
-
-    Example:
-        >>> import tf_tpu_ext
-        >>> for _ in range(3):
-        ...     _ = tf_tpu_ext.tpu.rewrite(lambda x: x * 2.0, [3.0])
-        >>> stats = tf_tpu_ext.compilation_stats()
-        >>> print(stats.compilations, stats.hits, stats.seconds > 0)
-        1 2 True
-
-    Attributes:
-        programs: The compilations, oldest first.
-    """
-
-    programs: tuple[Compilation, ...]
-
-    @property
-    def compilations(self) -> int:
-        """Number of compilations, failed ones included.
-
-        Example:
-            >>> before = tf_tpu_ext.compilation_stats().compilations
-            >>> _ = tf_tpu_ext.tpu.rewrite(lambda x: x / 2.0, [3.0])
-            >>> tf_tpu_ext.compilation_stats().compilations - before
-            1
-        """
-        return len(self.programs)
-
-    @property
-    def hits(self) -> int:
-        """How many times a program was asked for and found compiled.
-
-        Example:
-            >>> before = tf_tpu_ext.compilation_stats().hits
-            >>> for _ in range(3):
-            ...     _ = tf_tpu_ext.tpu.rewrite(lambda x: x + 1.0, [3.0])
-            >>> tf_tpu_ext.compilation_stats().hits - before
-            2
-        """
-        return sum(program.hits for program in self.programs)
-
-    @property
-    def seconds(self) -> float:
-        """Total seconds spent on compilations.
-
-        Example:
-            >>> _ = tf_tpu_ext.tpu.rewrite(lambda x: x - 1.0, [3.0])
-            >>> tf_tpu_ext.compilation_stats().seconds > 0
-            True
-        """
-        return sum(program.lowering_seconds + program.building_seconds for program in self.programs)
-
-
-@dataclasses.dataclass(frozen=True)
 class Cluster:
     """One cluster of `outside_compilation`, with the cost of its calls.
 
@@ -221,6 +122,40 @@ class Cluster:
 
 
 @dataclasses.dataclass(frozen=True)
+class PaddedInput:
+    """One input that the host pads, with the padding of all its runs.
+
+    Example:
+        >>> import tf_tpu_ext
+        >>> tf_tpu_ext.PaddedInput(1, 0, "words", elements=8, padding=2).waste
+        0.25
+
+    Attributes:
+        program_id: Number of the program, as in `compilation_stats()`.
+        argument: Number of the argument among those of the program.
+        name: Its name, if it is known.
+        elements: Number of elements, padding included, over all replicas and runs.
+        padding: How many of them were padding.
+    """
+
+    program_id: int
+    argument: int
+    name: str
+    elements: int
+    padding: int
+
+    @property
+    def waste(self) -> float:
+        """The fraction that was padding, from 0.0 to 1.0.
+
+        Example:
+            >>> tf_tpu_ext.PaddedInput(1, 0, "", elements=0, padding=0).waste
+            0.0
+        """
+        return self.padding / self.elements if self.elements else 0.0
+
+
+@dataclasses.dataclass(frozen=True)
 class TransferStats:
     """What host and cores have exchanged in this process so far.
 
@@ -242,11 +177,13 @@ class TransferStats:
             `maximum_shapes` and a `padding_spec`, over all replicas and runs. Inputs padded with
             `enable_xla_dynamic_padder=False` are not counted.
         padding_elements: How many of them were padding.
+        padded_inputs: The same of each of these inputs.
     """
 
     clusters: tuple[Cluster, ...]
     paddable_elements: int
     padding_elements: int
+    padded_inputs: tuple[PaddedInput, ...] = ()
 
     @property
     def padding_waste(self) -> float:
@@ -426,7 +363,7 @@ def machine() -> Machine:
         >>> tf_tpu_ext.machine().cores
         8
     """
-    settings = _take_json("TfTpuExt_Machine")
+    settings = _native.json_of("TfTpuExt_Machine")
     settings["mesh_shape"] = tuple(settings["mesh_shape"])
     for name in ("wait_limit_seconds", "host_limit_seconds"):
         settings[name] = float(settings[name])
@@ -450,23 +387,6 @@ def is_virtual() -> bool:
     return _native.is_loaded() and machine().local_devices
 
 
-def compilation_stats() -> CompilationStats:
-    """Returns statistics on the compilation of TPU programs: their shapes, times and cache hits.
-
-    A compiled program is reused for the same graph, argument shapes and options, as long as it is
-    kept (`max_programs` of `tf_tpu_ext.configure`).
-
-    Example:
-        >>> import tf_tpu_ext
-        >>> before = tf_tpu_ext.compilation_stats().compilations
-        >>> _ = tf_tpu_ext.tpu.rewrite(lambda x: x * 2.0, [3.0])
-        >>> tf_tpu_ext.compilation_stats().compilations - before
-        1
-    """
-    records = _take_json("TfTpuExt_CompilationRecords")
-    return CompilationStats(tuple(Compilation(**record) for record in records))
-
-
 def transfer_stats() -> TransferStats:
     """Returns statistics on transfers: the cost of `outside_compilation`, and padding.
 
@@ -485,12 +405,32 @@ def transfer_stats() -> TransferStats:
         >>> print(cluster.folded, cluster.calls, cluster.bytes_to_host)
         True 1 4
     """
-    records = _take_json("TfTpuExt_ClusterRecords")
+    records = _native.json_of("TfTpuExt_ClusterRecords")
     elements, padding = ctypes.c_int64(), ctypes.c_int64()
     _native.library().TfTpuExt_Padding(ctypes.byref(elements), ctypes.byref(padding))
     return TransferStats(
-        tuple(Cluster(**record) for record in records), elements.value, padding.value
+        tuple(Cluster(**record) for record in records),
+        elements.value,
+        padding.value,
+        _padded_inputs(),
     )
+
+
+def _padded_inputs() -> tuple[PaddedInput, ...]:
+    records = _native.json_of("TfTpuExt_PaddedInputs")
+    if not records:
+        return ()
+    arguments = {
+        program["program_id"]: program["arguments"]
+        for program in _native.json_of("TfTpuExt_CompilationRecords")
+    }
+    return tuple(PaddedInput(name=_name_of(arguments, record), **record) for record in records)
+
+
+def _name_of(arguments: Mapping[int, list[dict[str, Any]]], record: Mapping[str, int]) -> str:
+    of_program = arguments.get(record["program_id"], [])
+    number = record["argument"]
+    return argument_name(of_program[number]["name"]) if number < len(of_program) else ""
 
 
 def configure_from_environment() -> None:
@@ -526,8 +466,3 @@ def _number_variable(name: str, parse: type[int] | type[float]) -> Any:
         raise ValueError(
             f"The environment variable {name} must be {kind}. Received: {name}={text!r}"
         ) from None
-
-
-def _take_json(function: str) -> Any:
-    """Returns the parsed JSON that a function of the native library returns."""
-    return json.loads(_native.text_of(function) or "null")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import importlib
 import importlib.metadata
+import json
 import logging
 import os
 import re
@@ -130,6 +131,11 @@ def text_of(function: str, *arguments: Any) -> str | None:
         return ctypes.string_at(address).decode(errors="replace")
     finally:
         library().TfTpuExt_Free(ctypes.c_void_p(address))
+
+
+def json_of(function: str) -> Any:
+    """Returns the parsed JSON that a function of the library returns; None if it returns null."""
+    return json.loads(text_of(function) or "null")
 
 
 def library_file() -> _library.Library | None:

@@ -52,6 +52,10 @@ JsonObject& JsonObject::Object(absl::string_view name, const JsonObject& value) 
   return Member(name, value.Text());
 }
 
+JsonObject& JsonObject::Objects(absl::string_view name, const std::vector<JsonObject>& values) {
+  return Member(name, JsonArray(values));
+}
+
 std::string JsonObject::Text() const { return absl::StrCat("{", members_, "}"); }
 
 JsonObject& JsonObject::Member(absl::string_view name, absl::string_view json) {

@@ -29,6 +29,7 @@ class JsonObject {
   JsonObject& Bool(absl::string_view name, bool value);
   JsonObject& Null(absl::string_view name);
   JsonObject& Object(absl::string_view name, const JsonObject& value);
+  JsonObject& Objects(absl::string_view name, const std::vector<JsonObject>& values);
 
   std::string Text() const;
 

@@ -89,6 +89,11 @@ TEST(JsonTest, NumbersThatJsonLacksBecomeNull) {
   }
 }
 
+TEST(JsonTest, ArrayAsAMember) {
+  EXPECT_EQ(JsonObject().Objects("all", {JsonObject().Integer("a", 1), JsonObject()}).Text(),
+            "{\"all\":[{\"a\":1},{}]}");
+}
+
 TEST(JsonTest, ArrayOfObjects) {
   EXPECT_EQ(JsonArray({JsonObject().Integer("a", 1)}), "[{\"a\":1}]");
   EXPECT_EQ(JsonArray({JsonObject().Integer("a", 1), JsonObject()}), "[{\"a\":1},{}]");

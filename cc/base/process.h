@@ -11,6 +11,7 @@ class CoreThreads;
 class Endpoints;
 class KernelThreadPools;
 class EmbeddingSlot;
+class FirstLaunches;
 class HostTraffic;
 class LaunchTable;
 class Machine;
@@ -49,6 +50,7 @@ struct Process {
   CollectiveTable* collectives = nullptr;
   CoreOrder* core_order = nullptr;
   Endpoints* endpoints = nullptr;
+  FirstLaunches* first_launches = nullptr;
   HostTraffic* host_traffic = nullptr;
   StepTransfers* transfers = nullptr;
   LaunchTable* launches = nullptr;

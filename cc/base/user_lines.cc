@@ -13,7 +13,8 @@ namespace tf_tpu_ext {
 namespace {
 
 // Wherever the packages are installed.
-constexpr absl::string_view kLibraryFolders[] = {"/tensorflow/python/", "/keras/src/", "/tf_keras/",
+constexpr absl::string_view kLibraryFolders[] = {"/tensorflow/python/", "/tensorflow/compiler/",
+                                                 "/keras/src/", "/tf_keras/",
                                                  "/tensorflow_estimator/python/"};
 
 // The folder of our Python package, with a slash at the end: the library is in it.

@@ -26,6 +26,7 @@ TEST(UserLinesTest, ThereMayBeNone) {
   const tensorflow::FrozenStackTrace trace(std::vector<StackFrame>{
       StackFrame("/v/site-packages/tensorflow/python/framework/ops.py", 1221, "from_node_def")});
   EXPECT_FALSE(UserLine(&trace).known());
+  EXPECT_TRUE(IsLibraryFile("/v/site-packages/tensorflow/compiler/tf2xla/ops/gen_xla_ops.py"));
   EXPECT_EQ(UserLine(&trace).Text(), "");
 }
 

@@ -90,6 +90,14 @@ absl::Status DescribeVariable(OpKernelContext* context, int input, XlaArgument* 
   return absl::OkStatus();
 }
 
+// What tells the value of a constant from others: itself, if it is short.
+std::string ValueText(const Tensor& value) {
+  constexpr int kMostElements = 8;
+  if (value.NumElements() <= kMostElements) return value.SummarizeValue(kMostElements);
+  const auto print = tensorflow::Fingerprint128(value.tensor_data());
+  return absl::StrCat(value.SummarizeValue(kMostElements), " (#", absl::Hex(print.low64), ")");
+}
+
 }  // namespace
 
 CompileAndLaunchOp::CompileAndLaunchOp(tensorflow::OpKernelConstruction* construction,
@@ -166,12 +174,41 @@ absl::Status CompileAndLaunchOp::DescribeArguments(OpKernelContext* context, Cal
   return absl::OkStatus();
 }
 
+std::vector<RecordedArgument> CompileAndLaunchOp::RecordArguments(OpKernelContext* context,
+                                                                  const Call& call) const {
+  const auto record =
+      context->function_library()->GetFunctionLibraryDefinition()->FindRecord(computation_);
+  std::vector<RecordedArgument> recorded;
+  for (size_t i = 0; i < call.arguments.size(); ++i) {
+    const XlaArgument& argument = call.arguments[i];
+    const auto& shape = absl::get<tensorflow::TensorShape>(argument.shape);
+    RecordedArgument& each = recorded.emplace_back();
+    each.name = argument.name;
+    if (each.name.empty() && record != nullptr) {
+      const tensorflow::OpDef& signature = record->fdef().signature();
+      if (static_cast<int>(i) < signature.input_arg_size()) {
+        each.name = signature.input_arg(static_cast<int>(i)).name();
+      }
+    }
+    each.type = tensorflow::DataTypeString(argument.type);
+    each.shape = shape.DebugString();
+    each.bytes = shape.num_elements() * tensorflow::DataTypeSize(argument.type);
+    each.is_variable = argument.kind == XlaArgument::kResource;
+    if (argument.kind == XlaArgument::kConstant) each.value = ValueText(argument.constant_value);
+  }
+  return recorded;
+}
+
 absl::StatusOr<std::shared_ptr<Program>> CompileAndLaunchOp::Compile(OpKernelContext* context,
                                                                      int64_t id, const Call& call,
                                                                      CompilationRecord* record) {
   record->name = computation_;
   record->argument_shapes = call.shapes;
+  record->arguments = RecordArguments(context, call);
+  record->options = absl::StrCat(ProgramOptionsText(call.options),
+                                 ";tensor_float_32=", tsl::tensor_float_32_execution_enabled());
   const absl::Time start = absl::Now();
+  record->started = start;
   LoweredModule lowered;
   const absl::Status status = LowerCall(context, call, &lowered);
   record->lowering = absl::Now() - start;
@@ -201,9 +238,9 @@ absl::Status CompileAndLaunchOp::LowerCall(OpKernelContext* context, const Call&
         return SetLowering({/*replicas=*/1, for_target}, manager);
       };
   options.populate_resource_manager = &tell;
+  lowered->lines = OpLines(computation_, library);
   if (lowered->for_target) {
     options.device_type = tensorflow::DeviceType(kTargetCompilationDevice);
-    lowered->lines = OpLines(computation_, library);
   } else {
     options.device_type = tensorflow::DeviceType(kCompilationDevice);
     TF_RETURN_IF_ERROR(ChooseTpuPlatforms(&library));

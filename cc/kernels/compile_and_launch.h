@@ -54,6 +54,8 @@ class CompileAndLaunchOp : public tensorflow::AsyncOpKernel {
   absl::Status DescribeArguments(tensorflow::OpKernelContext* context, Call* call) const;
   absl::StatusOr<std::shared_ptr<Program>> Compile(tensorflow::OpKernelContext* context, int64_t id,
                                                    const Call& call, CompilationRecord* record);
+  std::vector<RecordedArgument> RecordArguments(tensorflow::OpKernelContext* context,
+                                                const Call& call) const;
   absl::Status LowerCall(tensorflow::OpKernelContext* context, const Call& call,
                          LoweredModule* lowered);
   absl::StatusOr<std::shared_ptr<const Interface>> InterfaceOf(const std::string& key);

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -26,6 +27,7 @@
 #include "cc/kernels/make_program.h"
 #include "cc/ops/op_names.h"
 #include "cc/pods/pod.h"
+#include "cc/program/compilation_record.h"
 #include "cc/program/program_key.h"
 #include "cc/program/traced_options.h"
 #include "cc/runtime/launch_ids.h"
@@ -125,6 +127,8 @@ class CompileMlirOp : public OpKernel {
                        shape_text),
           [&](int64_t id, CompilationRecord* record) {
             record->argument_shapes = shape_text;
+            record->arguments = RecordArguments(shapes);
+            record->options = OptionsText(options);
             return Compile(id, shapes, options, record);
           });
     }
@@ -237,6 +241,26 @@ class CompileMlirOp : public OpKernel {
     return absl::OkStatus();
   }
 
+  std::vector<RecordedArgument> RecordArguments(const std::vector<TensorShape>& shapes) const {
+    std::vector<RecordedArgument> recorded;
+    for (int i = 0; i < metadata_.args_size(); ++i) {
+      const auto& argument = metadata_.args(i);
+      RecordedArgument& each = recorded.emplace_back();
+      each.name = argument.name();
+      each.type = tensorflow::DataTypeString(argument.dtype());
+      each.shape = shapes[i].DebugString();
+      each.bytes = shapes[i].num_elements() * tensorflow::DataTypeSize(argument.dtype());
+      each.is_variable = argument.kind() == tensorflow::tpu::TPUCompileMetadataProto::Arg::VARIABLE;
+      each.is_dynamic = absl::c_linear_search(argument.is_bounded_dynamic_dim(), true);
+    }
+    return recorded;
+  }
+
+  static std::string OptionsText(const ProgramOptions& options) {
+    return absl::StrCat(ProgramOptionsText(options),
+                        ";tensor_float_32=", tsl::tensor_float_32_execution_enabled());
+  }
+
   // Of the cores that the program needs those of this host.
   absl::StatusOr<ByNumber<Slot, Core>> FindCores() const {
     if (metadata_.num_replicas() < 0 || metadata_.num_cores_per_replica() < 0) {
@@ -281,6 +305,7 @@ class CompileMlirOp : public OpKernel {
     record->num_replicas = std::max(1, metadata_.num_replicas());
     record->num_cores_per_replica = std::max(1, metadata_.num_cores_per_replica());
     const absl::Time start = absl::Now();
+    record->started = start;
     LoweredModule lowered;
     lowered.options = options;
     lowered.for_one_replica = ForOneReplica();

@@ -12,11 +12,13 @@
 #include "cc/device/virtual_device.h"
 #include "cc/kernels/core_resource.h"
 #include "cc/ops/op_names.h"
+#include "cc/program/compilation_record.h"
 #include "cc/program/program_key.h"
 #include "cc/program/value_numbers.h"
 #include "cc/runtime/join_launch.h"
 #include "cc/runtime/launch_table.h"
 #include "cc/runtime/pod_programs.h"
+#include "cc/runtime/program_cache.h"
 #include "cc/runtime/step_transfers.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/resource_mgr.h"
@@ -120,12 +122,31 @@ class ExecuteOp : public AsyncOpKernel {
     auto variables = std::make_shared<ArgumentVariables>();
     Arguments arguments;
     TF_RETURN_IF_ERROR(FindArguments(context, &arguments, variables.get()));
+    if (found.program->LacksNames()) {
+      Process::Get().programs->NameArguments(found.program->compiled().id, ArgumentNames(context));
+    }
     auto write = [this, context, variables](std::vector<Tensor> outputs) {
       return WriteResults(context, *variables, std::move(outputs));
     };
     return JoinLaunch(context, Process::Get().launches, core_, key.launch_id, found,
                       {std::move(arguments), variables, updates_variables_}, std::move(write),
                       std::move(done));
+  }
+
+  // The variables' names, and the names of the nodes that compute the others.
+  std::vector<ArgumentName> ArgumentNames(OpKernelContext* context) const {
+    std::vector<ArgumentName> names;
+    for (int input = 0; input < context->num_inputs() - 1; ++input) {
+      ArgumentName& each = names.emplace_back();
+      each.is_variable = context->input_dtype(input) == tensorflow::DT_RESOURCE;
+      ResourceHandle handle;
+      if (each.is_variable && HandleFromInput(context, input, &handle).ok()) {
+        each.name = handle.name();
+      } else if (input < def().input_size()) {
+        each.name = def().input(input);
+      }
+    }
+    return names;
   }
 
   // The launch reads the variables, once it may start.

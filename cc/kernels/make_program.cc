@@ -38,6 +38,7 @@ absl::StatusOr<std::shared_ptr<Program>> MakeProgram(
   TF_ASSIGN_OR_RETURN(std::shared_ptr<const CompiledProgram> compiled,
                       BuildProgram(lowered, metadata, id, record));
   record->bytes = SizeInMemory(*compiled);
+  record->memory = MemoryOfRun(*compiled);
   return Program::Create(*Process::Get().program_services, std::move(compiled));
 }
 

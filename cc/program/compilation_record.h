@@ -3,10 +3,49 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/time/time.h"
 
 namespace tf_tpu_ext {
+
+// What is known of an argument when the program is launched.
+struct ArgumentName {
+  std::string name;
+  bool is_variable = false;
+};
+
+// An argument that a program was compiled for.
+struct RecordedArgument {
+  // A variable's name, or that of an input of the function; empty if it has none.
+  std::string name;
+  std::string type;
+  std::string shape;
+  // What tells the value from others, if it is compiled in; else empty.
+  std::string value;
+  int64_t bytes = 0;
+  bool is_variable = false;
+  // Whether a dimension has its true size only when the program runs.
+  bool is_dynamic = false;
+};
+
+// What a TPU refuses or is slow at.
+struct ProgramNote {
+  // As tf_tpu_ext/verdict/_records.py lists them.
+  std::string kind;
+  std::string what;
+  int64_t count = 0;
+  // The first that has a line, else the first.
+  std::string op;
+  std::string source;
+};
+
+// The buffers of one core's run, in bytes.
+struct ProgramMemory {
+  int64_t arguments = 0;
+  int64_t results = 0;
+  int64_t temporaries = 0;
+};
 
 // One compilation, as compilation_stats() reports it.
 struct CompilationRecord {
@@ -17,6 +56,12 @@ struct CompilationRecord {
   int num_cores_per_replica = 1;
   // How many replicas run as one program.
   int batched_replicas = 1;
+  std::vector<RecordedArgument> arguments;
+  // The options that it was compiled with.
+  std::string options;
+  std::vector<ProgramNote> notes;
+  ProgramMemory memory;
+  absl::Time started;
   absl::Duration lowering;
   absl::Duration building;
   // Whether all its machine code came from the CompilationCache.

@@ -21,6 +21,18 @@ std::string NameBetweenHosts(const CollectiveKey& key, int64_t number) {
                       number);
 }
 
+void CountMeeting(const CollectiveKey& key, const std::string& name,
+                  const std::vector<CollectiveParticipant>& participants, CollectiveStats* stats) {
+  CollectiveMeeting meeting;
+  meeting.name = name;
+  meeting.run_id = key.run_id;
+  for (const CollectiveParticipant& each : participants) {
+    meeting.arrivals.emplace_back(key.cores[each.rank], each.arrived);
+  }
+  const CollectiveParticipant& first = participants.front();
+  stats->Count(std::move(meeting), first.send_bytes * static_cast<int64_t>(first.send.size()));
+}
+
 }  // namespace
 
 std::string CollectiveKey::DebugString() const {
@@ -68,6 +80,7 @@ CollectiveTable::Links* CollectiveTable::LinksOf(const CollectiveKey& key) {
 void CollectiveTable::Arrive(const CollectiveKey& key, int size, const std::string& name,
                              CollectiveParticipant participant,
                              const CollectiveOperation& operation) {
+  participant.arrived = absl::Now();
   absl::Status status;
   std::vector<CollectiveParticipant> participants;
   std::shared_ptr<HostLinks> links;  // null if all of the key's cores are here
@@ -99,6 +112,7 @@ void CollectiveTable::Arrive(const CollectiveKey& key, int size, const std::stri
       number = meeting->number;
       meetings.erase(meeting);
       if (meetings.empty()) meetings_.erase(key);
+      if (status.ok()) CountMeeting(key, name, participants, &stats_);
       if (status.ok() && links != nullptr) {
         auto exchange = std::make_shared<HostExchange>(key, name, std::move(participants),
                                                        operation, links->shape());

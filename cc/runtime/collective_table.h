@@ -23,6 +23,7 @@
 #include "cc/base/launch_numbers.h"
 #include "cc/base/number.h"
 #include "cc/pods/host_links.h"
+#include "cc/runtime/collective_stats.h"
 
 namespace tf_tpu_ext {
 
@@ -59,6 +60,8 @@ struct CollectiveParticipant {
   int64_t send_bytes = 0;
   // The rank whose data a permutation brings here; none fills with zeros.
   std::optional<Rank> source_rank;
+  // Set by the table.
+  absl::Time arrived;
   std::function<void(absl::Status)> done;
 };
 
@@ -101,6 +104,9 @@ class CollectiveTable {
   // Who has waited for whom in the run for at least `age`; empty if nobody has.
   std::string Describe(RunId run_id, absl::Duration age = absl::ZeroDuration()) const;
 
+  // Of the meetings of cores of this host.
+  const CollectiveStats& stats() const { return stats_; }
+
  private:
   struct Meeting {
     int size = 0;
@@ -133,6 +139,7 @@ class CollectiveTable {
   // Whether it has not been aborted.
   bool StopExchanging(const std::shared_ptr<HostExchange>& exchange);
 
+  CollectiveStats stats_;
   mutable absl::Mutex mutex_;
   std::map<RunId, Links> links_ ABSL_GUARDED_BY(mutex_);
   // Those whose participants of this host have all come.

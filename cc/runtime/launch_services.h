@@ -10,6 +10,7 @@ class ComputePool;
 class CoreOrder;
 class CoreThreads;
 class Endpoints;
+class FirstLaunches;
 class LaunchTransfers;
 class WaitMonitor;
 
@@ -24,6 +25,8 @@ struct LaunchServices {
   CoreOrder* core_order = nullptr;
   // Where programs run.
   ComputePool* compute_pool = nullptr;
+  // When the first launches ran. May be null.
+  FirstLaunches* first_launches = nullptr;
   // Where functions of the host run that programs call.
   CoreThreads* host_threads = nullptr;
   // What the end of a launch means for its transfers.

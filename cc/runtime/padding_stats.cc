@@ -17,7 +17,9 @@ std::optional<int64_t> SizeIn(const Tensor& size) {
 
 }  // namespace
 
-void PaddingStats::Count(absl::Span<const PaddedArgument> padded, const Arguments& arguments) {
+void PaddingStats::Count(int64_t program_id, absl::Span<const PaddedArgument> padded,
+                         const Arguments& arguments) {
+  absl::MutexLock lock(&mutex_);
   int64_t elements = 0;
   int64_t real_elements = 0;
   for (const PaddedArgument& each : padded) {
@@ -29,8 +31,14 @@ void PaddingStats::Count(absl::Span<const PaddedArgument> padded, const Argument
         real.set_dim(dimension, std::clamp<int64_t>(*size, 0, real.dim_size(dimension)));
       }
     }
-    elements += arguments[each.argument].NumElements();
+    const int64_t padded_elements = arguments[each.argument].NumElements();
+    elements += padded_elements;
     real_elements += real.num_elements();
+    const auto key = std::make_pair(program_id, each.argument);
+    if (inputs_.size() >= kMostInputs && inputs_.count(key) == 0) continue;
+    PaddingTotals& totals = inputs_[key];
+    totals.elements += padded_elements;
+    totals.padding += padded_elements - real.num_elements();
   }
   elements_.fetch_add(elements, std::memory_order_relaxed);
   padding_.fetch_add(elements - real_elements, std::memory_order_relaxed);
@@ -38,6 +46,13 @@ void PaddingStats::Count(absl::Span<const PaddedArgument> padded, const Argument
 
 PaddingTotals PaddingStats::Totals() const {
   return {elements_.load(std::memory_order_relaxed), padding_.load(std::memory_order_relaxed)};
+}
+
+std::vector<PaddedInput> PaddingStats::Inputs() const {
+  absl::MutexLock lock(&mutex_);
+  std::vector<PaddedInput> inputs;
+  for (const auto& [key, totals] : inputs_) inputs.push_back({key.first, key.second, totals});
+  return inputs;
 }
 
 }  // namespace tf_tpu_ext

@@ -3,8 +3,14 @@
 #define TF_TPU_EXT_CC_RUNTIME_PADDING_STATS_H_
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <map>
+#include <utility>
+#include <vector>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
 #include "cc/program/padded_argument.h"
 #include "cc/program/value_numbers.h"
@@ -17,16 +23,31 @@ struct PaddingTotals {
   int64_t padding = 0;
 };
 
+// The same of one argument.
+struct PaddedInput {
+  int64_t program_id = 0;
+  ArgumentNumber argument;
+  PaddingTotals totals;
+};
+
 // Thread-safe. Readers may see the elements of a run before its padding.
 class PaddingStats {
  public:
+  // More inputs count in the totals only.
+  static constexpr size_t kMostInputs = 10'000;
+
   // Adds the arguments of one core's run to the totals.
-  void Count(absl::Span<const PaddedArgument> padded, const Arguments& arguments);
+  void Count(int64_t program_id, absl::Span<const PaddedArgument> padded,
+             const Arguments& arguments);
   PaddingTotals Totals() const;
+  // By program and argument.
+  std::vector<PaddedInput> Inputs() const;
 
  private:
   std::atomic<int64_t> elements_{0};
   std::atomic<int64_t> padding_{0};
+  mutable absl::Mutex mutex_;
+  std::map<std::pair<int64_t, ArgumentNumber>, PaddingTotals> inputs_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace tf_tpu_ext

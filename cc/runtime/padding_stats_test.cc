@@ -16,13 +16,22 @@ TEST(PaddingStatsTest, CountsElementsBeyondTheSizes) {
   const Tensor array(tensorflow::DT_FLOAT, {4, 10});
   PaddingStats stats;
   const ArgumentNumber zero(0), one(1), two(2), missing(9);
-  stats.Count({{zero, {{0, one}, {1, two}}}}, {array, rows, columns});
+  stats.Count(1, {{zero, {{0, one}, {1, two}}}}, {array, rows, columns});
   EXPECT_EQ(stats.Totals().elements, 40);
   EXPECT_EQ(stats.Totals().padding, 25);
   // What can't be read is taken for full.
-  stats.Count({{zero, {{0, zero}, {1, missing}, {7, one}}}, {missing, {}}}, {array, rows});
+  stats.Count(1, {{zero, {{0, zero}, {1, missing}, {7, one}}}, {missing, {}}}, {array, rows});
   EXPECT_EQ(stats.Totals().elements, 80);
   EXPECT_EQ(stats.Totals().padding, 25);
+  stats.Count(2, {{zero, {{0, one}}}}, {array, rows});
+  const std::vector<PaddedInput> inputs = stats.Inputs();
+  ASSERT_EQ(inputs.size(), 2);
+  EXPECT_EQ(inputs[0].program_id, 1);
+  EXPECT_EQ(inputs[0].totals.padding, 25);
+  EXPECT_EQ(inputs[1].program_id, 2);
+  EXPECT_EQ(inputs[1].argument, zero);
+  EXPECT_EQ(inputs[1].totals.elements, 40);
+  EXPECT_EQ(inputs[1].totals.padding, 10);
 }
 
 }  // namespace

@@ -50,6 +50,7 @@ ProcessObjects::ProcessObjects()
         process.embedding = &embedding_;
         process.collectives = &collectives_;
         process.core_order = &core_order_;
+        process.first_launches = &first_launches_;
         process.endpoints = &endpoints_;
         process.host_traffic = &host_traffic_;
         process.transfers = &transfers_;
@@ -89,6 +90,7 @@ LaunchServices ProcessObjects::ServicesOfLaunches() {
   services.collectives = &collectives_;
   services.wait_monitor = &wait_monitor_;
   services.core_order = &core_order_;
+  services.first_launches = &first_launches_;
   services.compute_pool = &compute_pool_;
   services.host_threads = &host_threads_;
   services.transfers = &transfers_;

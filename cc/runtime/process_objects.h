@@ -16,6 +16,7 @@
 #include "cc/pods/host_traffic.h"
 #include "cc/runtime/collective_table.h"
 #include "cc/runtime/core_order.h"
+#include "cc/runtime/first_launches.h"
 #include "cc/runtime/launch_table.h"
 #include "cc/runtime/padding_stats.h"
 #include "cc/runtime/pod_programs.h"
@@ -63,6 +64,7 @@ class ProcessObjects {
   CollectiveTable collectives_;
   const std::unique_ptr<xla::cpu::CpuCollectives> xla_collectives_;
   CoreOrder core_order_;
+  FirstLaunches first_launches_;
   Endpoints endpoints_;
   HostTraffic host_traffic_;
   // Made when the first update needs it.

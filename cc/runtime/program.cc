@@ -1,5 +1,6 @@
 #include "cc/runtime/program.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -43,6 +44,33 @@ int64_t SizeInMemory(const CompiledProgram& compiled) {
   return bytes;
 }
 
+ProgramMemory MemoryOfRun(const CompiledProgram& compiled) {
+  if (compiled.batched != nullptr) {
+    ProgramMemory memory = MemoryOfRun(*compiled.batched->program);
+    for (int64_t* bytes : {&memory.arguments, &memory.results, &memory.temporaries}) {
+      *bytes /= std::max(1, compiled.batched->group_size);
+    }
+    return memory;
+  }
+  ProgramMemory memory;
+  if (compiled.executable == nullptr) return memory;
+  const auto& of_cpu = static_cast<const xla::cpu::CpuExecutable&>(*compiled.executable);
+  for (const xla::BufferAllocation& allocation : of_cpu.buffer_assignment().Allocations()) {
+    if (allocation.is_entry_computation_parameter()) {
+      memory.arguments += allocation.size();
+    } else if (allocation.maybe_live_out()) {
+      memory.results += allocation.size();
+    } else if (!allocation.is_constant() && !allocation.is_thread_local()) {
+      memory.temporaries += allocation.size();
+    }
+  }
+  if (compiled.shared_update != nullptr) {
+    const ProgramMemory update = MemoryOfRun(*compiled.shared_update->program);
+    memory.temporaries = std::max(memory.temporaries, update.temporaries);
+  }
+  return memory;
+}
+
 absl::StatusOr<std::shared_ptr<Program>> Program::Create(
     const ProgramServices& services, std::shared_ptr<const CompiledProgram> compiled) {
   TF_ASSIGN_OR_RETURN(Parts parts, CreateParts(services, *compiled));
@@ -73,7 +101,7 @@ absl::StatusOr<Program::Parts> Program::CreateParts(const ProgramServices& servi
 
 void Program::Start(CoreContext core, Arguments arguments, RunOptions options, Done done) {
   if (!compiled_->padded_arguments.empty()) {
-    services_.padding->Count(compiled_->padded_arguments, arguments);
+    services_.padding->Count(compiled_->id, compiled_->padded_arguments, arguments);
   }
   Run::Start(
       std::make_shared<Run>(this, core, std::move(arguments), std::move(options), std::move(done)));

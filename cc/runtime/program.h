@@ -16,6 +16,7 @@
 #include "absl/time/time.h"
 #include "cc/base/core_context.h"
 #include "cc/base/core_numbers.h"
+#include "cc/program/compilation_record.h"
 #include "cc/program/compiled_program.h"
 #include "cc/program/value_numbers.h"
 #include "cc/runtime/kept_tensors.h"
@@ -40,6 +41,9 @@ struct RunOptions {
 
 // Roughly how much memory the program takes, in bytes, with the programs that it consists of.
 int64_t SizeInMemory(const CompiledProgram& compiled);
+
+// What a run of one core needs, with the shared update that follows it.
+ProgramMemory MemoryOfRun(const CompiledProgram& compiled);
 
 // Thread-safe. Virtual is what tests replace.
 class Program {
@@ -70,6 +74,9 @@ class Program {
     const int64_t nanoseconds = typical_nanoseconds_.load(std::memory_order_relaxed);
     return nanoseconds < 0 ? absl::InfiniteDuration() : absl::Nanoseconds(nanoseconds);
   }
+
+  // True for the first who asks: whoever launches it first tells what its arguments are called.
+  bool LacksNames() { return !named_.load(std::memory_order_relaxed) && !named_.exchange(true); }
 
   // Takes back the combined outputs of a run, for the next one.
   void Recycle(std::vector<tensorflow::Tensor> combined_outputs);
@@ -115,6 +122,7 @@ class Program {
 
   // Negative before the first run has ended.
   std::atomic<int64_t> typical_nanoseconds_{-1};
+  std::atomic<bool> named_{false};
   KeptTensors scratch_;
   KeptTensors combined_outputs_;
 

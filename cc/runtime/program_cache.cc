@@ -1,5 +1,6 @@
 #include "cc/runtime/program_cache.h"
 
+#include <algorithm>
 #include <exception>
 #include <utility>
 
@@ -110,6 +111,21 @@ void ProgramCache::Drop(const std::string& key) {
   Dropped dropped;
   absl::MutexLock lock(&mutex_);
   Remove(key, &dropped);
+}
+
+void ProgramCache::NameArguments(int64_t id, const std::vector<ArgumentName>& names) {
+  absl::MutexLock lock(&mutex_);
+  // It is one of the last.
+  const auto record = std::find_if(records_.rbegin(), records_.rend(),
+                                   [id](const auto& each) { return each->program_id == id; });
+  if (record == records_.rend()) return;
+  std::vector<RecordedArgument>& arguments = (*record)->arguments;
+  // An op that brings only what is on its core numbers its arguments otherwise.
+  if (arguments.size() != names.size()) return;
+  for (size_t i = 0; i < names.size(); ++i) {
+    arguments[i].name = names[i].name;
+    arguments[i].is_variable = names[i].is_variable;
+  }
 }
 
 absl::StatusOr<std::shared_ptr<Program>> ProgramCache::Find(int64_t id) const {

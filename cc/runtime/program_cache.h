@@ -46,6 +46,9 @@ class ProgramCache {
   // Gives up the program for `key`, which nobody will ask for again. Its record stays.
   void Drop(const std::string& key);
 
+  // Adds names to the record of a program: those of its arguments, in their order.
+  void NameArguments(int64_t id, const std::vector<ArgumentName>& names);
+
   // The program that a launch names, or NotFound.
   absl::StatusOr<std::shared_ptr<Program>> Find(int64_t id) const;
 

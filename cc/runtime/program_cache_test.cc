@@ -57,6 +57,27 @@ TEST(ProgramCacheTest, CompilesAKeyOnce) {
   EXPECT_EQ(records[0].error, "");
 }
 
+TEST(ProgramCacheTest, ArgumentsGetTheirNamesLater) {
+  ProgramCache cache(DefaultLimits);
+  int64_t id = 0;
+  const auto compile = [&](int64_t given, CompilationRecord* record) {
+    id = given;
+    record->arguments.resize(2);
+    return absl::StatusOr<ProgramPointer>(NamedProgram());
+  };
+  ASSERT_TRUE(cache.GetOrCompile("a", compile).ok());
+  // Those of another number of arguments are not the program's.
+  cache.NameArguments(id, {{"images", false}});
+  EXPECT_EQ(cache.Records()[0].arguments[0].name, "");
+  cache.NameArguments(id + 1, {{"other", false}, {"kernel", true}});
+  cache.NameArguments(id, {{"images", false}, {"kernel", true}});
+  const std::vector<RecordedArgument> arguments = cache.Records()[0].arguments;
+  EXPECT_EQ(arguments[0].name, "images");
+  EXPECT_FALSE(arguments[0].is_variable);
+  EXPECT_EQ(arguments[1].name, "kernel");
+  EXPECT_TRUE(arguments[1].is_variable);
+}
+
 TEST(ProgramCacheTest, KeysHaveProgramsOfTheirOwn) {
   ProgramCache cache(DefaultLimits);
   std::vector<int64_t> ids;

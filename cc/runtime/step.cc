@@ -30,6 +30,9 @@ Step::Step(const LaunchServices& services, LaunchId launch_id, std::shared_ptr<P
       program_(std::move(program)),
       cores_(std::move(cores)),
       links_(std::move(links)),
+      times_(services_.first_launches == nullptr
+                 ? nullptr
+                 : services_.first_launches->Begin(program_->compiled().id, run_id())),
       done_(std::move(done)) {}
 
 void Step::PrepareHostCalls() {
@@ -122,13 +125,25 @@ void Step::StartRuns(std::unique_ptr<Execution> execution) {
 void Step::StartRun(StepRun run, bool on_one_thread) {
   RunOptions options;
   options.on_one_thread = on_one_thread;
-  execution_->Start(run, std::move(options),
-                    [self = shared_from_this(), run](const absl::Status& status, Outputs outputs) {
-                      self->RunEnded(run, status, std::move(outputs));
-                    });
+  const size_t timed = times_ == nullptr ? 0 : times_->BeginRun(CoresOf(run));
+  execution_->Start(
+      run, std::move(options),
+      [self = shared_from_this(), run, timed](const absl::Status& status, Outputs outputs) {
+        self->RunEnded(run, timed, status, std::move(outputs));
+      });
 }
 
-void Step::RunEnded(StepRun run, const absl::Status& status, Outputs outputs) {
+std::vector<Core> Step::CoresOf(StepRun run) const {
+  std::vector<Core> cores;
+  const int end = execution_->FirstSlotOf(StepRun(run.value() + 1)).value();
+  for (int slot = execution_->FirstSlotOf(run).value(); slot < end; ++slot) {
+    cores.push_back(cores_[Slot(slot)].context.core);
+  }
+  return cores;
+}
+
+void Step::RunEnded(StepRun run, size_t timed, const absl::Status& status, Outputs outputs) {
+  if (times_ != nullptr) times_->EndRun(timed);
   services_.compute_pool->AddRuns(-1);
   const Slot slot = execution_->FirstSlotOf(run);
   if (status.ok()) {
@@ -267,6 +282,7 @@ void Step::Finish(absl::Status status) {
   // Failed runs have been stopped. Those before a failed update have ended well, and filled
   // outfeeds.
   if (!status.ok() && RunsSucceeded()) services_.transfers->Abort(launch_id_, status);
+  if (times_ != nullptr) times_->End();
   // No run is left that could meet another one.
   services_.collectives->Finish(run_id());
   Done done;

@@ -14,6 +14,7 @@
 #include "cc/base/number.h"
 #include "cc/program/value_numbers.h"
 #include "cc/runtime/execution.h"
+#include "cc/runtime/first_launches.h"
 #include "cc/runtime/launch_services.h"
 #include "cc/runtime/program.h"
 
@@ -67,9 +68,11 @@ class Step : public std::enable_shared_from_this<Step> {
   void CompileAlone();
   void StartRuns(std::unique_ptr<Execution> execution);
 
+  std::vector<Core> CoresOf(StepRun run) const;
+
   // On the threads of the runs.
   void StartRun(StepRun run, bool on_one_thread);
-  void RunEnded(StepRun run, const absl::Status& status, Outputs outputs);
+  void RunEnded(StepRun run, size_t timed, const absl::Status& status, Outputs outputs);
 
   // On any thread.
   void RunFailed(const absl::Status& status);
@@ -97,6 +100,8 @@ class Step : public std::enable_shared_from_this<Step> {
   // Not guarded: who starts the runs writes them before the first one, and each run its own slots.
   StepCores cores_;
   const std::shared_ptr<HostLinks> links_;
+  // Null if nobody wants them.
+  const std::shared_ptr<LaunchTimes> times_;
   std::unique_ptr<Execution> execution_;
   // Not guarded: each run writes its own, and they are read when the last has ended.
   ByNumber<StepRun, Outputs> outputs_;

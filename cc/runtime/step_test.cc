@@ -83,6 +83,7 @@ class StepTest : public ::testing::Test {
     services.compute_pool = &pool_;
     services.host_threads = &host_threads_;
     services.transfers = &transfers_;
+    services.first_launches = &first_launches_;
     services.run_long = [this](std::function<void()> work) {
       long_work_.push_back(std::move(work));
     };
@@ -106,6 +107,7 @@ class StepTest : public ::testing::Test {
   FakeMonitor monitor_;
   FakeTransfers transfers_;
   CollectiveTable collectives_;
+  FirstLaunches first_launches_;
   std::vector<std::function<void()>> long_work_;
   int locked_ = 0;
   // If set, of steps that end on another thread.
@@ -181,6 +183,14 @@ TEST_F(StepTest, CoresOfAReplicaShareARun) {
   EXPECT_EQ(FloatsOf(OutputOf(1, 0)), std::vector<float>{5});
   EXPECT_EQ(FloatsOf(OutputOf(1, 1)), std::vector<float>{6});
   EXPECT_EQ(FloatsOf(OutputOf(2, 0)), std::vector<float>{16});
+  const std::vector<TimedLaunch> timed = first_launches_.Get();
+  ASSERT_EQ(timed.size(), 1);
+  ASSERT_EQ(timed[0].runs.size(), 2);
+  // The pool starts the second one first.
+  EXPECT_EQ(timed[0].runs[0].cores, (std::vector<Core>{Core(2), Core(3)}));
+  EXPECT_EQ(timed[0].runs[1].cores, (std::vector<Core>{Core(0), Core(1)}));
+  EXPECT_GE(timed[0].end, timed[0].runs[1].end);
+  EXPECT_GE(timed[0].runs[1].end, timed[0].begin);
 }
 
 // Returns when the test says so. Never deleted: the op may still be on its way out of it.

@@ -2,10 +2,12 @@
 // NOLINTBEGIN(bugprone-suspicious-include)
 #include "cc/runtime/batched_replicas.cc"
 #include "cc/runtime/caller_executor.cc"
+#include "cc/runtime/collective_stats.cc"
 #include "cc/runtime/collective_table.cc"
 #include "cc/runtime/collectives.cc"
 #include "cc/runtime/core_order.cc"
 #include "cc/runtime/execution.cc"
+#include "cc/runtime/first_launches.cc"
 #include "cc/runtime/group_execution.cc"
 #include "cc/runtime/host_exchange.cc"
 #include "cc/runtime/in_place_execution.cc"

@@ -2,9 +2,11 @@
 // NOLINTBEGIN(bugprone-suspicious-include)
 #include "cc/runtime/batched_replicas_test.cc"
 #include "cc/runtime/caller_executor_test.cc"
+#include "cc/runtime/collective_stats_test.cc"
 #include "cc/runtime/collective_table_test.cc"
 #include "cc/runtime/collectives_test.cc"
 #include "cc/runtime/core_order_test.cc"
+#include "cc/runtime/first_launches_test.cc"
 #include "cc/runtime/host_exchange_test.cc"
 #include "cc/runtime/join_launch_test.cc"
 #include "cc/runtime/kernel_custom_call_test.cc"

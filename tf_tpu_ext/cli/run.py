@@ -33,7 +33,12 @@ def add_parser(commands: Any) -> None:
         help="start so many workers on this machine, each with --cores cores, and run the script "
         "as their client, as on a TPU of several hosts",
     )
-    parser.add_argument("--report", metavar="FILE", help="write the report as JSON to FILE, too")
+    parser.add_argument(
+        "--report",
+        metavar="FILE",
+        help="write a report to FILE, too: a page with a timeline, compilations, memory and more "
+        "if its name ends in .html, else the printed one as JSON",
+    )
     parser.add_argument("--quiet", action="store_true", help="print no report")
     script.add_arguments(parser)
     parser.set_defaults(run=run)
@@ -51,6 +56,8 @@ def run(options: argparse.Namespace) -> int:
         script.check_file(options)
         _set_machine(options)
         launcher, program = script.load(options, "tf_tpu_ext.launcher")
+        if options.report is not None and launcher.is_page(options.report):
+            _check_page()
         if options.workers is not None:
             launcher.connect(pod.enter_context(worker.pod(options.workers, options.cores)))
     except script.RefusedError as error:
@@ -59,6 +66,16 @@ def run(options: argparse.Namespace) -> int:
     return int(
         launcher.launch(program, options.arguments, report=options.report, quiet=options.quiet)
     )
+
+
+def _check_page() -> None:
+    """Refuses before the script runs what would fail when it has ended."""
+    from tf_tpu_ext import _page
+
+    try:
+        _page.check_available()
+    except ImportError as error:
+        raise script.RefusedError(str(error)) from error
 
 
 def _set_machine(options: argparse.Namespace) -> None:

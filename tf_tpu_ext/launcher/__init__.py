@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+from tf_tpu_ext import _page
 from tf_tpu_ext.launcher import _program, _report, _storage
 from tf_tpu_ext.launcher._program import Program, find
 from tf_tpu_ext.patches import _resolver
 
-__all__ = ["Program", "connect", "find", "launch", "prepare"]
+__all__ = ["Program", "connect", "find", "is_page", "launch", "prepare"]
 
 
 def prepare(legacy: bool, storage: str | None, arguments: Sequence[str]) -> None:
@@ -53,6 +54,17 @@ def connect(master: str) -> None:
     _report.count_in(master)
 
 
+def is_page(report: str) -> bool:
+    """Returns whether the file is for a report as a page.
+
+    Example:
+        >>> from tf_tpu_ext import launcher
+        >>> launcher.is_page("out.html"), launcher.is_page("out.json")
+        (True, False)
+    """
+    return report.lower().endswith((".html", ".htm"))
+
+
 def launch(
     program: Program,
     arguments: Sequence[str] = (),
@@ -65,7 +77,8 @@ def launch(
     Args:
         program: What `find` found.
         arguments: Its command line.
-        report: A file to which to write a report as JSON, or None.
+        report: A file to which to write a report, or None: a page if its name ends in `.html`,
+            see `tf_tpu_ext.report`, else JSON.
         quiet: Whether to omit the report on stderr.
 
     Returns:
@@ -86,7 +99,9 @@ def launch(
         return _program.run(program, list(arguments))
     finally:
         summary = recorder.finish()
-        if report is not None:
+        if report is not None and is_page(report):
+            _page.report(report, title=program.name)
+        elif report is not None:
             summary.write(report)
         if not quiet:
             sys.stdout.flush()

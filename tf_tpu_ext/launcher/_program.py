@@ -32,6 +32,11 @@ class Program:
     file: str
     spec: importlib.machinery.ModuleSpec | None
 
+    @property
+    def name(self) -> str:
+        """What the user calls it."""
+        return self.spec.name if self.spec is not None else os.path.basename(self.file)
+
 
 def find(name: str, *, module: bool = False) -> Program:
     """Finds a program, and puts the folder from which Python would run it first in `sys.path`.

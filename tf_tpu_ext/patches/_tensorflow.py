@@ -10,6 +10,7 @@ from tf_tpu_ext.patches import (
     _options,
     _preemption,
     _resolver,
+    _traces,
 )
 from tf_tpu_ext.patches._patch import Patch, deferred
 
@@ -138,6 +139,16 @@ PATCHES = (
         reason="programs are compiled later, perhaps by another thread, with the options of the "
         "process. `Options` as a context would have no effect.",
         install=_options.install_program_options,
+    ),
+    Patch(
+        name="traces",
+        group="tensorflow",
+        target="tensorflow.python.eager.polymorphic_function.transform.CONCRETE_FUNCTION_CALLBACKS",
+        change="Each `tf.function` that was traced is shown to tf_tpu_ext, which remembers its "
+        "first line and what it was traced with. The function is unchanged.",
+        reason="a compiled program knows neither its Python line nor the Python values that it was "
+        "traced with, and could not say why it was compiled again.",
+        install=_traces.install_traces,
     ),
     Patch(
         name="partitioned_infeed",

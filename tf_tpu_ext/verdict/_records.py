@@ -145,6 +145,8 @@ _NARROWER = {
 _ADVICE = {
     "dynamic": "give it a fixed size, as by batch(drop_remainder=True) or padding: a TPU computes "
     "the whole bound anyway",
+    "small product": "make the dimensions multiples of 128, and the batch one of 8: a TPU fills "
+    "smaller ones up with zeros and multiplies those, too",
     "host call in a loop": "call the host once after the loop, with what the rounds have collected",
 }
 
@@ -155,7 +157,9 @@ class Note:
 
     Attributes:
         kind: `emulated` (a type that a TPU computes in several steps), `dynamic` (a size that is
-            not known when the program is compiled), or `host call in a loop`.
+            not known when the program is compiled), `host call in a loop`, or, in
+            `compilation_stats()` alone, `small product` (one that leaves most of a matrix unit
+            idle).
         what: The type, shape or transfer.
         count: How many instructions do so.
         op: The TensorFlow op of the first of them; empty if unknown.

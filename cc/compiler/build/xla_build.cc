@@ -14,6 +14,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/log/log.h"
 #include "cc/compiler/build/program_description.h"
+#include "cc/compiler/build/program_notes.h"
 #include "cc/compiler/build/program_source.h"
 #include "cc/compiler/build/xla_compiler.h"
 #include "cc/compiler/hlo/collective_order.h"
@@ -161,9 +162,10 @@ bool SkipsComputation(const LoweredModule& lowered, const xla::HloModule& module
 
 // The program as one module, with all that decides in which forms it may be compiled.
 absl::StatusOr<ProgramSource> MakeSource(const LoweredModule& lowered, const Metadata& metadata,
-                                         CompiledProgram compiled) {
+                                         CompiledProgram compiled, CompilationRecord* record) {
   TF_ASSIGN_OR_RETURN(std::unique_ptr<xla::HloModule> module,
                       ToModule(*lowered.result.computation));
+  record->notes = NotesOf(*module, lowered.lines);
   if (SkipsComputation(lowered, *module)) {
     module = WithoutComputation(ParametersOfResults(lowered, compiled), *module);
   }
@@ -222,7 +224,8 @@ absl::StatusOr<std::shared_ptr<const CompiledProgram>> BuildProgram(const Lowere
   TF_ASSIGN_OR_RETURN(CompiledProgram compiled, DescribeProgram(lowered, metadata));
   compiled.name = record->name;
   compiled.id = id;
-  TF_ASSIGN_OR_RETURN(ProgramSource source, MakeSource(lowered, metadata, std::move(compiled)));
+  TF_ASSIGN_OR_RETURN(ProgramSource source,
+                      MakeSource(lowered, metadata, std::move(compiled), record));
   record->tensorflow_kernels = CountKernelCalls(*lowered.result.computation);
   TF_ASSIGN_OR_RETURN(XlaCompiler compiler, XlaCompiler::Create(record->name));
   if (source.replicas_alike && lowered.options.stack_replicas &&

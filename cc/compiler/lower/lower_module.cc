@@ -60,7 +60,7 @@ absl::Status ExportFunctions(const std::string& module, FunctionLibraryDefinitio
   const absl::Status status = tensorflow::StatusFromTF_Status(c_status);
   TF_DeleteStatus(c_status);
   TF_RETURN_IF_ERROR(status);
-  if (lowered->for_target) lowered->lines = OpLines::OfModule(&prepared);
+  lowered->lines = OpLines::OfModule(&prepared);
 
   mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
   tensorflow::tf2xla::v2::LoadImporterDialects(context);

@@ -35,7 +35,7 @@ struct LoweredModule {
   ProgramOptions options;
   // Whether it is lowered for the compiler of a real TPU, with TensorFlow's kernels only.
   bool for_target = false;
-  // Which Python lines made its ops, if it is.
+  // Which Python lines made its ops.
   OpLines lines;
   tensorflow::XlaCompilationResult result;
   // Whether the program talks to the host while it runs.

@@ -1,0 +1,358 @@
+"""Statistics of compilations: what was compiled, for which arguments, and why again."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from tf_tpu_ext import _native
+from tf_tpu_ext._traces import function_of, traces
+from tf_tpu_ext.verdict._records import Note
+
+# A program is compared with as many earlier ones of its function.
+_MOST_COMPARED = 64
+# Names that TensorFlow or we give to functions that have none: their lines tell them apart.
+_SHARED_NAMES = frozenset({"_build", "lambda", "<lambda>"})
+_PORT = re.compile(r":\d+$")
+# Of a core or replica, and the numbers that tell nodes of one name apart.
+_PLACE = re.compile(r"(?:/(?:replica_\d+|R\d+|_\d+|\d+))+$")
+
+
+@dataclasses.dataclass(frozen=True)
+class Argument:
+    """An argument of a compiled program, as one core gets it.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> import tf_tpu_ext
+        >>> _ = tf_tpu_ext.tpu.rewrite(lambda x: x + 2.0, [tf.ones([2])])
+        >>> [argument] = tf_tpu_ext.compilation_stats().programs[-1].arguments
+        >>> print(argument.text, argument.bytes)
+        float32[2] 8
+
+    Attributes:
+        name: A variable's name, or what the argument is called in the graph; empty if unknown.
+        dtype: The type's name.
+        shape: The shape, such as `[128,10]`.
+        value: The value, if it is compiled into the program; else empty.
+        bytes: The size.
+        is_variable: Whether it is a variable.
+        is_dynamic: Whether the shape is a bound, and the size known only when the program runs.
+    """
+
+    name: str
+    dtype: str
+    shape: str
+    value: str
+    bytes: int
+    is_variable: bool
+    is_dynamic: bool
+
+    @property
+    def text(self) -> str:
+        """Type, shape, and the value if there is one.
+
+        Example:
+            >>> tf_tpu_ext.Argument("n", "int32", "[]", "3", 4, False, False).text
+            'int32[] = 3'
+        """
+        return f"{self.dtype}{self.shape}" + (f" = {self.value}" if self.value else "")
+
+
+@dataclasses.dataclass(frozen=True)
+class Change:
+    """What differs between two programs of one function.
+
+    Example:
+        >>> print(tf_tpu_ext.Change("images", "float32[64,784]", "float32[32,784]"))
+        images: float32[64,784] -> float32[32,784]
+
+    Attributes:
+        what: The argument, parameter or option.
+        before: What it was.
+        now: What it is.
+    """
+
+    what: str
+    before: str
+    now: str
+
+    def __str__(self) -> str:
+        """Returns what has changed from what to what."""
+        return f"{self.what}: {self.before} -> {self.now}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Compilation:
+    """One compilation of a TPU program.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> import tf_tpu_ext
+        >>> _ = tf_tpu_ext.tpu.rewrite(lambda x: x * 2.0, [tf.ones([2])])
+        >>> [program] = tf_tpu_ext.compilation_stats().programs
+        >>> print(program.argument_shapes, program.num_replicas, program.error == "")
+        [2] 1 True
+
+    A function that is compiled again says why:
+
+        >>> @tf.function
+        ... def step(x, scale):
+        ...     return tf_tpu_ext.tpu.rewrite(lambda x: x * scale, [x])
+        >>> _ = step(tf.ones([4]), scale=2), step(tf.ones([4]), scale=3)
+        >>> print(tf_tpu_ext.compilation_stats().programs[-1].compiled_again_because)
+        scale: 2 -> 3
+
+    Attributes:
+        program_id: Number of the program in this process.
+        name: The computation's name.
+        argument_shapes: The shapes of the arguments, separated by semicolons.
+        num_replicas: Number of replicas.
+        num_cores_per_replica: Number of cores of each replica.
+        stacked_replicas: Number of replicas that run as one program; 1 if each runs its own.
+        lowering_seconds: Seconds spent converting the TensorFlow graph to an XLA computation.
+        building_seconds: Seconds spent compiling that to machine code, or loading it from the
+            compilation cache.
+        restored: Whether the machine code came from the compilation cache.
+        tensorflow_kernels: Number of ops that are computed by TensorFlow's CPU kernels.
+        program_bytes: Roughly how many bytes of memory the compiled program takes.
+        hits: How many more times the program was asked for and found compiled.
+        error: Why the compilation failed; empty if it succeeded.
+        function: The Python function's name; that of the computation where there is none.
+        source: The Python line of the function's first op, as `file:line`; empty if unknown.
+        arguments: The arguments that the program was compiled for.
+        traced_with: What the function was traced with, by the names of its parameters: types and
+            shapes of tensors, values of anything else. Empty for a session's graph.
+        options: The options that the program was compiled with.
+        compared_with: The earlier program of the same function that is most like this one, or None
+            for the function's first program.
+        changes: In what this program differs from that one.
+        compiled_again_because: Why that one would not do; empty for the function's first program.
+        notes: What a TPU is slow at, or does otherwise.
+        argument_bytes: The memory of the arguments of one core, in bytes. Stacked replicas share
+            their variables.
+        result_bytes: That of the results, without variables that are overwritten.
+        temporary_bytes: That of what the program needs while it runs.
+        started: When the compilation began, in seconds since 1970.
+    """
+
+    program_id: int
+    name: str
+    argument_shapes: str
+    num_replicas: int
+    num_cores_per_replica: int
+    stacked_replicas: int
+    lowering_seconds: float
+    building_seconds: float
+    restored: bool
+    tensorflow_kernels: int
+    program_bytes: int
+    hits: int
+    error: str
+    function: str = ""
+    source: str = ""
+    arguments: tuple[Argument, ...] = ()
+    traced_with: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    options: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    compared_with: int | None = None
+    changes: tuple[Change, ...] = ()
+    compiled_again_because: str = ""
+    notes: tuple[Note, ...] = ()
+    argument_bytes: int = 0
+    result_bytes: int = 0
+    temporary_bytes: int = 0
+    started: float = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """Seconds spent on the compilation.
+
+        Example:
+            >>> import tf_tpu_ext
+            >>> _ = tf_tpu_ext.tpu.rewrite(lambda x: x * 3.0, [2.0])
+            >>> tf_tpu_ext.compilation_stats().programs[-1].seconds > 0
+            True
+        """
+        return self.lowering_seconds + self.building_seconds
+
+
+@dataclasses.dataclass(frozen=True)
+class CompilationStats:
+    """The compilations of the process so far, the last 10,000 of them.
+
+    Example:
+        >>> import tf_tpu_ext
+        >>> for _ in range(3):
+        ...     _ = tf_tpu_ext.tpu.rewrite(lambda x: x * 2.0, [3.0])
+        >>> stats = tf_tpu_ext.compilation_stats()
+        >>> print(stats.compilations, stats.hits, stats.seconds > 0)
+        1 2 True
+
+    Attributes:
+        programs: The compilations, oldest first.
+    """
+
+    programs: tuple[Compilation, ...]
+
+    @property
+    def compilations(self) -> int:
+        """Number of compilations, failed ones included.
+
+        Example:
+            >>> before = tf_tpu_ext.compilation_stats().compilations
+            >>> _ = tf_tpu_ext.tpu.rewrite(lambda x: x / 2.0, [3.0])
+            >>> tf_tpu_ext.compilation_stats().compilations - before
+            1
+        """
+        return len(self.programs)
+
+    @property
+    def hits(self) -> int:
+        """How many times a program was asked for and found compiled.
+
+        Example:
+            >>> before = tf_tpu_ext.compilation_stats().hits
+            >>> for _ in range(3):
+            ...     _ = tf_tpu_ext.tpu.rewrite(lambda x: x + 1.0, [3.0])
+            >>> tf_tpu_ext.compilation_stats().hits - before
+            2
+        """
+        return sum(program.hits for program in self.programs)
+
+    @property
+    def seconds(self) -> float:
+        """Total seconds spent on compilations.
+
+        Example:
+            >>> _ = tf_tpu_ext.tpu.rewrite(lambda x: x - 1.0, [3.0])
+            >>> tf_tpu_ext.compilation_stats().seconds > 0
+            True
+        """
+        return sum(program.seconds for program in self.programs)
+
+
+def compilation_stats() -> CompilationStats:
+    """Returns statistics on the compilation of TPU programs: their shapes, times and cache hits.
+
+    A compiled program is reused for the same graph, argument shapes and options, as long as it is
+    kept (`max_programs` of `tf_tpu_ext.configure`).
+
+    Example:
+        >>> import tf_tpu_ext
+        >>> before = tf_tpu_ext.compilation_stats().compilations
+        >>> _ = tf_tpu_ext.tpu.rewrite(lambda x: x * 2.0, [3.0])
+        >>> tf_tpu_ext.compilation_stats().compilations - before
+        1
+    """
+    programs = [_compilation(record) for record in _native.json_of("TfTpuExt_CompilationRecords")]
+    return CompilationStats(tuple(_with_reasons(programs)))
+
+
+def _compilation(record: dict[str, Any]) -> Compilation:
+    import tensorflow as tf
+
+    trace = traces.find(record["name"])
+    arguments = tuple(
+        Argument(
+            **{
+                **argument,
+                "name": argument_name(argument["name"]),
+                "dtype": tf.as_dtype(argument["dtype"]).name,
+            }
+        )
+        for argument in record.pop("arguments")
+    )
+    options = dict(part.split("=", 1) for part in record.pop("options").split(";") if part)
+    notes = tuple(Note(**note) for note in record.pop("notes"))
+    return Compilation(
+        **record,
+        function=function_of(record["name"]),
+        source=trace.source,
+        arguments=arguments,
+        traced_with=trace.arguments,
+        options=options,
+        notes=notes,
+    )
+
+
+def _with_reasons(programs: Sequence[Compilation]) -> Iterator[Compilation]:
+    earlier: dict[tuple[str, str], collections.deque[Compilation]] = {}
+    for program in programs:
+        known = earlier.setdefault(_identity(program), collections.deque(maxlen=_MOST_COMPARED))
+        # Of several that are as much alike, the last.
+        nearest = min(reversed(known), key=lambda old: _distance(old, program), default=None)
+        known.append(program)
+        if nearest is None:
+            yield program
+            continue
+        changes = _changes(nearest, program)
+        yield dataclasses.replace(
+            program,
+            compared_with=nearest.program_id,
+            changes=changes,
+            compiled_again_because=_reason(nearest, program, changes),
+        )
+
+
+def _distance(old: Compilation, new: Compilation) -> int:
+    """Returns in how many types, shapes and other values two programs differ."""
+    distance = 0
+    for change in _changes(old, new):
+        before, now = change.before.partition("["), change.now.partition("[")
+        distance += (before[0] != now[0]) + (before[1:] != now[1:])
+    return distance
+
+
+def _identity(program: Compilation) -> tuple[str, str]:
+    """Returns what the programs of one Python function have in common."""
+    if program.function in _SHARED_NAMES:
+        return program.function, program.source
+    return program.function, program.source.rpartition(":")[0]
+
+
+def _changes(old: Compilation, new: Compilation) -> tuple[Change, ...]:
+    # In Python's terms, if they say it.
+    changes = _differences(old.traced_with, new.traced_with)
+    if not changes and len(old.arguments) != len(new.arguments):
+        counts = (str(len(old.arguments)), str(len(new.arguments)))
+        changes = [Change("number of arguments", *counts)]
+    elif not changes:
+        changes = [
+            Change(after.name or f"argument {number}", before.text, after.text)
+            for number, (before, after) in enumerate(zip(old.arguments, new.arguments, strict=True))
+            if before.text != after.text
+        ]
+    settings = _differences(old.options, new.options)
+    for name in ("num_replicas", "num_cores_per_replica"):
+        if getattr(old, name) != getattr(new, name):
+            settings.append(Change(name, str(getattr(old, name)), str(getattr(new, name))))
+    return (*changes, *settings)
+
+
+def _differences(old: Mapping[str, str], new: Mapping[str, str]) -> list[Change]:
+    return [
+        Change(name, old.get(name, "not there"), new.get(name, "not there"))
+        for name in dict.fromkeys((*old, *new))
+        if old.get(name) != new.get(name)
+    ]
+
+
+def _reason(old: Compilation, new: Compilation, changes: Sequence[Change]) -> str:
+    if changes:
+        return "; ".join(map(str, changes))
+    if old.error:
+        return "the earlier compilation had failed"
+    if old.name == new.name:
+        return "the earlier program had been given up, see max_programs of tf_tpu_ext.configure"
+    return (
+        "traced again with equal arguments: it is another tf.function object, or a Python value "
+        "that it reads from outside has changed"
+    )
+
+
+def argument_name(name: str) -> str:
+    """Returns the Python name of an argument that TensorFlow calls `name`, as far as it shows."""
+    return _PLACE.sub("", _PORT.sub("", name.removeprefix("^")))

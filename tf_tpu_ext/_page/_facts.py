@@ -1,0 +1,194 @@
+"""All that the page shows, as plain data."""
+
+from __future__ import annotations
+
+import datetime
+import linecache
+import os
+import pathlib
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from tf_tpu_ext import _native
+from tf_tpu_ext._compilations import Compilation, compilation_stats
+from tf_tpu_ext._machine import Machine, machine, transfer_stats
+from tf_tpu_ext._page._findings import Finding, find
+from tf_tpu_ext._page._timeline import MOST_CORES, timeline
+from tf_tpu_ext._version import VERSION
+from tf_tpu_ext.verdict._asking import asker
+from tf_tpu_ext.verdict._records import Verdict
+
+_MOST_CHARTED = 30
+
+
+def gather(title: str | None) -> dict[str, Any]:
+    """Returns what the template wants."""
+    asker.wait()
+    programs = compilation_stats().programs
+    transfers = transfer_stats()
+    verdicts = asker.verdicts()
+    settings = machine()
+    findings = find(programs, transfers.clusters, transfers.padded_inputs, verdicts)
+    collectives = _collectives()
+    return {
+        "title": title or os.path.basename(sys.argv[0]) or "Python",
+        "written": datetime.datetime.now().astimezone().isoformat(" ", "seconds"),
+        "version": VERSION,
+        "machine": settings,
+        "most_cores": MOST_CORES,
+        "programs": programs,
+        "compile_seconds": sum(program.seconds for program in programs),
+        "compiled_again": sum(program.compared_with is not None for program in programs),
+        "clusters": transfers.clusters,
+        "padding": transfers,
+        "by_id": {program.program_id: program for program in programs},
+        "collectives": collectives,
+        "variables": _variables(programs),
+        "findings": [_with_code(finding) for finding in findings],
+        "verdicts": verdicts,
+        "answer": _answer(programs, findings, verdicts, settings),
+        "charts": {
+            "timeline": timeline(
+                programs,
+                _native.json_of("TfTpuExt_FirstLaunches"),
+                _native.json_of("TfTpuExt_CollectiveMeetings"),
+            ),
+            "compilations": _compilation_bars(programs),
+            "memory": _memory_bars(programs),
+            "padding": [
+                {"input": each.name or f"argument {each.argument}", "waste": 100 * each.waste}
+                for each in transfers.padded_inputs[:_MOST_CHARTED]
+            ],
+            "collectives": _waits(collectives),
+        },
+    }
+
+
+def _answer(
+    programs: Sequence[Compilation],
+    findings: Sequence[Finding],
+    verdicts: Sequence[Verdict],
+    settings: Machine,
+) -> dict[str, str]:
+    """Returns whether the program would run on a TPU: in a word, and why."""
+    if not programs:
+        return {"word": "unknown", "text": "Nothing was compiled, so nothing can be said."}
+    refused = sum(finding.severity == "refused" for finding in findings)
+    slow = len(findings) - refused
+    also = f" {_count(slow, 'thing')} would be slow there." if slow else ""
+    if refused:
+        return {"word": "no", "text": f"{_count(refused, 'finding')} would stop it there.{also}"}
+    answered = [verdict for verdict in verdicts if verdict.ok]
+    if answered:
+        names = ", ".join(dict.fromkeys(verdict.target for verdict in answered))
+        return {
+            "word": "yes",
+            "text": f"The compiler for {names} takes {_count(len(answered), 'program')}, and they "
+            f"fit into its memory.{also}",
+        }
+    return {
+        "word": "probably",
+        "text": f"{_count(len(programs), 'program')} compiled, with nothing that a TPU is known to "
+        f"refuse.{also} Google's own compiler was not asked: tf-tpu check --target v5e-8 does.",
+    }
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def _with_code(finding: Finding) -> Mapping[str, Any]:
+    return {**vars(finding), "code": code_of(finding.source)}
+
+
+def code_of(source: str) -> str:
+    """Returns the text of a line, given as `file:line`; empty if it can't be read."""
+    file, _, line = source.rpartition(":")
+    return linecache.getline(file, int(line)).strip() if file and line.isdigit() else ""
+
+
+def short_line(source: str) -> str:
+    """Returns `file:line` relative to the working folder, if the file is in it."""
+    file, _, line = source.rpartition(":")
+    try:
+        return f"{pathlib.Path(file).relative_to(pathlib.Path.cwd())}:{line}" if file else source
+    except ValueError:
+        return source
+
+
+def _compilation_bars(programs: Sequence[Compilation]) -> list[dict[str, Any]]:
+    longest = sorted(programs, key=lambda program: -program.seconds)[:_MOST_CHARTED]
+    return [
+        {"program": _label(program), "part": part, "seconds": seconds}
+        for program in longest
+        for part, seconds in (
+            ("graph to XLA", program.lowering_seconds),
+            ("XLA to code", program.building_seconds),
+        )
+    ]
+
+
+def _memory_bars(programs: Sequence[Compilation]) -> list[dict[str, Any]]:
+    def needed(program: Compilation) -> int:
+        return program.argument_bytes + program.result_bytes + program.temporary_bytes
+
+    largest = sorted(programs, key=lambda program: -needed(program))[:_MOST_CHARTED]
+    return [
+        {"program": _label(program), "part": part, "bytes": size}
+        for program in largest
+        for part, size in (
+            ("arguments", program.argument_bytes),
+            ("results", program.result_bytes),
+            ("temporaries", program.temporary_bytes),
+        )
+    ]
+
+
+def _label(program: Compilation) -> str:
+    return f"{program.program_id} {program.function}"
+
+
+def _variables(programs: Iterable[Compilation]) -> list[dict[str, Any]]:
+    """Returns the variables of all programs, the largest first; those of one name count once."""
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for program in programs:
+        for argument in program.arguments:
+            if not argument.is_variable:
+                continue
+            entry = found.setdefault(
+                (argument.name, argument.text),
+                {
+                    "name": argument.name,
+                    "text": argument.text,
+                    "bytes": argument.bytes,
+                    "functions": [],
+                },
+            )
+            if program.function not in entry["functions"]:
+                entry["functions"].append(program.function)
+    return sorted(found.values(), key=lambda entry: -entry["bytes"])
+
+
+def _collectives() -> list[dict[str, Any]]:
+    records: list[dict[str, Any]] = _native.json_of("TfTpuExt_Collectives")
+    for record in records:
+        cores = record["cores"]
+        record["waited_seconds"] = sum(core["waited_seconds"] for core in cores)
+        record["slowest"] = max(cores, key=lambda core: core["kept_waiting_seconds"])
+    return sorted(records, key=lambda record: -record["waited_seconds"])
+
+
+def _waits(collectives: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Returns by core how long it waited in collectives, and how long others waited for it."""
+    totals: dict[int, list[float]] = {}
+    for record in collectives:
+        for core in record["cores"]:
+            total = totals.setdefault(core["core"], [0.0, 0.0])
+            total[0] += core["waited_seconds"]
+            total[1] += core["kept_waiting_seconds"]
+    return [
+        {"core": f"core {core}", "part": part, "milliseconds": 1e3 * seconds}
+        for core, total in sorted(totals.items())[:MOST_CORES]
+        for part, seconds in zip(("waited", "was waited for"), total, strict=True)
+    ]

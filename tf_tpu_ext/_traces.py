@@ -1,0 +1,113 @@
+"""What Python knows of traced functions: which line made them, and of which arguments."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import re
+import threading
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tf_tpu_ext._user_lines import user_line
+
+# As many as compilations are remembered.
+_MOST = 10_000
+_MOST_CHARACTERS = 200
+_NUMBERED = re.compile(r"^(?:__(?:inference|forward|backward)_)?(.*?)(?:_\d+)?$")
+
+
+@dataclasses.dataclass(frozen=True)
+class Trace:
+    """One trace of a `tf.function`.
+
+    Attributes:
+        source: The line of its first op, as `file:line`; empty if it has none of the user's.
+        arguments: What it was traced for: of each parameter, or of each part of it, the type and
+            shape of a tensor, or the value of anything else.
+    """
+
+    source: str
+    arguments: Mapping[str, str]
+
+
+def function_of(name: str) -> str:
+    """Returns the name that all traces of a Python function share.
+
+    Args:
+        name: A program's name, such as `__inference_train_step_62`.
+    """
+    match = _NUMBERED.match(name)
+    return match.group(1) if match is not None and match.group(1) else name
+
+
+class Traces:
+    """The last traces of the process, by the name that TensorFlow gave them."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._traces: collections.OrderedDict[str, Trace] = collections.OrderedDict()
+
+    def note(self, concrete_function: Any) -> None:
+        """Remembers a function that has just been traced."""
+        trace = Trace(
+            _source(concrete_function.graph),
+            dict(_arguments(concrete_function.function_type)),
+        )
+        name = concrete_function.name
+        with self._lock:
+            self._traces[name.decode() if isinstance(name, bytes) else name] = trace
+            while len(self._traces) > _MOST:
+                self._traces.popitem(last=False)
+
+    def find(self, name: str) -> Trace:
+        """Returns the trace that became a program; one without anything if there is none."""
+        with self._lock:
+            return self._traces.get(name, Trace("", {}))
+
+
+def _source(graph: Any) -> str:
+    for operation in graph.get_operations():
+        if operation.type != "Placeholder" and operation.traceback is not None:
+            line = user_line(list(operation.traceback))
+            if line:
+                return line
+    return ""
+
+
+def _arguments(function_type: Any) -> Iterator[tuple[str, str]]:
+    for name, parameter in function_type.parameters.items():
+        yield from _parts(name, parameter.type_constraint)
+
+
+def _parts(name: str, constraint: Any) -> Iterator[tuple[str, str]]:
+    """Names what a trace type holds, as Python would."""
+    if hasattr(constraint, "dtype") and hasattr(constraint, "shape"):
+        yield name, f"{constraint.dtype.name}{_shape(constraint.shape)}"
+        return
+    kind = type(constraint).__name__
+    if kind == "Literal":
+        yield name, _short(repr(constraint.value))
+    elif kind in ("Tuple", "List"):
+        # A list's holds a tuple's.
+        parts = getattr(constraint, "components_tuple", constraint).components
+        for place, part in enumerate(parts):
+            yield from _parts(f"{name}[{place}]", part)
+    elif kind == "Dict":
+        for key, part in constraint.mapping.items():
+            yield from _parts(f"{name}[{key!r}]", part)
+    else:
+        yield name, _short(str(constraint))
+
+
+def _shape(shape: Any) -> str:
+    if shape.rank is None:
+        return "[...]"
+    return "[" + ",".join("?" if size is None else str(size) for size in shape) + "]"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _MOST_CHARACTERS else text[: _MOST_CHARACTERS - 3] + "..."
+
+
+traces = Traces()
