@@ -13,6 +13,7 @@
 #include "cc/compiler/build/xla_build.h"
 #include "xla/hlo/builder/xla_computation.h"
 #include "xla/service/hlo.pb.h"
+#include "cc/runtime/program_memory.h"
 #include "xla/tsl/platform/statusor.h"
 
 namespace tf_tpu_ext {

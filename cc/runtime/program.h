@@ -16,7 +16,6 @@
 #include "absl/time/time.h"
 #include "cc/base/core_context.h"
 #include "cc/base/core_numbers.h"
-#include "cc/program/compilation_record.h"
 #include "cc/program/compiled_program.h"
 #include "cc/program/value_numbers.h"
 #include "cc/runtime/kept_tensors.h"
@@ -41,9 +40,6 @@ struct RunOptions {
 
 // Roughly how much memory the program takes, in bytes, with the programs that it consists of.
 int64_t SizeInMemory(const CompiledProgram& compiled);
-
-// What a run of one core needs, with the shared update that follows it.
-ProgramMemory MemoryOfRun(const CompiledProgram& compiled);
 
 // Thread-safe. Virtual is what tests replace.
 class Program {

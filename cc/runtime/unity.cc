@@ -22,6 +22,7 @@
 #include "cc/runtime/process_objects.cc"
 #include "cc/runtime/program.cc"
 #include "cc/runtime/program_cache.cc"
+#include "cc/runtime/program_memory.cc"
 #include "cc/runtime/program_run.cc"
 #include "cc/runtime/result_layout.cc"
 #include "cc/runtime/run_in_place.cc"
