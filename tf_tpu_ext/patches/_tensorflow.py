@@ -143,7 +143,7 @@ PATCHES = (
     Patch(
         name="traces",
         group="tensorflow",
-        target="tensorflow.python.eager.polymorphic_function.transform.CONCRETE_FUNCTION_CALLBACKS",
+        target="tensorflow.python.eager.polymorphic_function.transform.call_concrete_function_callbacks",
         change="Each `tf.function` that was traced is shown to tf_tpu_ext, which remembers its "
         "first line and what it was traced with. The function is unchanged.",
         reason="a compiled program knows neither its Python line nor the Python values that it was "
