@@ -35,6 +35,7 @@
 #include "cc/pjrt/compile_only.h"
 #include "cc/pods/connections.h"
 #include "cc/pods/endpoints.h"
+#include "cc/profile/profiler.h"
 #include "cc/program/target_program.h"
 #include "cc/runtime/collective_table.h"
 #include "cc/runtime/first_launches.h"
@@ -65,6 +66,7 @@ namespace {
   RegisterBridgePasses();
   RegisterPreparingPass();
   RegisterJitKernels();
+  RegisterProfiler(objects->process().recorder, objects->process().machine);
   return true;
 }();
 

@@ -17,6 +17,7 @@ class LaunchTable;
 class Machine;
 class PaddingStats;
 class PodPrograms;
+class ProfileRecorder;
 class ProgramCache;
 struct ProgramServices;
 class StepTransfers;
@@ -41,6 +42,8 @@ struct Process {
   KernelThreadPools* kernel_threads = nullptr;
   CoreThreads* host_threads = nullptr;
   WaitMonitor* wait_monitor = nullptr;
+  // profile
+  ProfileRecorder* recorder = nullptr;
   // transfer
   TensorChannels* channels = nullptr;
   TransferStats* transfer_stats = nullptr;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 
 namespace tf_tpu_ext {
@@ -31,6 +32,16 @@ std::string OwnFolder() {
 }  // namespace
 
 std::string SourceLine::Text() const { return known() ? absl::StrCat(file, ":", line) : ""; }
+
+SourceLine ParseSourceLine(absl::string_view text) {
+  const size_t colon = text.rfind(':');
+  SourceLine source;
+  if (colon == absl::string_view::npos || !absl::SimpleAtoi(text.substr(colon + 1), &source.line)) {
+    return {};
+  }
+  source.file = std::string(text.substr(0, colon));
+  return source;
+}
 
 bool IsLibraryFile(absl::string_view file) {
   static const auto* const own = new std::string(OwnFolder());

@@ -18,6 +18,9 @@ struct SourceLine {
   std::string Text() const;
 };
 
+// What SourceLine::Text has written; unknown if it is no such text.
+SourceLine ParseSourceLine(absl::string_view text);
+
 // Whether the file is not the user's: one of TensorFlow, of Keras or of ours, or no file at all.
 bool IsLibraryFile(absl::string_view file);
 

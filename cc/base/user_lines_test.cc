@@ -21,6 +21,15 @@ TEST(UserLinesTest, TheInnermostLineThatIsNoLibrarysCounts) {
   EXPECT_EQ(UserLine(&trace).Text(), "model.py:12");
 }
 
+TEST(UserLinesTest, ATextIsReadBack) {
+  const SourceLine line = ParseSourceLine("C:model.py:12");
+  EXPECT_EQ(line.file, "C:model.py");
+  EXPECT_EQ(line.line, 12);
+  for (const char* text : {"", "model.py", "model.py:", "model.py:x"}) {
+    EXPECT_FALSE(ParseSourceLine(text).known()) << text;
+  }
+}
+
 TEST(UserLinesTest, ThereMayBeNone) {
   EXPECT_FALSE(UserLine(nullptr).known());
   const tensorflow::FrozenStackTrace trace(std::vector<StackFrame>{

@@ -15,6 +15,7 @@
 #include "cc/abi/xla/collectives_wait.h"
 #include "cc/base/compute_pool.h"
 #include "cc/base/fault_points.h"
+#include "cc/profile/recorder.h"
 #include "tsl/profiler/lib/traceme.h"
 #include "xla/backends/cpu/collectives/cpu_collectives.h"
 #include "xla/core/collectives/communicator.h"
@@ -185,8 +186,13 @@ struct Reduction {
 // all: none of them goes on before its future is set.
 class AsyncCommunicator : public Communicator {
  public:
-  AsyncCommunicator(CollectiveTable* table, ComputePool* compute_pool, Rank rank, int size)
-      : table_(*table), compute_pool_(*compute_pool), rank_(rank), size_(size) {}
+  AsyncCommunicator(CollectiveTable* table, ComputePool* compute_pool, ProfileRecorder* recorder,
+                    Rank rank, int size)
+      : table_(*table),
+        compute_pool_(*compute_pool),
+        recorder_(recorder),
+        rank_(rank),
+        size_(size) {}
 
   CollectiveEvent AllReduce(DeviceAddressBase send, DeviceAddressBase recv, PrimitiveType dtype,
                             size_t count, ReductionKind kind, const Executor& executor) override {
@@ -353,7 +359,17 @@ class AsyncCommunicator : public Communicator {
     for (const DeviceAddressBase& buffer : recv) {
       participant.recv.push_back(const_cast<void*>(buffer.opaque()));
     }
-    participant.done = [promise](absl::Status status) { promise.Set(std::move(status)); };
+    ProfiledWait profiled(recorder_, name, key.run_id, key.cores[participant.rank]);
+    if (RecordedWait* wait = profiled.wait()) {
+      wait->meeting = absl::StrCat(name, " ", key.DebugString());
+      wait->bytes = participant.send_bytes;
+      participant.done = [promise, profiled](absl::Status status) mutable {
+        profiled.End();
+        promise.Set(std::move(status));
+      };
+    } else {
+      participant.done = [promise](absl::Status status) { promise.Set(std::move(status)); };
+    }
     CollectiveOperation traced = [name, operation = std::move(operation)](Participants all) {
       tsl::profiler::TraceMe trace([&] { return absl::StrCat("TPU ", name); });
       return operation(all);
@@ -380,14 +396,15 @@ class AsyncCommunicator : public Communicator {
 
   CollectiveTable& table_;
   ComputePool& compute_pool_;
+  ProfileRecorder* const recorder_;
   const Rank rank_;
   const int size_;
 };
 
 class AsyncCollectives : public xla::cpu::CpuCollectives {
  public:
-  AsyncCollectives(CollectiveTable* table, ComputePool* compute_pool)
-      : table_(*table), compute_pool_(*compute_pool) {}
+  AsyncCollectives(CollectiveTable* table, ComputePool* compute_pool, ProfileRecorder* recorder)
+      : table_(*table), compute_pool_(*compute_pool), recorder_(recorder) {}
 
   absl::StatusOr<std::vector<std::unique_ptr<xla::Communicator>>> CreateCommunicators(
       const xla::CliqueKey& clique_key, const std::optional<xla::CliqueIds>& /*clique_ids*/,
@@ -395,7 +412,7 @@ class AsyncCollectives : public xla::cpu::CpuCollectives {
     std::vector<std::unique_ptr<xla::Communicator>> communicators;
     for (const DeviceRank& device_rank : ranks) {
       communicators.push_back(std::make_unique<AsyncCommunicator>(
-          &table_, &compute_pool_, ToRank(device_rank.rank), clique_key.num_devices()));
+          &table_, &compute_pool_, recorder_, ToRank(device_rank.rank), clique_key.num_devices()));
     }
     return communicators;
   }
@@ -403,6 +420,7 @@ class AsyncCollectives : public xla::cpu::CpuCollectives {
  private:
   CollectiveTable& table_;
   ComputePool& compute_pool_;
+  ProfileRecorder* const recorder_;
 };
 
 }  // namespace
@@ -415,8 +433,9 @@ absl::Status CombineBuffers(const Combination& combination, const std::vector<co
 }
 
 std::unique_ptr<xla::cpu::CpuCollectives> MakeCollectives(CollectiveTable* table,
-                                                          ComputePool* compute_pool) {
-  return std::make_unique<AsyncCollectives>(table, compute_pool);
+                                                          ComputePool* compute_pool,
+                                                          ProfileRecorder* recorder) {
+  return std::make_unique<AsyncCollectives>(table, compute_pool, recorder);
 }
 
 }  // namespace tf_tpu_ext

@@ -18,11 +18,14 @@ class CpuCollectives;
 namespace tf_tpu_ext {
 
 class ComputePool;
+class ProfileRecorder;
 
-// Collectives whose participants meet in the table. Both must live on; programs that have to wait
-// for others, as in TensorFlow 2.19, do so on the pool's threads.
+// Collectives whose participants meet in the table. All must live on; programs that have to wait
+// for others, as in TensorFlow 2.19, do so on the pool's threads. The recorder, which may be null,
+// learns of the waits while a profile is taken.
 std::unique_ptr<xla::cpu::CpuCollectives> MakeCollectives(CollectiveTable* table,
-                                                          ComputePool* compute_pool);
+                                                          ComputePool* compute_pool,
+                                                          ProfileRecorder* recorder);
 
 // Combines elements [offset, offset + count) of all values, as a collective would, and writes them
 // to the same place of `result`, which may be one of the values.

@@ -87,7 +87,8 @@ class CollectivesTest : public ::testing::Test {
 
   CollectiveTable table_;
   ComputePool pool_;
-  const std::unique_ptr<xla::cpu::CpuCollectives> collectives_ = MakeCollectives(&table_, &pool_);
+  const std::unique_ptr<xla::cpu::CpuCollectives> collectives_ =
+      MakeCollectives(&table_, &pool_, nullptr);
   int64_t last_run_ = 0;
 };
 

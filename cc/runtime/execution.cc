@@ -23,6 +23,7 @@ absl::StatusOr<UpdateReplica> Execution::TakeForUpdate(StepRun run, Outputs outp
   const Slot first = FirstSlotOf(run);
   UpdateReplica replica;
   replica.context = cores_[first].context;
+  replica.cores = CoresOfRun(run);
   replica.arguments = std::move(cores_[first].arguments.values);
   for (int place = 0; place < slots_per_run_; ++place) {
     replica.variables.push_back(cores_[SlotOf(run, place)].arguments.variables);
@@ -37,6 +38,14 @@ std::vector<const Arguments*> Execution::ArgumentsOfRun(StepRun run) const {
     arguments.push_back(&cores_[SlotOf(run, place)].arguments.values);
   }
   return arguments;
+}
+
+std::vector<Core> Execution::CoresOfRun(StepRun run) const {
+  std::vector<Core> cores;
+  for (int place = 0; place < slots_per_run_; ++place) {
+    cores.push_back(cores_[SlotOf(run, place)].context.core);
+  }
+  return cores;
 }
 
 std::unique_ptr<Execution> ChooseExecution(const std::shared_ptr<Program>& program,

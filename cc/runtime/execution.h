@@ -78,6 +78,7 @@ class Execution {
   // The slot at a place of those that the run serves.
   Slot SlotOf(StepRun run, int place) const { return Slot(run.value() * slots_per_run_ + place); }
   std::vector<const Arguments*> ArgumentsOfRun(StepRun run) const;
+  std::vector<Core> CoresOfRun(StepRun run) const;
 
   StepCores& cores_;
   const int slots_per_run_;

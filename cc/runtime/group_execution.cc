@@ -35,6 +35,7 @@ class GroupExecution : public Execution {
     if (program()->compiled().shared_update != nullptr) {
       cores_[first].arguments.values = *arguments;
     }
+    options.served_cores = CoresOfRun(group);
     program()->Start(cores_[first].context, *std::move(arguments), std::move(options),
                      std::move(done));
   }

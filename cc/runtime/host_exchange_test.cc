@@ -115,7 +115,7 @@ class PodCollectivesTest : public PodOfTables {
     std::vector<std::unique_ptr<xla::cpu::CpuCollectives>> collectives;
     std::vector<std::unique_ptr<xla::Communicator>> communicators;
     for (int rank = 0; rank < layout.ranks(); ++rank) {
-      collectives.push_back(MakeCollectives(&TableOf(Core(layout.cores[rank])), &pool_));
+      collectives.push_back(MakeCollectives(&TableOf(Core(layout.cores[rank])), &pool_, nullptr));
       auto made = collectives.back()->CreateCommunicators(
           xla::cpu::CpuCliqueKey(devices), std::nullopt,
           std::vector<xla::Collectives::DeviceRank>{{nullptr, xla::RankId(rank)}}, {});

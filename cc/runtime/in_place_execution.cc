@@ -16,13 +16,14 @@ class InPlaceExecution : public Execution {
 
   // Returns when the run has ended: the thread that takes the locks has to release them. Whether it
   // keeps to this thread is for RunInPlace to say.
-  void Start(StepRun /*run*/, RunOptions /*options*/, Program::Done done) override {
+  void Start(StepRun /*run*/, RunOptions options, Program::Done done) override {
     StepCore& core = cores_[Slot(0)];
     if (!commit_()) return done(absl::CancelledError("The step failed before it began."), {});
     Outputs outputs;
     absl::Status status =
         RunInPlace(*core.program, core.context, core.program->compiled().overwritten_variables,
-                   {core.arguments.variables.get()}, std::move(core.arguments.values), &outputs);
+                   {core.arguments.variables.get()}, std::move(core.arguments.values),
+                   std::move(options), &outputs);
     done(std::move(status), std::move(outputs));
   }
 

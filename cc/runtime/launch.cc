@@ -10,8 +10,12 @@
 #include "absl/strings/str_join.h"
 #include "cc/base/core_threads.h"
 #include "cc/pods/host_links.h"
+#include "cc/profile/launch_context.h"
 #include "cc/runtime/collective_table.h"
 #include "cc/runtime/launch_transfers.h"
+#include "tsl/profiler/lib/connected_traceme.h"
+#include "tsl/profiler/lib/context_types.h"
+#include "tsl/profiler/lib/traceme_encode.h"
 #include "xla/tsl/platform/status.h"
 
 namespace tf_tpu_ext {
@@ -59,6 +63,14 @@ bool Launch::Awaits(Slot slot) const {
 }
 
 bool Launch::Add(Slot slot, CoreArrival arrival) {
+  // What the core runs belongs to the step that this op belongs to.
+  const tsl::profiler::TraceMeProducer producer(
+      [&] {
+        return tsl::profiler::TraceMeEncode(
+            "TPU launch", {{"launch", launch_id_.value()}, {"core", arrival.core.value()}});
+      },
+      tsl::profiler::ContextType::kTpuLaunch, LaunchContext(run_id_, arrival.core));
+  arrival.came = NowIfRecording(services_.recorder);
   absl::MutexLock lock(&mutex_);
   arrivals_[slot] = std::make_unique<CoreArrival>(std::move(arrival));
   return ++arrived_ == program_->num_slots();
@@ -137,19 +149,20 @@ void Launch::StartInOrder() {
     const CoreOrder::Entrance entrance = services_.core_order->Enter(
         std::move(cores),
         calls_host ? CoreOrder::User::kProgramThatCallsHost : CoreOrder::User::kProgram,
-        [self = shared_from_this()] { self->StartOnFreeCores(); });
+        [self = shared_from_this()] { self->StartOnFreeCores(/*after_others=*/true); });
     place_ = entrance.place;
     if (!entrance.starts) return;
   }
-  StartOnFreeCores();
+  StartOnFreeCores(/*after_others=*/false);
 }
 
-void Launch::StartOnFreeCores() {
+void Launch::StartOnFreeCores(bool after_others) {
   std::shared_ptr<Step> step;
   std::shared_ptr<HostLinks> links;
   {
     absl::MutexLock lock(&mutex_);
     if (failed_) return;  // Fail finishes the launch
+    RecordWaits(after_others);
     StepCores cores;
     for (Slot slot : arrivals_.numbers()) {
       CoreArrival& arrival = *arrivals_[slot];
@@ -173,6 +186,35 @@ void Launch::StartOnFreeCores() {
   // Without the lock: the step may end, and finish the launch, before this returns.
   if (links != nullptr && UpdatesVariables() && IsFirstHost(*links)) LeadOtherHosts(links.get());
   step->Start();
+}
+
+void Launch::RecordWaits(bool after_others) {
+  const ProfileTime now = NowIfRecording(services_.recorder);
+  if (!now.has_value()) return;
+  const CoreArrival* last = nullptr;
+  for (const auto& arrival : arrivals_) {
+    if (!arrival->came.has_value()) return;  // the profile is younger
+    if (last == nullptr || *arrival->came > *last->came) last = arrival.get();
+  }
+  for (const auto& arrival : arrivals_) {
+    RecordedWait wait;
+    wait.run_id = run_id_;
+    wait.core = arrival->core;
+    if (arrival.get() != last) {
+      wait.name = "start of the launch";
+      wait.waited_for = last->core;
+      wait.begin = *arrival->came;
+      wait.end = *last->came;
+      services_.recorder->Add(wait);
+    }
+    if (after_others) {
+      wait.name = "turn of the launch";
+      wait.waited_for.reset();
+      wait.begin = *last->came;
+      wait.end = *now;
+      services_.recorder->Add(std::move(wait));
+    }
+  }
 }
 
 // Called by the table when it has made the launch, without its lock: by then the last core may have

@@ -21,6 +21,7 @@
 #include "cc/base/number.h"
 #include "cc/base/wait_monitor.h"
 #include "cc/pods/endpoints.h"
+#include "cc/profile/recorder.h"
 #include "cc/program/value_numbers.h"
 #include "cc/runtime/core_order.h"
 #include "cc/runtime/execution.h"
@@ -39,6 +40,8 @@ struct CoreArrival {
   // The step of the session or function that the op belongs to.
   int64_t step_id = 0;
   StepArguments arguments;
+  // When it came, if a profile was taken then.
+  ProfileTime came;
   // Makes the launch's links to the other hosts that run the program; null if there are none.
   std::function<std::shared_ptr<HostLinks>(std::function<void(std::function<void()>)> schedule)>
       connect;
@@ -97,8 +100,11 @@ class Launch : public std::enable_shared_from_this<Launch> {
   void WatchHosts(const std::shared_ptr<HostLinks>& links);
   bool UpdatesVariables() const;
   void StartInOrder();
-  void StartOnFreeCores();
+  // Whether the cores were not free before.
+  void StartOnFreeCores(bool after_others);
   void Finish(absl::Status status, ByNumber<Slot, Outputs> outputs);
+  // Tells the profile what the cores waited for before they start now.
+  void RecordWaits(bool after_others) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void DropQueuedForCores(const absl::Status& status) const;
   void WaitExpired(absl::Duration waited);
   // What WaitExpired reports; empty if nothing waits.

@@ -12,6 +12,7 @@ class CoreThreads;
 class Endpoints;
 class FirstLaunches;
 class LaunchTransfers;
+class ProfileRecorder;
 class WaitMonitor;
 
 // What launches need of the process. They are handed in, so that a test runs launches without a
@@ -33,6 +34,8 @@ struct LaunchServices {
   LaunchTransfers* transfers = nullptr;
   // Notices hosts of a pod that are lost. Null where there are no other hosts.
   Endpoints* endpoints = nullptr;
+  // Learns what launches wait for while a profile is taken; may be null.
+  ProfileRecorder* recorder = nullptr;
   // Runs work that takes long, as the compiler does, on a thread of its own.
   std::function<void(std::function<void()>)> run_long;
   // Runs updates that hold the locks of variables, one after the other, on a thread that may wait

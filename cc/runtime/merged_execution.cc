@@ -27,6 +27,7 @@ class MergedExecution : public Execution {
         arguments[argument] = std::move(values[given]);
       }
     }
+    options.served_cores = CoresOfRun(run);
     program->Start(cores_[first].context, std::move(arguments), std::move(options),
                    std::move(done));
   }

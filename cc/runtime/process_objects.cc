@@ -32,7 +32,7 @@ ProcessObjects::ProcessObjects()
           [this](std::function<void()> work) { host_threads_.Schedule(std::move(work)); }),
       embedding_(&compute_pool_),
       transfers_(&machine_, &channels_, &embedding_),
-      xla_collectives_(MakeCollectives(&collectives_, &compute_pool_)),
+      xla_collectives_(MakeCollectives(&collectives_, &compute_pool_, &recorder_)),
       endpoints_([this] { return machine_.options().host_limit; }),
       launches_(ServicesOfLaunches()),
       ynn_threads_(&compute_pool_),
@@ -45,6 +45,7 @@ ProcessObjects::ProcessObjects()
         process.kernel_threads = &kernel_threads_;
         process.host_threads = &host_threads_;
         process.wait_monitor = &wait_monitor_;
+        process.recorder = &recorder_;
         process.channels = &channels_;
         process.transfer_stats = &transfer_stats_;
         process.embedding = &embedding_;
@@ -82,6 +83,7 @@ ProgramServices ProcessObjects::ServicesOfPrograms() {
   services.host_threads = &host_threads_;
   services.transfer_stats = &transfer_stats_;
   services.padding = &padding_;
+  services.recorder = &recorder_;
   return services;
 }
 
@@ -95,6 +97,7 @@ LaunchServices ProcessObjects::ServicesOfLaunches() {
   services.host_threads = &host_threads_;
   services.transfers = &transfers_;
   services.endpoints = &endpoints_;
+  services.recorder = &recorder_;
   services.run_long = [](std::function<void()> work) {
     tensorflow::Env::Default()->SchedClosure(std::move(work));
   };

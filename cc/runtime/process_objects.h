@@ -14,6 +14,7 @@
 #include "cc/embedding/current_embedding.h"
 #include "cc/pods/endpoints.h"
 #include "cc/pods/host_traffic.h"
+#include "cc/profile/recorder.h"
 #include "cc/runtime/collective_table.h"
 #include "cc/runtime/core_order.h"
 #include "cc/runtime/first_launches.h"
@@ -57,6 +58,7 @@ class ProcessObjects {
   KernelThreadPools kernel_threads_;
   CoreThreads host_threads_;
   WaitMonitor wait_monitor_;
+  ProfileRecorder recorder_;
   TensorChannels channels_;
   TransferStats transfer_stats_;
   EmbeddingSlot embedding_;

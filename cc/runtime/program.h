@@ -16,6 +16,7 @@
 #include "absl/time/time.h"
 #include "cc/base/core_context.h"
 #include "cc/base/core_numbers.h"
+#include "cc/profile/recorder.h"
 #include "cc/program/compiled_program.h"
 #include "cc/program/value_numbers.h"
 #include "cc/runtime/kept_tensors.h"
@@ -36,6 +37,13 @@ struct RunOptions {
   bool on_one_thread = false;
   // Arguments that nobody else will read: the program may write its results there.
   std::vector<ArgumentNumber> overwritable;
+  // All cores that the run serves, if there are others than its own.
+  std::vector<Core> served_cores;
+  // Of a shared update while a profile is taken: when its cores began to combine their values,
+  // which counts as a part of the run, and when they had.
+  ProfileTime combines_from;
+  ProfileTime combined_until;
+  int64_t combined_bytes = 0;
 };
 
 // Roughly how much memory the program takes, in bytes, with the programs that it consists of.

@@ -77,6 +77,7 @@ void Program::Run::Start(std::shared_ptr<Run> run) {
                                          {"launch", run->core_.launch_id.value()}});
   });
   run->begin_ = absl::Now();
+  run->profile_begin_ = NowIfRecording(run->program_->services_.recorder);
   if (absl::Status status = run->Prepare(); !status.ok()) {
     run->done_(std::move(status), {});
     return;
@@ -251,11 +252,29 @@ void Program::Run::Finish(absl::Status status) {
   program_->RecordRun(absl::Now() - begin_);
   Outputs outputs;
   if (status.ok()) status = CollectOutputs(&outputs);
+  if (profile_begin_.has_value()) Record(*profile_begin_);
   if (!scratch_.empty()) program_->scratch_.Keep(std::move(scratch_));
   // Before `done`, which may start the next step: that overwrites a variable only if nobody else
   // refers to its value.
   arguments_.clear();
   done_(std::move(status), std::move(outputs));
+}
+
+void Program::Run::Record(int64_t begin) {
+  const ProfileTime end = program_->services_.recorder->Now();
+  if (!end.has_value()) return;  // the profile has ended before the run
+  RecordedRun run;
+  run.program = program_->compiled_;
+  run.launch_id = core_.launch_id;
+  run.run_id = core_.run_id;
+  run.cores = run_options_.served_cores;
+  if (run.cores.empty()) run.cores.push_back(core_.core);
+  run.core_in_pod = program_->compiled().pod.NumberInPod(core_.core);
+  run.begin = run_options_.combines_from.value_or(begin);
+  run.combined_until = run_options_.combined_until;
+  run.combined_bytes = run_options_.combined_bytes;
+  run.end = *end;
+  program_->services_.recorder->Add(std::move(run));
 }
 
 absl::Status Program::Run::CollectOutputs(Outputs* outputs) {

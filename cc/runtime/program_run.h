@@ -16,6 +16,7 @@
 #include "cc/base/compute_pool.h"
 #include "cc/base/core_context.h"
 #include "cc/base/number.h"
+#include "cc/profile/recorder.h"
 #include "cc/program/value_numbers.h"
 #include "cc/runtime/program.h"
 #include "tensorflow/core/framework/tensor.h"
@@ -74,6 +75,8 @@ class Program::Run {
   void TakeCombinedOutputs();
 
   void Finish(absl::Status status);
+  // Tells the profile of the run.
+  void Record(int64_t begin);
   absl::Status CollectOutputs(Outputs* outputs);
   tensorflow::Tensor TakeResult(ResultNumber number) const;
   absl::StatusOr<tensorflow::Tensor> CutToSize(tensorflow::Tensor padded,
@@ -86,6 +89,7 @@ class Program::Run {
   const RunOptions run_options_;
   Done done_;
   absl::Time begin_;
+  ProfileTime profile_begin_;
 
   ByNumber<ResultNumber, tensorflow::Tensor> results_;
   std::vector<tensorflow::Tensor> scratch_;

@@ -11,6 +11,7 @@ class ComputePool;
 class CoreThreads;
 class KernelThreadPools;
 class PaddingStats;
+class ProfileRecorder;
 class TransferStats;
 class YnnThreads;
 
@@ -30,6 +31,8 @@ struct ProgramServices {
   TransferStats* transfer_stats = nullptr;
   // Counts the padding of their arguments.
   PaddingStats* padding = nullptr;
+  // Learns of their runs while a profile is taken; may be null.
+  ProfileRecorder* recorder = nullptr;
 };
 
 }  // namespace tf_tpu_ext

@@ -111,7 +111,7 @@ class ProgramTest : public ::testing::Test {
   inline static YnnThreads* const kYnnThreads = new YnnThreads(kPool);
   KernelThreadPools kernel_threads_{kPool};
   CollectiveTable table_;
-  std::unique_ptr<xla::cpu::CpuCollectives> collectives_ = MakeCollectives(&table_, kPool);
+  std::unique_ptr<xla::cpu::CpuCollectives> collectives_ = MakeCollectives(&table_, kPool, nullptr);
   PaddingStats padding_;
   ProgramServices services_;
 };

@@ -59,7 +59,7 @@ bool MayRunInPlace(UpdatedVariables updated, const Arguments& arguments,
 
 absl::Status RunInPlace(Program& program, const CoreContext& core, UpdatedVariables updated,
                         absl::Span<const ArgumentVariables* const> owners, Arguments arguments,
-                        Outputs* outputs) {
+                        RunOptions options, Outputs* outputs) {
   tsl::profiler::TraceMe trace("TPU update in place");
   std::set<Var*> variables;
   ForEachVariable(updated, owners,
@@ -72,7 +72,6 @@ absl::Status RunInPlace(Program& program, const CoreContext& core, UpdatedVariab
     *variable->tensor() = Tensor(arguments[argument].dtype());
     taken.push_back(variable);
   });
-  RunOptions options;
   options.on_one_thread = program.typical_run() < kWorthAThread;
   for (const auto& [argument, output] : updated) {
     if (arguments[argument].RefCountIsOne()) options.overwritable.push_back(argument);

@@ -28,10 +28,11 @@ bool MayRunInPlace(UpdatedVariables updated, const Arguments& arguments,
 // Runs a program that was compiled to overwrite `updated`, under the locks of these variables, and
 // returns when it has ended. Overwritten is what only the variables and `arguments` refer to. The
 // variables of all owners get the new values, or keep theirs if the run fails before it has begun;
-// the program must be one that can't fail later.
+// the program must be one that can't fail later. On how many threads it runs, and what it
+// overwrites, is set in `options` here.
 absl::Status RunInPlace(Program& program, const CoreContext& core, UpdatedVariables updated,
                         absl::Span<const ArgumentVariables* const> owners, Arguments arguments,
-                        Outputs* outputs);
+                        RunOptions options, Outputs* outputs);
 
 }  // namespace tf_tpu_ext
 

@@ -11,6 +11,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "cc/base/compute_pool.h"
+#include "cc/profile/recorder.h"
 #include "cc/runtime/collectives.h"
 #include "cc/runtime/program.h"
 #include "cc/runtime/run_in_place.h"
@@ -36,6 +37,7 @@ class UpdateRun : public std::enable_shared_from_this<UpdateRun> {
   UpdateRun(const LaunchServices& services, std::shared_ptr<Program> program,
             ByNumber<StepRun, UpdateReplica> replicas, Done done)
       : pool_(*services.compute_pool),
+        recorder_(services.recorder),
         run_locking_(services.run_locking),
         program_(std::move(program)),
         update_(program_->compiled().shared_update.get()),
@@ -43,6 +45,7 @@ class UpdateRun : public std::enable_shared_from_this<UpdateRun> {
         done_(std::move(done)) {}
 
   void Start() {
+    combines_from_ = NowIfRecording(recorder_);
     for (size_t i = 0; i < update_->combinations.size(); ++i) {
       // The first replica's buffer takes the result.
       combined_.push_back(replicas_[kFirst].outputs[OutputToCombine(i)]);
@@ -107,6 +110,7 @@ class UpdateRun : public std::enable_shared_from_this<UpdateRun> {
   }
 
   void RunUpdate() {
+    if (combines_from_.has_value()) combined_until_ = NowIfRecording(recorder_);
     absl::Status status;
     {
       absl::MutexLock lock(&mutex_);
@@ -115,7 +119,7 @@ class UpdateRun : public std::enable_shared_from_this<UpdateRun> {
     if (!status.ok()) return Finish(std::move(status));
     if (!HaveEqualArguments()) return RunForEachReplica();
     if (!MayRunInPlace(update_->updated_variables, replicas_[kFirst].arguments, Owners())) {
-      return RunFor(kFirst, ArgumentsFor(kFirst),
+      return RunFor(kFirst, ArgumentsFor(kFirst), OptionsFor(AllCores()),
                     [self = shared_from_this()](absl::Status status, const Outputs& outputs) {
                       self->FinishForAll(std::move(status), outputs);
                     });
@@ -144,13 +148,21 @@ class UpdateRun : public std::enable_shared_from_this<UpdateRun> {
     return owners;
   }
 
+  std::vector<Core> AllCores() const {
+    std::vector<Core> cores;
+    for (const UpdateReplica& replica : replicas_) {
+      cores.insert(cores.end(), replica.cores.begin(), replica.cores.end());
+    }
+    return cores;
+  }
+
   void UpdateInPlace() {
     Arguments arguments = ArgumentsFor(kFirst);
     for (UpdateReplica& replica : replicas_) replica.arguments.clear();
     Outputs outputs;
-    absl::Status status =
-        RunInPlace(*program_->shared_update(), replicas_[kFirst].context,
-                   update_->updated_variables, Owners(), std::move(arguments), &outputs);
+    absl::Status status = RunInPlace(*program_->shared_update(), replicas_[kFirst].context,
+                                     update_->updated_variables, Owners(), std::move(arguments),
+                                     OptionsFor(AllCores()), &outputs);
     FinishForAll(std::move(status), outputs);
   }
 
@@ -158,7 +170,7 @@ class UpdateRun : public std::enable_shared_from_this<UpdateRun> {
     updated_.resize(replicas_.size());
     working_ = replicas_.size();
     for (StepRun run : replicas_.numbers()) {
-      RunFor(run, ArgumentsFor(run),
+      RunFor(run, ArgumentsFor(run), OptionsFor(replicas_[run].cores),
              [self = shared_from_this(), run](absl::Status status, Outputs outputs) {
                self->updated_[run] = std::move(outputs);
                {
@@ -185,8 +197,18 @@ class UpdateRun : public std::enable_shared_from_this<UpdateRun> {
     return arguments;
   }
 
-  void RunFor(StepRun run, Arguments arguments, Program::Done done) {
+  // What a profile shows of a run.
+  RunOptions OptionsFor(std::vector<Core> served_cores) const {
     RunOptions options;
+    options.served_cores = std::move(served_cores);
+    if (!combined_until_.has_value()) return options;
+    options.combines_from = combines_from_;
+    options.combined_until = combined_until_;
+    for (const Tensor& combined : combined_) options.combined_bytes += combined.TotalBytes();
+    return options;
+  }
+
+  void RunFor(StepRun run, Arguments arguments, RunOptions options, Program::Done done) {
     options.on_one_thread = program_->shared_update()->typical_run() < kWorthAThread;
     program_->shared_update()->Start(replicas_[run].context, std::move(arguments),
                                      std::move(options), std::move(done));
@@ -226,12 +248,15 @@ class UpdateRun : public std::enable_shared_from_this<UpdateRun> {
   }
 
   ComputePool& pool_;
+  ProfileRecorder* const recorder_;
   const std::function<void(std::function<void()>)> run_locking_;
   const std::shared_ptr<Program> program_;
   const SharedUpdate* const update_;
   ByNumber<StepRun, UpdateReplica> replicas_;
   const Done done_;
 
+  // When the threads began to combine, and when they had, if a profile is taken.
+  ProfileTime combines_from_, combined_until_;
   // By combination. Written by Start; each chunk of their elements by the thread that took it.
   std::vector<Tensor> combined_;
   std::vector<Chunk> chunks_;

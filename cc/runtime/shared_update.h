@@ -21,6 +21,8 @@ namespace tf_tpu_ext {
 // The state of one replica, or of a group of replicas that ran as one, before the update.
 struct UpdateReplica {
   CoreContext context;
+  // Its core, or those of the group.
+  std::vector<Core> cores;
   Arguments arguments;
   // Of each replica.
   std::vector<std::shared_ptr<const ArgumentVariables>> variables;

@@ -5,6 +5,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -42,6 +43,9 @@ class HostCalls : public std::enable_shared_from_this<HostCalls> {
   // Makes the call after those before it. `done` may be null: then the program goes on meanwhile,
   // and the call may begin a little later, together with others.
   void Start(int function, std::vector<tensorflow::Tensor> inputs, Done done);
+
+  // The Python line that made the function; empty if it is not known.
+  const std::string& SourceOf(int function) const { return functions_->source(function); }
 
   // Counts what a call that the program does not wait for has cost it.
   void CountSending(int function, absl::Duration time) const;

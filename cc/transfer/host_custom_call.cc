@@ -10,9 +10,12 @@
 #include "absl/time/time.h"
 #include "cc/base/core_context.h"
 #include "cc/base/custom_call.h"
+#include "cc/base/process.h"
+#include "cc/profile/recorder.h"
 #include "cc/program/host_call.h"
 #include "cc/transfer/call_buffers.h"
 #include "cc/transfer/host_calls.h"
+#include "cc/transfer/transfer_stats.h"
 #include "tensorflow/core/framework/tensor.h"
 #include "xla/ffi/api/c_api.h"
 #include "xla/tsl/platform/errors.h"
@@ -25,7 +28,8 @@ using tensorflow::Tensor;
 
 class HostCustomCall : public CustomCall {
  public:
-  explicit HostCustomCall(HostCall call) : call_(std::move(call)) {}
+  HostCustomCall(HostCall call, ProfileRecorder* recorder)
+      : call_(std::move(call)), recorder_(recorder) {}
 
   absl::Status Execute(XLA_FFI_CallFrame* frame) const override {
     const absl::Time began = absl::Now();
@@ -34,21 +38,34 @@ class HostCustomCall : public CustomCall {
     HostCalls& calls = *core->host_calls;
     std::vector<CallResult> results = ResultsOf(frame->rets);
     // A call without results need not be waited for, and so never holds up the program's thread.
-    if (!results.empty() && calls.MayRunNow(call_.function)) return RunNow(*frame, results, &calls);
+    ProfiledWait wait(recorder_, absl::StrCat("host call: ", call_.op), core->run_id, core->core);
+    if (RecordedWait* described = wait.wait()) described->source = calls.SourceOf(call_.function);
+    if (!results.empty() && calls.MayRunNow(call_.function)) {
+      const absl::Status status = RunNow(*frame, results, &calls);
+      wait.End();
+      return status;
+    }
     TF_ASSIGN_OR_RETURN(std::vector<Tensor> inputs,
                         ReadOperands(frame->args, call_.dynamic, OperandMemory::kCopied));
+    if (RecordedWait* described = wait.wait()) described->bytes = TotalBytes(inputs);
     if (results.empty()) {
       calls.Start(call_.function, std::move(inputs), nullptr);
       calls.CountSending(call_.function, absl::Now() - began);
+      wait.End();
       return absl::OkStatus();
     }
     TF_ASSIGN_OR_RETURN(std::shared_ptr<Completion> completion, Completion::Create(frame));
-    calls.Start(call_.function, std::move(inputs),
-                [completion = std::move(completion), results = std::move(results),
-                 op = call_.op](const absl::StatusOr<std::vector<Tensor>>& outputs) {
-                  completion->Complete(outputs.ok() ? WriteResults(results, *outputs, op)
-                                                    : outputs.status());
-                });
+    calls.Start(
+        call_.function, std::move(inputs),
+        [completion = std::move(completion), results = std::move(results), op = call_.op,
+         wait = std::move(wait)](const absl::StatusOr<std::vector<Tensor>>& outputs) mutable {
+          if (RecordedWait* described = wait.wait(); described && outputs.ok()) {
+            described->bytes += TotalBytes(*outputs);
+          }
+          wait.End();
+          completion->Complete(outputs.ok() ? WriteResults(results, *outputs, op)
+                                            : outputs.status());
+        });
     return absl::OkStatus();
   }
 
@@ -63,11 +80,12 @@ class HostCustomCall : public CustomCall {
   }
 
   const HostCall call_;
+  ProfileRecorder* const recorder_;
 };
 
 absl::StatusOr<std::unique_ptr<CustomCall>> MakeHostCall(const CallAttributes& attributes) {
   TF_ASSIGN_OR_RETURN(HostCall call, DecodeHostCall(attributes));
-  return std::make_unique<HostCustomCall>(std::move(call));
+  return std::make_unique<HostCustomCall>(std::move(call), Process::Get().recorder);
 }
 
 [[maybe_unused]] const bool kHostCallRegistered = RegisterCustomCall<MakeHostCall>(kHostCallTarget);

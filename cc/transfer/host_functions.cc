@@ -154,6 +154,7 @@ absl::StatusOr<std::shared_ptr<HostFunctions>> HostFunctions::Create(
     function.kind = KindOf(counts);
     function.calls_python = counts.python > 0;
     function.name = source.name;
+    function.source = source.source;
     function.description = source.source.empty()
                                ? "outside_compilation"
                                : absl::StrCat("outside_compilation at ", source.source);

@@ -47,6 +47,7 @@ class HostFunctions {
   HostFunctionKind kind(int number) const { return functions_[number].kind; }
   ClusterCounters& counters(int number) const { return *functions_[number].counters; }
   // What errors call it.
+  const std::string& source(int number) const { return functions_[number].source; }
   const std::string& description(int number) const { return functions_[number].description; }
 
   // Runs a function that is not of kind kBlocksInParallel on the calling thread, for one slot of
@@ -65,6 +66,7 @@ class HostFunctions {
     bool calls_python = false;
     std::string name;
     std::string description;
+    std::string source;
     // By slot: ops with state of their own, like random ones, have it for each replica.
     std::vector<tensorflow::FunctionLibraryRuntime::Handle> handles;
     std::shared_ptr<ClusterCounters> counters;

@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "cc/base/core_context.h"
@@ -15,6 +16,7 @@
 #include "cc/base/custom_call.h"
 #include "cc/base/fault_points.h"
 #include "cc/base/process.h"
+#include "cc/profile/recorder.h"
 #include "cc/program/transfer_call.h"
 #include "cc/transfer/call_buffers.h"
 #include "cc/transfer/channels.h"
@@ -69,8 +71,11 @@ class TransferCustomCall : public CustomCall {
  public:
   // `counters` are null for what is not counted.
   TransferCustomCall(TransferCall call, MonitoredChannels channels,
-                     std::shared_ptr<ClusterCounters> counters)
-      : call_(std::move(call)), channels_(channels), counters_(std::move(counters)) {}
+                     std::shared_ptr<ClusterCounters> counters, ProfileRecorder* recorder)
+      : call_(std::move(call)),
+        channels_(channels),
+        counters_(std::move(counters)),
+        recorder_(recorder) {}
 
   absl::Status Execute(XLA_FFI_CallFrame* frame) const override {
     const CoreContext* core = CoreOf(*frame);
@@ -84,8 +89,10 @@ class TransferCustomCall : public CustomCall {
     TransferCount count(counters_, call_.counts_call);
     count.ToHost(operands);
     TF_ASSIGN_OR_RETURN(std::shared_ptr<Completion> completion, Completion::Create(frame));
+    ProfiledWait wait(recorder_, Name(), core->run_id, core->core);
+    if (RecordedWait* described = wait.wait()) described->bytes = TotalBytes(operands);
     if (call_.receive.empty()) {
-      Send(*core, std::move(operands), std::move(completion));
+      Send(*core, std::move(operands), std::move(completion), std::move(wait));
       return absl::OkStatus();
     }
     // A cluster without inputs starts by itself on the host. The launch's abort refuses this, and
@@ -94,26 +101,39 @@ class TransferCustomCall : public CustomCall {
       channels_.Send(KeyOf(call_.send, *core), {std::move(operands), count.taken()},
                      TensorChannels::kUnbounded, UserOn(*core), [](const absl::Status&) {});
     }
-    channels_.Receive(KeyOf(call_.receive, *core), UserOn(*core),
-                      [completion = std::move(completion), results = ResultsOf(frame->rets),
-                       op = call_.op, count](absl::StatusOr<TensorMessage> message) mutable {
-                        if (message.ok()) count.ToDevice(message->tensors);
-                        completion->Complete(message.ok()
-                                                 ? WriteResults(results, message->tensors, op)
-                                                 : message.status());
-                      });
+    channels_.Receive(
+        KeyOf(call_.receive, *core), UserOn(*core),
+        [completion = std::move(completion), results = ResultsOf(frame->rets), op = call_.op, count,
+         wait = std::move(wait)](absl::StatusOr<TensorMessage> message) mutable {
+          if (message.ok()) count.ToDevice(message->tensors);
+          if (RecordedWait* described = wait.wait(); described && message.ok()) {
+            described->bytes += TotalBytes(message->tensors);
+          }
+          wait.End();
+          completion->Complete(message.ok() ? WriteResults(results, message->tensors, op)
+                                            : message.status());
+        });
     return absl::OkStatus();
   }
 
  private:
   // Completes when the channel has room.
   void Send(const CoreContext& core, std::vector<Tensor> tensors,
-            std::shared_ptr<Completion> completion) const {
+            std::shared_ptr<Completion> completion, ProfiledWait wait) const {
     const int capacity = call_.is_outfeed() ? kFeedCapacity : TensorChannels::kUnbounded;
     channels_.Send(KeyOf(call_.send, core), std::move(tensors), capacity, UserOn(core),
-                   [completion = std::move(completion)](const absl::Status& status) {
+                   [completion = std::move(completion),
+                    wait = std::move(wait)](const absl::Status& status) mutable {
+                     wait.End();
                      completion->Complete(status);
                    });
+  }
+
+  // What a profile calls the wait.
+  std::string Name() const {
+    if (call_.is_infeed()) return kInfeedName;
+    if (call_.is_outfeed()) return kOutfeedName;
+    return absl::StrCat("host: ", call_.op);
   }
 
   ChannelUser UserOn(const CoreContext& core) const { return {call_.op, core.launch_id.value()}; }
@@ -131,6 +151,7 @@ class TransferCustomCall : public CustomCall {
   const TransferCall call_;
   const MonitoredChannels channels_;
   const std::shared_ptr<ClusterCounters> counters_;
+  ProfileRecorder* const recorder_;
 };
 
 absl::StatusOr<std::unique_ptr<CustomCall>> MakeTransfer(const CallAttributes& attributes) {
@@ -144,7 +165,7 @@ absl::StatusOr<std::unique_ptr<CustomCall>> MakeTransfer(const CallAttributes& a
   }
   return std::make_unique<TransferCustomCall>(
       std::move(call), MonitoredChannels(process.channels, process.wait_monitor),
-      std::move(counters));
+      std::move(counters), process.recorder);
 }
 
 [[maybe_unused]] const bool kTransferRegistered = RegisterCustomCall<MakeTransfer>(kTransferTarget);

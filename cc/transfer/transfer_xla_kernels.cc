@@ -6,6 +6,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "cc/base/user_lines.h"
 #include "cc/ops/op_names.h"
 #include "cc/program/dynamic_dimensions.h"
 #include "cc/program/host_call.h"
@@ -30,6 +31,27 @@ using tensorflow::PartialTensorShape;
 using tensorflow::TensorShape;
 using tensorflow::XlaOpKernelContext;
 
+// Tells profiles, and who reads the module, the Python line of what is built meanwhile.
+class ScopedSource {
+ public:
+  ScopedSource(xla::XlaBuilder* builder, const SourceLine& source)
+      : builder_(*builder), before_(builder_.SwapOpMetadata({})) {
+    xla::OpMetadata metadata = before_;
+    if (source.known()) {
+      metadata.set_source_file(source.file);
+      metadata.set_source_line(source.line);
+    }
+    builder_.SetOpMetadata(std::move(metadata));
+  }
+  ~ScopedSource() { builder_.SetOpMetadata(std::move(before_)); }
+  ScopedSource(const ScopedSource&) = delete;
+  ScopedSource& operator=(const ScopedSource&) = delete;
+
+ private:
+  xla::XlaBuilder& builder_;
+  xla::OpMetadata before_;
+};
+
 // An op that is one custom call, whose results come from the host.
 class ExchangeXlaKernel : public EffectXlaKernel {
  public:
@@ -42,6 +64,7 @@ class ExchangeXlaKernel : public EffectXlaKernel {
     absl::StatusOr<std::vector<xla::Shape>> results = ResultShapes();
     OP_REQUIRES_OK(context, results.status());
     std::vector<xla::XlaOp> received;
+    const ScopedSource scope(context->builder(), Source());
     OP_REQUIRES_OK(context, Call(context, Target(), Config(std::move(dynamic)),
                                  PartitionOf(*context->builder()), std::move(operands),
                                  *std::move(results), &received));
@@ -51,6 +74,8 @@ class ExchangeXlaKernel : public EffectXlaKernel {
  protected:
   virtual const char* Target() const = 0;
   virtual std::string Config(std::vector<DynamicDimension> dynamic) const = 0;
+  // The Python line that the transfer comes from; unknown if it has no file.
+  virtual SourceLine Source() const { return {}; }
   // What to do for results whose shapes are not static.
   virtual const char* AdviceOnShapes() const {
     return "Wrap what the host function returns in tf.ensure_shape.";
@@ -127,6 +152,9 @@ class HostCallOp : public ExchangeXlaKernel {
   explicit HostCallOp(OpKernelConstruction* construction) : ExchangeXlaKernel(construction) {
     call_.op = name();
     OP_REQUIRES_OK(construction, construction->GetAttr(kHostFunctionNumber, &call_.function));
+    std::string source;
+    OP_REQUIRES_OK(construction, construction->GetAttr("source", &source));
+    source_ = ParseSourceLine(source);
     OP_REQUIRES_OK(construction, GetResults(construction, "Toutputs"));
   }
 
@@ -138,7 +166,10 @@ class HostCallOp : public ExchangeXlaKernel {
     return Encode(call);
   }
 
+  SourceLine Source() const override { return source_; }
+
   HostCall call_;
+  SourceLine source_;
 };
 
 class TransferOp : public ExchangeXlaKernel {

@@ -1,0 +1,33 @@
+// The planes /device:TPU:i of a profile, in the form that XProf takes for a TPU's.
+#ifndef TF_TPU_EXT_CC_PROFILE_CORE_PLANES_H_
+#define TF_TPU_EXT_CC_PROFILE_CORE_PLANES_H_
+
+#include <vector>
+
+#include "cc/profile/machine_rates.h"
+#include "cc/profile/recorder.h"
+#include "cc/profile/thunk_events.h"
+#include "tsl/profiler/protobuf/xplane.pb.h"
+
+namespace tf_tpu_ext {
+
+// How the machine is described in each plane.
+struct MachineDescription {
+  int cores = 1;
+  int cores_per_chip = 1;
+  MachineRates rates;
+};
+
+// Adds a plane for each core that ran a program, with the lines
+//   Steps            one event for each launch, which lasts until the next one begins
+//   XLA Modules      the runs of programs
+//   XLA Ops          their ops
+//   Waits            what the core has waited for
+// A run that serves several cores is on the planes of all of them. XProf makes the lines "Framework
+// Ops", "Framework Name Scope" and "Source code" of what the ops tell.
+void AddCorePlanes(const Recording& recording, const std::vector<ThunkEvent>& ops,
+                   const MachineDescription& machine, tensorflow::profiler::XSpace* space);
+
+}  // namespace tf_tpu_ext
+
+#endif  // TF_TPU_EXT_CC_PROFILE_CORE_PLANES_H_

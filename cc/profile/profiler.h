@@ -1,0 +1,16 @@
+// Makes virtual cores visible to TensorFlow's profiler.
+#ifndef TF_TPU_EXT_CC_PROFILE_PROFILER_H_
+#define TF_TPU_EXT_CC_PROFILE_PROFILER_H_
+
+#include "cc/base/machine.h"
+#include "cc/profile/recorder.h"
+
+namespace tf_tpu_ext {
+
+// Every profile of the process gets planes of the cores from now on. Both must live until the
+// process ends.
+void RegisterProfiler(ProfileRecorder* recorder, const Machine* machine);
+
+}  // namespace tf_tpu_ext
+
+#endif  // TF_TPU_EXT_CC_PROFILE_PROFILER_H_

@@ -1,0 +1,29 @@
+// Spans of time that overlap as they like, made into what a line of a profile can show.
+#ifndef TF_TPU_EXT_CC_PROFILE_SERIAL_SPANS_H_
+#define TF_TPU_EXT_CC_PROFILE_SERIAL_SPANS_H_
+
+#include <cstdint>
+#include <vector>
+
+namespace tf_tpu_ext {
+
+struct Span {
+  int64_t begin = 0;
+  int64_t end = 0;
+};
+
+// The spans of a line, in the order of `order`, are nested or apart: XProf computes from that which
+// time belongs to which. Where two overlap without one being inside the other, because two threads
+// worked for the core, the moment belongs to the one that began last: the other one is cut short.
+struct SerialSpans {
+  // For each given span, how it is shown.
+  std::vector<Span> spans;
+  // Their positions by time, outer ones first.
+  std::vector<int> order;
+};
+
+SerialSpans MakeSerial(std::vector<Span> spans);
+
+}  // namespace tf_tpu_ext
+
+#endif  // TF_TPU_EXT_CC_PROFILE_SERIAL_SPANS_H_

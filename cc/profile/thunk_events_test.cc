@@ -1,0 +1,90 @@
+#include "cc/profile/thunk_events.h"
+
+#include "gtest/gtest.h"
+#include "xla/tsl/profiler/utils/xplane_builder.h"
+#include "xla/tsl/profiler/utils/xplane_schema.h"
+
+namespace tf_tpu_ext {
+namespace {
+
+using tsl::profiler::StatType;
+using tsl::profiler::XEventBuilder;
+using tsl::profiler::XLineBuilder;
+using tsl::profiler::XPlaneBuilder;
+
+// The host's threads as TensorFlow's tracer writes them.
+class ThunkEventsTest : public ::testing::Test {
+ protected:
+  ThunkEventsTest() : plane_(space_.add_planes()) {
+    plane_.SetName(tsl::profiler::kHostThreadsPlaneName);
+  }
+
+  XEventBuilder AddEvent(int64_t thread, const std::string& name, int64_t begin, int64_t end) {
+    XLineBuilder line = plane_.GetOrCreateLine(thread);
+    line.SetTimestampNs(1);
+    XEventBuilder event = line.AddEvent(*plane_.GetOrCreateEventMetadata(name));
+    event.SetTimestampNs(begin);
+    event.SetEndTimestampNs(end);
+    return event;
+  }
+
+  void AddStat(XEventBuilder* event, StatType type, int64_t value) {
+    event->AddStatValue(*plane_.GetOrCreateStatMetadata(tsl::profiler::GetStatTypeStr(type)),
+                        value);
+  }
+
+  // `context` is what its end refers to.
+  void AddOp(int64_t thread, const std::string& op, int64_t begin, int64_t end, int64_t context) {
+    XEventBuilder event = AddEvent(thread, op, begin, end);
+    event.AddStatValue(
+        *plane_.GetOrCreateStatMetadata(tsl::profiler::GetStatTypeStr(StatType::kHloOp)),
+        *plane_.GetOrCreateStatMetadata(op));
+    AddStat(&event, StatType::kProgramId, 7);
+    AddStat(&event, StatType::kRunId, 8);
+    AddStat(&event, StatType::kDeviceOrdinal, 2);
+    AddStat(&event, StatType::kProducerId, context);
+  }
+
+  void AddEnd(int64_t thread, const std::string& op, int64_t time, int64_t context) {
+    XEventBuilder event = AddEvent(thread, "end: " + op, time, time + 1);
+    AddStat(&event, StatType::kConsumerId, context);
+  }
+
+  tensorflow::profiler::XSpace space_;
+  XPlaneBuilder plane_;
+};
+
+TEST_F(ThunkEventsTest, AnOpEndsWhereItsEndWasRecorded) {
+  AddOp(1, "dot", 10, 20, 100);
+  AddEnd(1, "dot", 19, 100);
+  AddOp(1, "all-reduce", 20, 21, 101);
+  AddEnd(2, "all-reduce", 50, 101);
+  const auto events = ReadThunkEvents(space_);
+  ASSERT_EQ(events.size(), 2);
+  EXPECT_EQ(events[0].op, "dot");
+  EXPECT_EQ(events[0].program_id, 7);
+  EXPECT_EQ(events[0].run_id, 8);
+  EXPECT_EQ(events[0].device, 2);
+  EXPECT_EQ(events[0].begin_ps, 10'000);
+  EXPECT_EQ(events[0].end_ps, 19'000);
+  EXPECT_EQ(events[1].op, "all-reduce");
+  EXPECT_EQ(events[1].end_ps, 50'000);
+}
+
+TEST_F(ThunkEventsTest, AnOpWithoutAnEndTakesWhatItsThreadTook) {
+  AddOp(1, "dot", 10, 20, 100);
+  const auto events = ReadThunkEvents(space_);
+  ASSERT_EQ(events.size(), 1);
+  EXPECT_EQ(events[0].end_ps, 20'000);
+}
+
+TEST_F(ThunkEventsTest, OtherEventsAndOpsWithoutARunAreNotThere) {
+  AddEvent(1, "FunctionRun", 10, 20);
+  XEventBuilder op = AddEvent(1, "dot", 10, 20);
+  op.AddStatValue(*plane_.GetOrCreateStatMetadata(tsl::profiler::GetStatTypeStr(StatType::kHloOp)),
+                  *plane_.GetOrCreateStatMetadata("dot"));
+  EXPECT_TRUE(ReadThunkEvents(space_).empty());
+}
+
+}  // namespace
+}  // namespace tf_tpu_ext
