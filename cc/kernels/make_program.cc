@@ -11,9 +11,9 @@
 #include "cc/base/process.h"
 #include "cc/base/slow_notice.h"
 #include "cc/compiler/build/xla_build.h"
+#include "cc/runtime/program_memory.h"
 #include "xla/hlo/builder/xla_computation.h"
 #include "xla/service/hlo.pb.h"
-#include "cc/runtime/program_memory.h"
 #include "xla/tsl/platform/statusor.h"
 
 namespace tf_tpu_ext {
