@@ -2,16 +2,16 @@
 
 #include <unistd.h>
 
-#include <cstdlib>
+#include <cstdint>
 #include <iostream>
 #include <utility>
 
 #include "absl/base/const_init.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
+#include "xla/tsl/util/env_var.h"
 
 namespace tf_tpu_ext {
 namespace {
@@ -39,9 +39,9 @@ std::string Seconds(absl::Duration time) {
 }
 
 bool IsSilenced() {
-  const char* level = std::getenv("TF_CPP_MIN_LOG_LEVEL");
-  int number = 0;
-  return level != nullptr && absl::SimpleAtoi(level, &number) && number > 0;
+  int64_t level = 0;
+  return tsl::ReadInt64FromEnvVar("TF_CPP_MIN_LOG_LEVEL", /*default_val=*/0, &level).ok() &&
+         level > 0;
 }
 
 }  // namespace

@@ -16,12 +16,12 @@ using tensorflow::ProfileOptions;
 class ProfilerTest : public ::testing::Test {
  protected:
   // Not destroyed: what was registered refers to them.
-  inline static auto* const recorder_ = new ProfileRecorder;
-  inline static auto* const machine_ = new Machine;
+  inline static auto* const kRecorder = new ProfileRecorder;
+  inline static auto* const kMachine = new Machine;
 
   static void SetUpTestSuite() {
     tsl::profiler::ClearRegisteredProfilersForTest();
-    RegisterProfiler(recorder_, machine_);
+    RegisterProfiler(kRecorder, kMachine);
   }
 
   static std::vector<std::unique_ptr<tsl::profiler::ProfilerInterface>> Create(
@@ -36,11 +36,11 @@ class ProfilerTest : public ::testing::Test {
 TEST_F(ProfilerTest, RecordsWhileAProfileIsTaken) {
   auto profilers = Create(1, ProfileOptions::UNSPECIFIED);
   ASSERT_EQ(profilers.size(), 1);
-  EXPECT_FALSE(recorder_->active());
+  EXPECT_FALSE(kRecorder->active());
   ASSERT_TRUE(profilers[0]->Start().ok());
-  EXPECT_TRUE(recorder_->active());
+  EXPECT_TRUE(kRecorder->active());
   ASSERT_TRUE(profilers[0]->Stop().ok());
-  EXPECT_FALSE(recorder_->active());
+  EXPECT_FALSE(kRecorder->active());
   tensorflow::profiler::XSpace space;
   ASSERT_TRUE(profilers[0]->CollectData(&space).ok());
   EXPECT_EQ(space.planes_size(), 0);
@@ -51,7 +51,7 @@ TEST_F(ProfilerTest, AProfileThatIsDroppedRecordsNoLonger) {
   ASSERT_EQ(profilers.size(), 1);
   ASSERT_TRUE(profilers[0]->Start().ok());
   profilers.clear();
-  EXPECT_FALSE(recorder_->active());
+  EXPECT_FALSE(kRecorder->active());
 }
 
 TEST_F(ProfilerTest, ThereIsNoneForProfilesOfOtherDevices) {

@@ -1,8 +1,10 @@
 #include "cc/profile/serial_spans.h"
 
-#include <algorithm>
 #include <numeric>
+#include <tuple>
 #include <utility>
+
+#include "absl/algorithm/container.h"
 
 namespace tf_tpu_ext {
 
@@ -12,9 +14,10 @@ SerialSpans MakeSerial(std::vector<Span> spans) {
   std::vector<Span>& shown = serial.spans;
   serial.order.resize(shown.size());
   std::iota(serial.order.begin(), serial.order.end(), 0);
-  std::stable_sort(serial.order.begin(), serial.order.end(), [&](int a, int b) {
-    return shown[a].begin != shown[b].begin ? shown[a].begin < shown[b].begin
-                                            : shown[a].end > shown[b].end;
+  // Of those that begin at the same time the longest first.
+  absl::c_sort(serial.order, [&](int a, int b) {
+    return std::make_tuple(shown[a].begin, -shown[a].end, a) <
+           std::make_tuple(shown[b].begin, -shown[b].end, b);
   });
   // Those that have not ended, each inside the one before it.
   std::vector<int> open;

@@ -5,7 +5,7 @@
 namespace tf_tpu_ext {
 namespace {
 
-CollectiveMeeting MeetingAt(std::vector<std::pair<int, int>> milliseconds) {
+CollectiveMeeting MeetingAt(const std::vector<std::pair<int, int>>& milliseconds) {
   CollectiveMeeting meeting;
   meeting.name = "all-reduce";
   meeting.run_id = RunId(1);

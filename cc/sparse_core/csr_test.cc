@@ -12,7 +12,7 @@ namespace {
 
 // Two SparseCores of one chip. The first has three ids, one of them on the other SparseCore.
 struct Packed {
-  explicit Packed(CsrOptions options) {
+  explicit Packed(const CsrOptions& options) {
     pointers.resize(RowPointersOf(options, 2));
     samples.resize(options.max_ids);
     rows.resize(options.max_ids);

@@ -6,6 +6,7 @@
 #include "tensorflow/core/framework/op_requires.h"
 #include "xla/hlo/builder/lib/constants.h"
 #include "xla/layout_util.h"
+#include "xla/shape_util.h"
 #include "xla/tsl/platform/errors.h"
 #include "xla/tsl/platform/statusor.h"
 
@@ -135,15 +136,17 @@ absl::Status SparseCoreXlaKernel::ReadSizes(XlaOpKernelContext* context, int64_t
                                             const xla::Shape& table, SparseCoreShape* shape) const {
   TF_ASSIGN_OR_RETURN(const xla::Shape pointers, context->InputXlaShape("row_pointers"));
   TF_ASSIGN_OR_RETURN(const xla::Shape rows, context->InputXlaShape("sorted_token_ids"));
+  TF_ASSIGN_OR_RETURN(const xla::Shape minibatches, context->InputXlaShape(kMinibatches));
   const int cores = shape->cores_per_chip;
   const int64_t of_minibatch = cores * RoundUpToPadding(int64_t{shape->chips} * cores);
   bool valid = table.dimensions().size() == 2 && table.is_static() &&
                table.element_type() == xla::F32 && table.dimensions(0) % cores == 0 &&
                pointers.dimensions().size() == 1 && pointers.dimensions(0) >= of_minibatch &&
                rows.dimensions().size() == 1 && samples % cores == 0 &&
-               context->InputShape(kMinibatches).num_elements() == 1;
+               xla::ShapeUtil::ElementsIn(minibatches) == 1;
   for (const char* input : {"sorted_sample_ids", "sorted_gains"}) {
-    valid = valid && context->InputShape(input) == context->InputShape("sorted_token_ids");
+    TF_ASSIGN_OR_RETURN(const xla::Shape shape_of_input, context->InputXlaShape(input));
+    valid = valid && xla::ShapeUtil::SameDimensions(shape_of_input, rows);
   }
   if (!valid) {
     return absl::InvalidArgumentError(absl::StrCat(

@@ -148,10 +148,10 @@ class UpdateOp : public SparseCoreXlaKernel {
     TF_ASSIGN_OR_RETURN(const xla::Shape table, context->InputXlaShape("embedding_table"));
     TF_ASSIGN_OR_RETURN(const int64_t samples, SamplesOfGradients(context, table));
     TF_ASSIGN_OR_RETURN(const Ids ids, ReadIds(context, samples, table));
-    if (context->InputShape("learning_rate").num_elements() != 1) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("Op ", name(), " got the learning_rate ",
-                       context->InputShape("learning_rate").DebugString(), "; expected a scalar."));
+    TF_ASSIGN_OR_RETURN(const xla::Shape rate, context->InputXlaShape("learning_rate"));
+    if (xla::ShapeUtil::ElementsIn(rate) != 1) {
+      return absl::InvalidArgumentError(absl::StrCat("Op ", name(), " got the learning_rate ",
+                                                     rate.ToString(), "; expected a scalar."));
     }
     const XlaOp gradients = GradientsOfAllChips(context, ids.shape);
     std::vector<XlaOp> operands = {ids.packed, ids.chip, gradients,
