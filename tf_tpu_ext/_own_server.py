@@ -10,8 +10,6 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from tf_tpu_ext.io.server import listening
-
 _JOB = "tpu_worker"
 _lock = threading.Lock()
 # TensorFlow can't stop a server: it is there as long as the process lives.
@@ -28,6 +26,9 @@ def target() -> str:
         RuntimeError: The server can't be kept to the loopback interface.
     """
     import tensorflow as tf
+
+    # Its package imports TensorFlow, and this module is imported before.
+    from tf_tpu_ext.io.server import listening
 
     with _lock:
         if not _servers:

@@ -19,6 +19,13 @@ def replace_monitors_with_hooks(
 
     Raises:
         TypeError: One is no hook.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> from tf_tpu_ext.contrib import learn
+        >>> hooks = [tf.compat.v1.train.StopAtStepHook(last_step=3)]
+        >>> learn.replace_monitors_with_hooks(hooks, estimator=None) == hooks
+        True
     """
     del estimator
     for hook in monitors_or_hooks or ():
