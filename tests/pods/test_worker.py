@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -136,6 +137,21 @@ def test_it_ends_by_signals(how: signal.Signals, code: int) -> None:
     ended, errors = worker.end(how)
     assert ended == code
     assert f"ended by {how.name}" in errors
+
+
+def test_it_ends_by_sigterm_while_a_program_is_connected() -> None:
+    # TensorFlow has then replaced the handler of SIGTERM.
+    worker = Worker()
+    code = START + 'print("CONNECTED", flush=True)\nsys.stdin.read()\n'
+    command = [sys.executable, "-c", code, worker.address]
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, **pipes) as program:
+        assert program.stdout is not None
+        assert program.stdout.readline() == "CONNECTED\n"
+        ended, errors = worker.end(signal.SIGTERM)
+        program.kill()
+    assert ended == 0
+    assert "ended by SIGTERM" in errors
 
 
 def test_a_program_learns_at_once_that_its_worker_was_killed(

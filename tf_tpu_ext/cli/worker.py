@@ -23,6 +23,7 @@ _FOR_PROGRAMS = re.compile(r"for programs: TPUClusterResolver\('(.*)'\)")
 # How long a worker may take to end by itself.
 _PATIENCE_SECONDS = 10
 _PR_SET_PDEATHSIG = 1
+_ENDING = (signal.SIGTERM, signal.SIGINT)
 
 
 def add_parser(commands: Any) -> None:
@@ -56,11 +57,13 @@ def run(options: argparse.Namespace) -> int:
     """
     if options.cores is not None:
         os.environ[doctor.CORES_VARIABLE] = str(options.cores)
+    # Before anything starts threads, which block them then, too.
+    signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
     script.find_package()
     try:
         pods = importlib.import_module("tf_tpu_ext.pods")
         name = "localhost" if options.listen in ("127.0.0.1", "::1") else options.listen
-        pods.serve(pods.find_place(options.port, name), options.listen)
+        pods.serve(pods.find_place(options.port, name), _ENDING, options.listen)
     except (ImportError, OSError, RuntimeError, ValueError) as error:
         print(f"tf-tpu worker: {error}", file=sys.stderr)
     return 2

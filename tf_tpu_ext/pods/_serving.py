@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import Collection
 
 from tf_tpu_ext import _machine, _version
 from tf_tpu_ext.io.server import listening
@@ -20,16 +21,17 @@ _JOB = "tpu_worker"
 _SERVING_THREADS = 64
 _CREATE_CONTEXT = "/tensorflow.eager.EagerService/CreateContext"
 _FIRST_CONTEXT_SECONDS = 30
-_ENDING = (signal.SIGTERM, signal.SIGINT)
 
 
-def serve(place: Place, address: str = listening.LOOPBACK) -> None:
-    """Serves the cores of this process to programs, until SIGTERM or Ctrl-C ends the process.
+def serve(place: Place, ending: Collection[signal.Signals], address: str) -> None:
+    """Serves the cores of this process to programs, until a signal ends the process.
 
-    To be called on the main thread, before TensorFlow's first operation.
+    To be called before TensorFlow's first operation.
 
     Args:
         place: Where in the pod this host is; port 0 stands for any free one.
+        ending: The signals, which all threads of the process must block: TensorFlow replaces the
+            handler of SIGTERM when a program connects.
         address: The address of this machine on which to listen. Nothing protects what listens.
 
     Raises:
@@ -56,9 +58,8 @@ def serve(place: Place, address: str = listening.LOOPBACK) -> None:
     listening.check()
     place = place.at_port(int(server.target.rpartition(":")[2]))
     _make_first_context(_reachable(address, place.port))
-    heard = _hear_signals()
     _tell(place, address)
-    ended_by = heard.recv(1)[0]
+    ended_by = signal.sigwait(ending)
     print(f"tf-tpu worker: ended by {signal.Signals(ended_by).name}", file=sys.stderr, flush=True)
     del server
     # TensorFlow can't stop its server; clients see that the connection has closed.
@@ -89,16 +90,6 @@ def _make_first_context(address: str) -> None:
             raise RuntimeError(
                 f"TensorFlow's server at {address} makes no context: {error.details()}"
             ) from error
-
-
-def _hear_signals() -> socket.socket:
-    """Returns where the number of a signal arrives, whichever thread gets the signal."""
-    heard, pythons = socket.socketpair()
-    pythons.setblocking(False)
-    signal.set_wakeup_fd(pythons.detach())
-    for number in _ENDING:
-        signal.signal(number, lambda number, frame: None)
-    return heard
 
 
 def _check_free(port: int, address: str) -> None:
