@@ -1,5 +1,6 @@
 #include "cc/sparse_core/minibatch_splits.h"
 
+#include <cstdint>
 #include <limits>
 #include <vector>
 
@@ -13,7 +14,7 @@ TEST(SplitsTest, AreATreeOfBits) {
   // The middle, the middle of the first half, and that of the first quarter.
   EXPECT_EQ(*ToBuckets(0b1011, 3), (std::vector<int>{1, 2, 4}));
   EXPECT_EQ(*ToBuckets(0, 6), std::vector<int>{});
-  EXPECT_EQ(ToBuckets((int64_t{1} << 63) - 1, 6)->size(), 63);
+  EXPECT_EQ(ToBuckets(std::numeric_limits<int64_t>::max(), 6)->size(), 63);
   for (int64_t splits : {int64_t{0}, int64_t{1}, int64_t{0b1011}, int64_t{0x7123456789abcdef}}) {
     EXPECT_EQ(ToSplits(*ToBuckets(splits, 6), 6), splits);
   }
