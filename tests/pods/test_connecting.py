@@ -83,26 +83,13 @@ def test_programs_do_not_wait_for_a_worker_that_is_not_there(
 def test_a_program_connects_again_when_a_worker_is_back(program: Any, pod: Pod, lost: int) -> None:
     worker = pod.workers[lost]
     before, kind, after = program(
-        """
+        f"""
         import json, subprocess
 
         def counted():
-            resolver = tf.distribute.cluster_resolver.TPUClusterResolver(sys.argv[1])
-            tf.config.experimental_connect_to_cluster(resolver)
-            tf.tpu.experimental.initialize_tpu_system(resolver)
-            strategy = tf.distribute.TPUStrategy(resolver)
-            with strategy.scope():
-                total = tf.Variable(0.0)
-
-            @tf.function
-            def step():
-                def of_replica():
-                    here = tf.distribute.get_replica_context()
-                    total.assign_add(here.all_reduce("SUM", 1.0))
-                strategy.run(of_replica)
-
-            step()
-            return step, [float(value.numpy()) for value in total.values]
+            names = {{}}
+            exec({START + COUNT!r}, names)
+            return names["step"], [float(value.numpy()) for value in names["total"].values]
 
         step, before = counted()
         os.kill(int(sys.argv[2]), signal.SIGKILL)
