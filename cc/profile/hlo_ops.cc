@@ -4,6 +4,7 @@
 
 #include "absl/log/log.h"
 #include "absl/strings/str_cat.h"
+#include "tsl/profiler/lib/traceme_encode.h"
 #include "xla/hlo/ir/hlo_computation.h"
 #include "xla/hlo/ir/hlo_instruction.h"
 #include "xla/hlo/ir/hlo_opcode.h"
