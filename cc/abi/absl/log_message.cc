@@ -1,11 +1,11 @@
-// TensorFlow 2.19 exports no printing of a `long` to its logs, though absl's headers declare that
-// it does. Checks in its inline functions need it.
+// TensorFlow 2.19 and 2.20 export no printing of a `long` to their logs, though absl's headers
+// declare that they do. Checks in TensorFlow's inline functions need it.
 #include "absl/log/internal/log_message.h"
 
 #include "absl/base/config.h"
 #include "cc/abi/xla/minor.h"
 
-#if TF_TPU_EXT_TENSORFLOW_MINOR < 20
+#if TF_TPU_EXT_TENSORFLOW_MINOR < 21
 
 namespace absl {
 ABSL_NAMESPACE_BEGIN
