@@ -21,6 +21,7 @@
 #include "cc/base/process.h"
 #include "cc/base/program_options.h"
 #include "cc/base/user_lines.h"
+#include "cc/check/findings.h"
 #include "cc/compiler/build/compilation_cache.h"
 #include "cc/data/autotune_loop.h"
 #include "cc/data/cloud_storage.h"
@@ -129,6 +130,24 @@ JsonObject Describe(const ProgramNote& note) {
       .Integer("count", note.count)
       .String("op", note.op)
       .String("source", note.source);
+}
+
+JsonObject Describe(const Finding& finding) {
+  return JsonObject()
+      .String("kind", finding.kind)
+      .Integer("program_id", finding.program_id)
+      .String("program", finding.program)
+      .Integer("step", finding.step)
+      .Integer("replica", finding.replica)
+      .String("op", finding.op)
+      .String("source", finding.source)
+      .String("instruction", finding.instruction)
+      .Integer("argument", finding.argument)
+      .Integer("variable", finding.variable)
+      .Integer("result", finding.result)
+      .String("other_op", finding.other_op)
+      .String("other_source", finding.other_source)
+      .Integer("count", finding.count);
 }
 
 JsonObject Describe(const CoreWaits& waits);
@@ -386,6 +405,17 @@ OwnedText TfTpuExt_Collectives() {
 OwnedText TfTpuExt_CollectiveMeetings() {
   return tf_tpu_ext::GiveRecords(tf_tpu_ext::Process::Get().collectives->stats().Meetings());
 }
+
+// What checks of steps have found, as a JSON array.
+OwnedText TfTpuExt_Findings() {
+  return tf_tpu_ext::GiveRecords(tf_tpu_ext::Process::Get().findings->Get());
+}
+
+// What decides in which order the cores of watched steps call the host.
+void TfTpuExt_SetHostOrder(uint64_t seed) { tf_tpu_ext::Process::Get().findings->set_seed(seed); }
+
+// How many steps were checked.
+int64_t TfTpuExt_CheckedSteps() { return tf_tpu_ext::Process::Get().findings->steps(); }
 
 // When the first launches ran, as a JSON array.
 OwnedText TfTpuExt_FirstLaunches() {

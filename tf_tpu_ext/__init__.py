@@ -46,6 +46,7 @@ from tf_tpu_ext._compilations import (
     CompilationStats,
     compilation_stats,
 )
+from tf_tpu_ext._findings import Finding, findings
 from tf_tpu_ext._machine import (
     Cluster,
     Machine,
@@ -71,6 +72,7 @@ __all__ = [
     "Cluster",
     "Compilation",
     "CompilationStats",
+    "Finding",
     "Machine",
     "Options",
     "PaddedInput",
@@ -81,6 +83,7 @@ __all__ = [
     "compile_for",
     "configure",
     "contrib",
+    "findings",
     "io",
     "is_virtual",
     "machine",

@@ -246,8 +246,8 @@ def configure(
             empty string ends that. Initialize the TPU system after the change.
         options: The options of programs that are traced from now on (`fold_host_calls`,
             `launch_from_host`) or compiled from now on (all others). Programs traced inside `with
-            Options(...)` use those instead. All options are True by default; `matmul_precision` is
-            `"tpu"` with a target and else `"full"`.
+            Options(...)` use those instead. All options but `check` are True by default;
+            `matmul_precision` is `"tpu"` with a target and else `"full"`.
         **switches: Single options by name, such as `stack_replicas=False`. They take precedence
             over `options`.
 

@@ -67,6 +67,8 @@ class Options:
             (docs/verdict.md) and does nothing here: variables keep their values, other results are
             zeros. Programs that call the host, use infeed or outfeed, or return dynamic sizes
             compute all the same.
+        check: Whether programs are watched while they run, for `findings`, see docs/check.md.
+            They run as they are written then, each replica for itself, and slower.
 
     Raises:
         TypeError: A field is not True, False or None.
@@ -80,6 +82,7 @@ class Options:
     tensorflow_kernels: bool | None = None
     matmul_precision: Literal["full", "tpu"] | None = None
     compute: bool | None = None
+    check: bool | None = None
 
     def __post_init__(self) -> None:
         """Checks that every field has a value that it may have."""

@@ -8,6 +8,8 @@
 namespace tf_tpu_ext {
 
 class HostCalls;
+class HostOrder;
+class StepCheck;
 
 struct CoreContext {
   LaunchId launch_id;
@@ -20,6 +22,9 @@ struct CoreContext {
   const Core* group_cores = nullptr;
   // Null unless the program calls functions on the host.
   HostCalls* host_calls = nullptr;
+  // Null unless the program is watched.
+  StepCheck* check = nullptr;
+  HostOrder* host_order = nullptr;
 };
 
 }  // namespace tf_tpu_ext

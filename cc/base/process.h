@@ -11,6 +11,7 @@ class CoreThreads;
 class Endpoints;
 class KernelThreadPools;
 class EmbeddingSlot;
+class Findings;
 class FirstLaunches;
 class HostTraffic;
 class LaunchTable;
@@ -47,6 +48,8 @@ struct Process {
   // transfer
   TensorChannels* channels = nullptr;
   TransferStats* transfer_stats = nullptr;
+  // check
+  Findings* findings = nullptr;
   // embedding
   EmbeddingSlot* embedding = nullptr;
   // runtime

@@ -27,6 +27,8 @@ struct ProgramOptions {
   bool full_matmul_precision = true;
   // Whether programs that need nothing of the host while they run compute what they return.
   bool compute = true;
+  // Whether programs are watched while they run, see cc/check.
+  bool check = false;
 };
 
 inline constexpr std::pair<const char*, bool ProgramOptions::*> kProgramSwitches[] = {
@@ -37,6 +39,7 @@ inline constexpr std::pair<const char*, bool ProgramOptions::*> kProgramSwitches
     {"tensorflow_kernels", &ProgramOptions::tensorflow_kernels},
     {"matmul_precision", &ProgramOptions::full_matmul_precision},
     {"compute", &ProgramOptions::compute},
+    {"check", &ProgramOptions::check},
 };
 
 // All switches as a text such as "fold_host_calls=1;share_updates=0".

@@ -1,17 +1,33 @@
 #include "cc/base/tensor_copy.h"
 
+#include <cstdint>
 #include <cstring>
 
 namespace tf_tpu_ext {
+namespace {
 
-void CopyLeadingBlock(const void* from, const tensorflow::TensorShape& from_shape,
-                      tensorflow::Tensor* to) {
-  if (to->NumElements() == 0) return;
+using tensorflow::TensorShape;
+
+// The number of a row of the block in an array of that shape. Rows end behind `last_cut`.
+int64_t RowIn(const TensorShape& array, const TensorShape& block, int64_t row, int last_cut) {
+  int64_t stride = 1, index = 0;
+  for (int d = last_cut - 1; d >= 0; --d) {
+    index += row % block.dim_size(d) * stride;
+    row /= block.dim_size(d);
+    stride *= array.dim_size(d);
+  }
+  return index;
+}
+
+void CopyBlock(const void* from, const TensorShape& from_shape, const TensorShape& block,
+               tensorflow::Tensor* to) {
+  if (block.num_elements() == 0) return;
   // Dimensions behind the last one that was cut are contiguous in both.
-  int last_cut = to->dims() - 1;
+  int last_cut = block.dims() - 1;
   int64_t row = tensorflow::DataTypeSize(to->dtype());
-  while (last_cut >= 0 && to->dim_size(last_cut) == from_shape.dim_size(last_cut)) {
-    row *= to->dim_size(last_cut--);
+  while (last_cut >= 0 && block.dim_size(last_cut) == from_shape.dim_size(last_cut) &&
+         block.dim_size(last_cut) == to->dim_size(last_cut)) {
+    row *= block.dim_size(last_cut--);
   }
   const char* source = static_cast<const char*>(from);
   char* target = static_cast<char*>(to->data());
@@ -20,18 +36,24 @@ void CopyLeadingBlock(const void* from, const tensorflow::TensorShape& from_shap
     return;
   }
   const int64_t from_row = row * from_shape.dim_size(last_cut);
-  row *= to->dim_size(last_cut);
-  const int64_t rows = to->TotalBytes() / row;
+  const int64_t to_row = row * to->dim_size(last_cut);
+  row *= block.dim_size(last_cut);
+  const int64_t rows = block.num_elements() * tensorflow::DataTypeSize(to->dtype()) / row;
   for (int64_t i = 0; i < rows; ++i) {
-    // The number of the same row in the padded array.
-    int64_t rest = i, stride = 1, from_index = 0;
-    for (int d = last_cut - 1; d >= 0; --d) {
-      from_index += rest % to->dim_size(d) * stride;
-      rest /= to->dim_size(d);
-      stride *= from_shape.dim_size(d);
-    }
-    std::memcpy(target + i * row, source + from_index * from_row, row);
+    std::memcpy(target + RowIn(to->shape(), block, i, last_cut) * to_row,
+                source + RowIn(from_shape, block, i, last_cut) * from_row, row);
   }
+}
+
+}  // namespace
+
+void CopyLeadingBlock(const void* from, const TensorShape& from_shape, tensorflow::Tensor* to) {
+  CopyBlock(from, from_shape, to->shape(), to);
+}
+
+void CopyLeadingBlock(const tensorflow::Tensor& from, const TensorShape& block,
+                      tensorflow::Tensor* to) {
+  CopyBlock(from.data(), from.shape(), block, to);
 }
 
 }  // namespace tf_tpu_ext

@@ -11,6 +11,11 @@ namespace tf_tpu_ext {
 void CopyLeadingBlock(const void* from, const tensorflow::TensorShape& from_shape,
                       tensorflow::Tensor* to);
 
+// Copies the leading block of that shape of a row-major array to the same place of another one of
+// the array's shape.
+void CopyLeadingBlock(const tensorflow::Tensor& from, const tensorflow::TensorShape& block,
+                      tensorflow::Tensor* to);
+
 }  // namespace tf_tpu_ext
 
 #endif  // TF_TPU_EXT_CC_BASE_TENSOR_COPY_H_

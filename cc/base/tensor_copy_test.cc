@@ -85,5 +85,25 @@ TEST(CopyLeadingBlockTest, RandomShapesAndElementSizes) {
   }
 }
 
+TEST(TensorCopyTest, CopiesABlockToTheSamePlace) {
+  Tensor from(DataType::DT_INT32, TensorShape({3, 4, 2}));
+  for (int i = 0; i < 24; ++i) from.flat<int32_t>()(i) = i + 1;
+  Tensor to(DataType::DT_INT32, from.shape());
+  to.flat<int32_t>().setConstant(-1);
+  CopyLeadingBlock(from, TensorShape({2, 3, 2}), &to);
+  const auto before = from.tensor<int32_t, 3>();
+  const auto after = to.tensor<int32_t, 3>();
+  for (int i = 0; i < 3; ++i) {
+    for (int j = 0; j < 4; ++j) {
+      for (int k = 0; k < 2; ++k) {
+        EXPECT_EQ(after(i, j, k), i < 2 && j < 3 ? before(i, j, k) : -1);
+      }
+    }
+  }
+  CopyLeadingBlock(from, TensorShape({0, 4, 2}), &to);
+  CopyLeadingBlock(from, from.shape(), &to);
+  EXPECT_EQ(after(2, 3, 1), 24);
+}
+
 }  // namespace
 }  // namespace tf_tpu_ext

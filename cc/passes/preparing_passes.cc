@@ -10,9 +10,11 @@
 
 #include "cc/base/machine.h"
 #include "cc/base/process.h"
+#include "cc/check/findings.h"
 #include "cc/passes/compile_marks.h"
 #include "cc/passes/dynamic_shape_marks.h"
 #include "cc/passes/fold_clusters.h"
+#include "cc/passes/host_races.h"
 #include "cc/passes/order_computations.h"
 #include "cc/transfer/transfer_stats.h"
 #include "tensorflow/compiler/mlir/mlir_graph_optimization_pass.h"
@@ -32,9 +34,23 @@ using tensorflow::Graph;
 // The bridge runs in phase 0 of sessions' graphs.
 constexpr int kBeforeBridgePhase = -1;
 
+void NoteHostRaces(const Graph& graph, const FunctionLibraryDefinition& library) {
+  for (HostRace& race : FindHostRaces(graph, library, GetMachineOptions().programs.check)) {
+    Finding finding;
+    finding.kind = kRaceFinding;
+    finding.program = std::move(race.computation);
+    finding.op = std::move(race.write.op);
+    finding.source = std::move(race.write.source);
+    finding.other_op = std::move(race.other.op);
+    finding.other_source = std::move(race.other.source);
+    Process::Get().findings->Add(std::move(finding));
+  }
+}
+
 absl::StatusOr<FoldedGraph> PrepareForBridge(bool of_session, Graph* graph,
                                              FunctionLibraryDefinition* library) {
   if (!tensorflow::IsSupportedByReplicatedBridge(*graph, library)) return FoldedGraph();
+  NoteHostRaces(*graph, *library);
   TF_RETURN_IF_ERROR(DropCompileMarks(graph, library));
   TF_RETURN_IF_ERROR(DropDynamicShapeMarks(graph, library));
   TF_ASSIGN_OR_RETURN(FoldedGraph folded,

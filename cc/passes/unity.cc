@@ -9,6 +9,7 @@
 #include "cc/passes/host_branches_in_pod.cc"
 #include "cc/passes/host_cluster.cc"
 #include "cc/passes/host_function.cc"
+#include "cc/passes/host_races.cc"
 #include "cc/passes/host_updates.cc"
 #include "cc/passes/launch_from_host.cc"
 #include "cc/passes/launch_groups.cc"

@@ -7,6 +7,7 @@
 #include "cc/passes/fold_clusters_test.cc"
 #include "cc/passes/form_pod_test.cc"
 #include "cc/passes/host_cluster_test.cc"
+#include "cc/passes/host_races_test.cc"
 #include "cc/passes/launch_from_host_test.cc"
 #include "cc/passes/order_computations_test.cc"
 #include "cc/passes/run_on_caller_test.cc"

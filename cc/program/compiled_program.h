@@ -15,6 +15,7 @@
 #include "cc/program/batched_replicas.h"
 #include "cc/program/host_function_source.h"
 #include "cc/program/padded_argument.h"
+#include "cc/program/probes.h"
 #include "cc/program/shared_update.h"
 #include "cc/program/taken_queues.h"
 #include "cc/program/value_numbers.h"
@@ -69,6 +70,8 @@ struct CompiledProgram {
   ByNumber<LogicalCore, CoreSlice> core_slices;
   // Inputs that the host has padded.
   std::vector<PaddedArgument> padded_arguments;
+  // What the executable shows of its values; null if it is not watched.
+  std::shared_ptr<const Probes> probes;
   // What runs once after all replicas; null if nothing was split off.
   std::shared_ptr<const SharedUpdate> shared_update;
   // How many outputs at the end are for the shared update: their memory comes back.

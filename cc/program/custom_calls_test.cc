@@ -14,6 +14,7 @@
 #include "cc/program/embedding_call.h"
 #include "cc/program/host_call.h"
 #include "cc/program/kernel_call.h"
+#include "cc/program/probe_call.h"
 #include "cc/program/sparse_core_call.h"
 #include "cc/program/transfer_call.h"
 #include "gtest/gtest.h"
@@ -397,6 +398,25 @@ TEST(SparseCoreCallsTest, RefuseWhatTheyDidNotWrite) {
   for (const auto& changed : WithBadCounts(config, "rows")) {
     EXPECT_FALSE(DecodeSparseUpdateCall(changed).ok()) << changed.ToText();
   }
+}
+
+TEST(ProbeCallTest, IsReadAsWritten) {
+  const ProbeCall call = {3, {{0, 1}}};
+  const auto read = DecodeProbeCall(AttributesOf(Encode(call)));
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->probe, 3);
+  EXPECT_EQ(read->dynamic, call.dynamic);
+}
+
+TEST(ProbeCallTest, RefusesWhatItDidNotWrite) {
+  const std::vector<std::string> names = {"probe", "dynamic"};
+  for (const CallAttributes& attributes : WithoutEach(Encode(ProbeCall{1, {}}), names)) {
+    EXPECT_FALSE(DecodeProbeCall(attributes).ok());
+  }
+  for (const CallAttributes& attributes : WithEachOfAnotherType(Encode(ProbeCall{1, {}}), names)) {
+    EXPECT_FALSE(DecodeProbeCall(attributes).ok());
+  }
+  EXPECT_FALSE(DecodeProbeCall(AttributesOf(Encode(ProbeCall{-1, {}}))).ok());
 }
 
 }  // namespace

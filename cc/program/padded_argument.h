@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cc/program/value_numbers.h"
+#include "tensorflow/core/framework/tensor_shape.h"
 
 namespace tf_tpu_ext {
 
@@ -14,6 +15,10 @@ struct PaddedArgument {
   // Dimensions, each with the argument that holds its true size.
   std::vector<std::pair<int, ArgumentNumber>> sizes;
 };
+
+// The shape without padding; `arguments` has the argument. Sizes that are no single integer or are
+// out of range are taken for the padded ones.
+tensorflow::TensorShape TrueShape(const PaddedArgument& padded, const Arguments& arguments);
 
 }  // namespace tf_tpu_ext
 

@@ -49,11 +49,11 @@ TEST(TracedOptionsTest, OtherUnknownFieldsAreNone) {
 TEST(TracedOptionsTest, EachOptionIsReadAsItWasWritten) {
   for (const auto& [name, changed] : kProgramSwitches) {
     ProgramOptions written;
-    written.*changed = false;
+    written.*changed = !(written.*changed);
     ProgramOptions read;
     ASSERT_TRUE(ApplyTracedOptions(Serialized(ProgramOptionsText(written)), &read).ok()) << name;
     for (const auto& [other, field] : kProgramSwitches) {
-      EXPECT_EQ(read.*field, field != changed) << name << ", " << other;
+      EXPECT_EQ(read.*field, written.*field) << name << ", " << other;
     }
   }
 }

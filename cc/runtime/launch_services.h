@@ -10,6 +10,7 @@ class ComputePool;
 class CoreOrder;
 class CoreThreads;
 class Endpoints;
+class Findings;
 class FirstLaunches;
 class LaunchTransfers;
 class ProfileRecorder;
@@ -26,6 +27,8 @@ struct LaunchServices {
   CoreOrder* core_order = nullptr;
   // Where programs run.
   ComputePool* compute_pool = nullptr;
+  // What checks of steps find. Null where no program is watched.
+  Findings* findings = nullptr;
   // When the first launches ran. May be null.
   FirstLaunches* first_launches = nullptr;
   // Where functions of the host run that programs call.

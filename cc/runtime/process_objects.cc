@@ -51,6 +51,7 @@ ProcessObjects::ProcessObjects()
         process.embedding = &embedding_;
         process.collectives = &collectives_;
         process.core_order = &core_order_;
+        process.findings = &findings_;
         process.first_launches = &first_launches_;
         process.endpoints = &endpoints_;
         process.host_traffic = &host_traffic_;
@@ -92,6 +93,7 @@ LaunchServices ProcessObjects::ServicesOfLaunches() {
   services.collectives = &collectives_;
   services.wait_monitor = &wait_monitor_;
   services.core_order = &core_order_;
+  services.findings = &findings_;
   services.first_launches = &first_launches_;
   services.compute_pool = &compute_pool_;
   services.host_threads = &host_threads_;

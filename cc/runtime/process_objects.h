@@ -11,6 +11,7 @@
 #include "cc/base/machine.h"
 #include "cc/base/process.h"
 #include "cc/base/wait_monitor.h"
+#include "cc/check/findings.h"
 #include "cc/embedding/current_embedding.h"
 #include "cc/pods/endpoints.h"
 #include "cc/pods/host_traffic.h"
@@ -62,6 +63,7 @@ class ProcessObjects {
   TensorChannels channels_;
   TransferStats transfer_stats_;
   EmbeddingSlot embedding_;
+  Findings findings_;
   StepTransfers transfers_;
   CollectiveTable collectives_;
   const std::unique_ptr<xla::cpu::CpuCollectives> xla_collectives_;

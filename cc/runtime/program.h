@@ -61,6 +61,7 @@ class Program {
       const ProgramServices& services, std::shared_ptr<const CompiledProgram> compiled);
 
   const CompiledProgram& compiled() const { return *compiled_; }
+  const std::shared_ptr<const CompiledProgram>& shared_compiled() const { return compiled_; }
 
   // The functions on the host that it calls by itself; null if there are none.
   const std::shared_ptr<HostFunctions>& host_functions() const { return parts_.host_functions; }

@@ -12,6 +12,7 @@
 #include "cc/base/kernel_threads.h"
 #include "cc/base/memory.h"
 #include "cc/base/tensor_copy.h"
+#include "cc/check/value_summary.h"
 #include "cc/program/compiled_program.h"
 #include "cc/runtime/result_layout.h"
 #include "cc/runtime/ynn_threads.h"
@@ -141,6 +142,7 @@ absl::Status Program::Run::Prepare() {
 }
 
 absl::Status Program::Run::BindBuffers() {
+  if (FillsMemory()) TF_RETURN_IF_ERROR(FillPadding());
   const auto& allocations = executable_.buffer_assignment().Allocations();
   absl::InlinedVector<DeviceAddressBase, 8> buffers(allocations.size());
   results_.resize(program_->layout_.results.size());
@@ -209,6 +211,7 @@ absl::StatusOr<DeviceAddressBase> Program::Run::BindResult(const xla::BufferAllo
     result = Tensor(tensorflow::cpu_allocator(), expected.dtype, expected.shape);
   }
   TF_RETURN_IF_ERROR(CheckMemory(result, Name(), "a result on each core"));
+  if (FillsMemory()) FillAsUnwritten(result.dtype(), result.data(), result.TotalBytes());
   return DeviceAddressBase(result.data(), allocation.size());
 }
 
@@ -222,7 +225,26 @@ absl::StatusOr<DeviceAddressBase> Program::Run::BindScratch(const xla::BufferAll
     scratch_.clear();
     return status;
   }
+  if (FillsMemory()) {
+    FillAsUnwritten(scratch_[place].dtype(), scratch_[place].data(), scratch_[place].TotalBytes());
+  }
   return DeviceAddressBase(scratch_[place].data(), allocation.size());
+}
+
+// The arguments may be others' too: they are copied.
+absl::Status Program::Run::FillPadding() {
+  for (const PaddedArgument& padded : program_->compiled().padded_arguments) {
+    if (!arguments_.Has(padded.argument)) continue;
+    Tensor& argument = arguments_[padded.argument];
+    const TensorShape true_shape = TrueShape(padded, arguments_);
+    if (true_shape == argument.shape()) continue;
+    Tensor filled(tensorflow::cpu_allocator(), argument.dtype(), argument.shape());
+    TF_RETURN_IF_ERROR(CheckMemory(filled, Name(), "an argument on each core"));
+    FillAsUnwritten(filled.dtype(), filled.data(), filled.TotalBytes());
+    CopyLeadingBlock(argument, true_shape, &filled);
+    argument = std::move(filled);
+  }
+  return absl::OkStatus();
 }
 
 // Memory for results that Finish copies, see TakeResult. Before the program runs: it may overwrite

@@ -72,6 +72,9 @@ class Program::Run {
   absl::StatusOr<stream_executor::DeviceAddressBase> BindScratch(
       const xla::BufferAllocation& allocation, size_t place);
   absl::Status AllocateCopies();
+  // Of a watched program: what it does not write, and what is no part of its inputs, shows.
+  bool FillsMemory() const { return program_->compiled().probes != nullptr; }
+  absl::Status FillPadding();
   void TakeCombinedOutputs();
 
   void Finish(absl::Status status);

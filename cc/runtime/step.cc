@@ -1,18 +1,35 @@
 #include "cc/runtime/step.h"
 
+#include <map>
+#include <set>
 #include <utility>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "cc/abi/xla/collectives_wait.h"
 #include "cc/base/compute_pool.h"
+#include "cc/check/step_check.h"
 #include "cc/pods/host_links.h"
 #include "cc/runtime/collective_table.h"
 #include "cc/runtime/launch_transfers.h"
 #include "cc/runtime/shared_update.h"
 #include "cc/transfer/host_calls.h"
+#include "cc/transfer/host_order.h"
 
 namespace tf_tpu_ext {
+namespace {
+
+std::set<ArgumentNumber> VariablesOf(const StepArguments& arguments) {
+  std::set<ArgumentNumber> variables;
+  if (arguments.variables == nullptr) return variables;
+  for (ArgumentNumber argument : arguments.values.numbers()) {
+    if ((*arguments.variables)[argument].get() != nullptr) variables.insert(argument);
+  }
+  return variables;
+}
+
+}  // namespace
+
 std::shared_ptr<Step> Step::Create(const LaunchServices& services, LaunchId launch_id,
                                    std::shared_ptr<Program> program, StepCores cores,
                                    std::shared_ptr<HostLinks> links, Done done) {
@@ -20,6 +37,7 @@ std::shared_ptr<Step> Step::Create(const LaunchServices& services, LaunchId laun
                                       std::move(links), std::move(done)));
   // Before anybody else knows the step: Fail must find all of them.
   step->PrepareHostCalls();
+  step->PrepareChecks();
   return step;
 }
 
@@ -35,6 +53,8 @@ Step::Step(const LaunchServices& services, LaunchId launch_id, std::shared_ptr<P
                  : services_.first_launches->Begin(program_->compiled().id, run_id())),
       done_(std::move(done)) {}
 
+Step::~Step() = default;
+
 void Step::PrepareHostCalls() {
   for (Slot slot : cores_.numbers()) {
     const std::shared_ptr<HostFunctions>& functions = cores_[slot].program->host_functions();
@@ -46,6 +66,25 @@ void Step::PrepareHostCalls() {
           if (std::shared_ptr<Step> step = weak.lock()) step->Fail(step->Explained(slot, status));
         });
     cores_[slot].context.host_calls = host_calls_[slot].get();
+  }
+}
+
+void Step::PrepareChecks() {
+  if (services_.findings == nullptr) return;
+  std::map<const Program*, StepCheck*> of_programs;
+  for (StepCore& core : cores_) {
+    if (core.program->compiled().probes == nullptr) continue;
+    StepCheck*& check = of_programs[core.program.get()];
+    if (check == nullptr) {
+      checks_.push_back(std::make_unique<StepCheck>(
+          core.program->shared_compiled(), VariablesOf(core.arguments), services_.findings));
+      check = checks_.back().get();
+    }
+    core.context.check = check;
+    if (host_order_ == nullptr) {
+      host_order_ = std::make_unique<HostOrder>(services_.findings->seed(), check->step());
+    }
+    core.context.host_order = host_order_.get();
   }
 }
 
@@ -283,6 +322,7 @@ void Step::Finish(absl::Status status) {
   // outfeeds.
   if (!status.ok() && RunsSucceeded()) services_.transfers->Abort(launch_id_, status);
   if (times_ != nullptr) times_->End();
+  for (const std::unique_ptr<StepCheck>& check : checks_) check->End();
   // No run is left that could meet another one.
   services_.collectives->Finish(run_id());
   Done done;

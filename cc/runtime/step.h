@@ -22,6 +22,8 @@ namespace tf_tpu_ext {
 
 class HostCalls;
 class HostLinks;
+class HostOrder;
+class StepCheck;
 
 // The message between hosts by which one says that its runs have ended well.
 inline constexpr char kEndOfRuns[] = "end";
@@ -47,6 +49,8 @@ class Step : public std::enable_shared_from_this<Step> {
                                       std::shared_ptr<Program> program, StepCores cores,
                                       std::shared_ptr<HostLinks> links, Done done);
 
+  ~Step();
+
   void Start();
 
   // Makes the step fail as soon as its cores can stop. Does nothing once the step has failed or
@@ -61,6 +65,7 @@ class Step : public std::enable_shared_from_this<Step> {
 
   // Before anybody else knows the step.
   void PrepareHostCalls();
+  void PrepareChecks();
 
   // One after the other on the thread that starts the step, or on that of the compiler if the
   // program of one replica has to be compiled first.
@@ -108,6 +113,10 @@ class Step : public std::enable_shared_from_this<Step> {
   // Null where the program makes no calls; empty if none does. Written by Create alone,
   // and destroyed with the step: a call may outlive the run that made it.
   ByNumber<Slot, std::shared_ptr<HostCalls>> host_calls_;
+
+  // Of each program that the cores have brought, if it is watched.
+  std::vector<std::unique_ptr<StepCheck>> checks_;
+  std::unique_ptr<HostOrder> host_order_;
 
   // Under no lock of others, and none is taken under it.
   absl::Mutex mutex_;

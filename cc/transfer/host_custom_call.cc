@@ -15,6 +15,7 @@
 #include "cc/program/host_call.h"
 #include "cc/transfer/call_buffers.h"
 #include "cc/transfer/host_calls.h"
+#include "cc/transfer/host_order.h"
 #include "cc/transfer/transfer_stats.h"
 #include "tensorflow/core/framework/tensor.h"
 #include "xla/ffi/api/c_api.h"
@@ -40,6 +41,7 @@ class HostCustomCall : public CustomCall {
     // A call without results need not be waited for, and so never holds up the program's thread.
     ProfiledWait wait(recorder_, absl::StrCat("host call: ", call_.op), core->run_id, core->core);
     if (RecordedWait* described = wait.wait()) described->source = calls.SourceOf(call_.function);
+    if (core->host_order != nullptr) return CallLater(*frame, *core, std::move(results));
     if (!results.empty() && calls.MayRunNow(call_.function)) {
       const absl::Status status = RunNow(*frame, results, &calls);
       wait.End();
@@ -77,6 +79,29 @@ class HostCustomCall : public CustomCall {
     std::vector<Tensor> outputs;
     TF_RETURN_IF_ERROR(calls->RunNow(call_.function, inputs, &outputs));
     return WriteResults(results, outputs, call_.op);
+  }
+
+  // The core goes on when the call has been made, which keeps its calls in order.
+  absl::Status CallLater(XLA_FFI_CallFrame& frame, const CoreContext& core,
+                         std::vector<CallResult> results) const {
+    TF_ASSIGN_OR_RETURN(std::vector<Tensor> inputs,
+                        ReadOperands(frame.args, call_.dynamic, OperandMemory::kCopied));
+    TF_ASSIGN_OR_RETURN(std::shared_ptr<Completion> completion, Completion::Create(&frame));
+    core.host_order->Later(
+        core.slot, [calls = core.host_calls, function = call_.function, inputs = std::move(inputs),
+                    results = std::move(results), completion, op = call_.op]() mutable {
+          if (results.empty()) {
+            calls->Start(function, std::move(inputs), nullptr);
+            return completion->Complete(absl::OkStatus());
+          }
+          calls->Start(function, std::move(inputs),
+                       [completion, results = std::move(results),
+                        op](const absl::StatusOr<std::vector<Tensor>>& outputs) {
+                         completion->Complete(outputs.ok() ? WriteResults(results, *outputs, op)
+                                                           : outputs.status());
+                       });
+        });
+    return absl::OkStatus();
   }
 
   const HostCall call_;

@@ -20,6 +20,7 @@
 #include "cc/program/transfer_call.h"
 #include "cc/transfer/call_buffers.h"
 #include "cc/transfer/channels.h"
+#include "cc/transfer/host_order.h"
 #include "cc/transfer/monitored_channels.h"
 #include "cc/transfer/transfer_stats.h"
 #include "tensorflow/core/framework/tensor.h"
@@ -91,19 +92,38 @@ class TransferCustomCall : public CustomCall {
     TF_ASSIGN_OR_RETURN(std::shared_ptr<Completion> completion, Completion::Create(frame));
     ProfiledWait wait(recorder_, Name(), core->run_id, core->core);
     if (RecordedWait* described = wait.wait()) described->bytes = TotalBytes(operands);
-    if (call_.receive.empty()) {
-      Send(*core, std::move(operands), std::move(completion), std::move(wait));
+    if (core->host_order == nullptr) {
+      Exchange(*core, std::move(operands), ResultsOf(frame->rets), std::move(completion),
+               std::move(count), std::move(wait));
       return absl::OkStatus();
+    }
+    // The core's context and this object last until the call has completed.
+    auto later = std::make_shared<ProfiledWait>(std::move(wait));
+    core->host_order->Later(
+        core->slot, [this, core, operands = std::move(operands), results = ResultsOf(frame->rets),
+                     completion = std::move(completion), count, later]() mutable {
+          Exchange(*core, std::move(operands), std::move(results), std::move(completion), count,
+                   std::move(*later));
+        });
+    return absl::OkStatus();
+  }
+
+ private:
+  void Exchange(const CoreContext& core, std::vector<Tensor> operands,
+                std::vector<CallResult> results, std::shared_ptr<Completion> completion,
+                TransferCount count, ProfiledWait wait) const {
+    if (call_.receive.empty()) {
+      return Send(core, std::move(operands), std::move(completion), std::move(wait));
     }
     // A cluster without inputs starts by itself on the host. The launch's abort refuses this, and
     // is told below.
     if (!operands.empty()) {
-      channels_.Send(KeyOf(call_.send, *core), {std::move(operands), count.taken()},
-                     TensorChannels::kUnbounded, UserOn(*core), [](const absl::Status&) {});
+      channels_.Send(KeyOf(call_.send, core), {std::move(operands), count.taken()},
+                     TensorChannels::kUnbounded, UserOn(core), [](const absl::Status&) {});
     }
     channels_.Receive(
-        KeyOf(call_.receive, *core), UserOn(*core),
-        [completion = std::move(completion), results = ResultsOf(frame->rets), op = call_.op, count,
+        KeyOf(call_.receive, core), UserOn(core),
+        [completion = std::move(completion), results = std::move(results), op = call_.op, count,
          wait = std::move(wait)](absl::StatusOr<TensorMessage> message) mutable {
           if (message.ok()) count.ToDevice(message->tensors);
           if (RecordedWait* described = wait.wait(); described && message.ok()) {
@@ -113,10 +133,8 @@ class TransferCustomCall : public CustomCall {
           completion->Complete(message.ok() ? WriteResults(results, message->tensors, op)
                                             : message.status());
         });
-    return absl::OkStatus();
   }
 
- private:
   // Completes when the channel has room.
   void Send(const CoreContext& core, std::vector<Tensor> tensors,
             std::shared_ptr<Completion> completion, ProfiledWait wait) const {

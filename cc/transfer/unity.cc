@@ -7,6 +7,7 @@
 #include "cc/transfer/host_calls.cc"
 #include "cc/transfer/host_custom_call.cc"
 #include "cc/transfer/host_functions.cc"
+#include "cc/transfer/host_order.cc"
 #include "cc/transfer/monitored_channels.cc"
 #include "cc/transfer/python_state.cc"
 #include "cc/transfer/transfer_custom_call.cc"

@@ -6,6 +6,7 @@
 #include "cc/transfer/host_calls_test.cc"
 #include "cc/transfer/host_custom_call_test.cc"
 #include "cc/transfer/host_functions_test.cc"
+#include "cc/transfer/host_order_test.cc"
 #include "cc/transfer/monitored_channels_test.cc"
 #include "cc/transfer/python_state_test.cc"
 #include "cc/transfer/transfer_custom_call_test.cc"

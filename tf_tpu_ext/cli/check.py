@@ -1,4 +1,4 @@
-"""`tf-tpu check`: runs a script, and asks the compiler of a real TPU about its programs."""
+"""`tf-tpu check`: runs a script and watches its programs, or asks a real TPU's compiler."""
 
 from __future__ import annotations
 
@@ -13,42 +13,58 @@ def add_parser(commands: Any) -> None:
     """Adds the subcommand to those of `tf-tpu`."""
     parser = commands.add_parser(
         "check",
-        help="run a script, and tell what a real TPU's compiler says of its programs",
-        description="Runs a Python script on virtual cores and asks Google's TPU compiler, which "
-        "needs no TPU, about each program. Exit code 0 if all compile and fit, 1 if not; that of "
-        "the script if it fails.",
+        help="run a script, and tell what its programs do wrong, or what a real TPU's compiler "
+        "says of them",
+        description="Runs a Python script on virtual cores. Without a target it watches the "
+        "script's programs: numbers that are not finite, padding that is read, replicas that drift "
+        "apart, races on the host. With one, Google's TPU compiler, which needs no TPU, is asked "
+        "about each program. Exit code 0 if nothing is wrong, 1 if something is; that of the "
+        "script if it fails.",
     )
     parser.add_argument(
         "--target",
         action="append",
-        required=True,
         metavar="TPU",
         help="a TPU slice such as v5e-8 or v5e:2x4, of any generation from v2 to 7x; may be given "
         "several times, for slices with the same number of cores",
     )
     parser.add_argument(
+        "--seed",
+        type=int,
+        default=0,
+        help="without a target: another order in which cores call the host (default: 0)",
+    )
+    parser.add_argument(
         "--compile-only",
         action="store_true",
-        help="don't compute: programs leave variables as they are and return zeros. For models "
-        "that this machine is too small for",
+        help="with a target: don't compute. Programs leave variables as they are and return zeros. "
+        "For models that this machine is too small for",
     )
-    parser.add_argument("--json", metavar="FILE", help="write the verdicts as JSON to FILE, too")
+    parser.add_argument("--json", metavar="FILE", help="write what is told as JSON to FILE, too")
     script.add_arguments(parser)
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Runs the script in this process, prints the verdicts and returns the exit code.
+    """Runs the script in this process, prints what is told and returns the exit code.
 
     If it can't start, the reason is printed on stderr and the exit code is 2.
     """
 
-    def configure(check: Any) -> None:
-        check.prepare(options.target, compute=not options.compile_only)
+    def configure(launcher: Any) -> None:
+        if options.target:
+            launcher.prepare(options.target, compute=not options.compile_only)
+        else:
+            launcher.prepare(options.seed)
 
+    launcher = "_verdicts" if options.target else "_watch"
     try:
+        if options.compile_only and not options.target:
+            raise script.RefusedError("--compile-only needs a target, such as --target v5e-8")
+        if not 0 <= options.seed < 2**64:
+            raise script.RefusedError(f"--seed must be from 0 to 2**64 - 1, got {options.seed}")
         script.check_file(options)
-        check, program = script.load(options, "tf_tpu_ext.launcher._check", configure)
+        check, program = script.load(options, f"tf_tpu_ext.launcher.{launcher}", configure)
     except script.RefusedError as error:
         print(f"tf-tpu check: {error}", file=sys.stderr)
         return 2

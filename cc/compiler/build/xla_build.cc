@@ -5,6 +5,7 @@
 #endif
 
 #include <map>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -18,12 +19,14 @@
 #include "cc/compiler/build/program_source.h"
 #include "cc/compiler/build/xla_compiler.h"
 #include "cc/compiler/hlo/collective_order.h"
+#include "cc/compiler/hlo/insert_probes.h"
 #include "cc/compiler/hlo/matmul_precision.h"
 #include "cc/compiler/hlo/module.h"
 #include "cc/compiler/hlo/padded_arguments.h"
 #include "cc/compiler/hlo/skip_computation.h"
 #include "cc/compiler/hlo/static_results.h"
 #include "cc/program/kernel_call.h"
+#include "cc/program/probes.h"
 #include "cc/program/value_numbers.h"
 #include "llvm/ADT/StringRef.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -160,6 +163,36 @@ bool SkipsComputation(const LoweredModule& lowered, const xla::HloModule& module
          !module.result_shape().is_dynamic();
 }
 
+// Has the program show its values. XLA would bring what a core shows of its part of an array to all
+// cores, so the values of arrays that are divided are not watched.
+std::shared_ptr<const Probes> MakeProbes(const LoweredModule& lowered, const Metadata& metadata,
+                                         const CompiledProgram& compiled, xla::HloModule* module) {
+  if (NumPartitions(metadata) > 1) return std::make_shared<const Probes>();
+  Probes probes = InsertProbes(module);
+  for (Probe& probe : probes.probes) probe.source = lowered.lines.Find(probe.op).Text();
+  std::map<ParameterNumber, ResultNumber> results;
+  for (const auto& [result, parameter] : ParametersOfResults(lowered, compiled)) {
+    results[ParameterNumber(parameter)] = ResultNumber(result);
+    if (probes.results.Has(ResultNumber(result))) {
+      probes.results[ResultNumber(result)].variable = ParameterNumber(parameter);
+    }
+  }
+  for (ParameterNumber parameter : compiled.parameter_arguments.numbers()) {
+    const ArgumentNumber argument = compiled.parameter_arguments[parameter];
+    // A function of one core has no metadata of its arguments.
+    if (argument.value() >= metadata.args_size() ||
+        !metadata.args(argument.value()).is_same_data_across_replicas()) {
+      continue;
+    }
+    MirroredVariable mirrored{parameter, std::nullopt};
+    if (const auto result = results.find(parameter); result != results.end()) {
+      mirrored.result = result->second;
+    }
+    probes.mirrored.push_back(mirrored);
+  }
+  return std::make_shared<const Probes>(std::move(probes));
+}
+
 // The program as one module, with all that decides in which forms it may be compiled.
 absl::StatusOr<ProgramSource> MakeSource(const LoweredModule& lowered, const Metadata& metadata,
                                          CompiledProgram compiled, CompilationRecord* record) {
@@ -182,6 +215,9 @@ absl::StatusOr<ProgramSource> MakeSource(const LoweredModule& lowered, const Met
     TF_RETURN_IF_ERROR(RoundProducts(tsl::tensor_float_32_execution_enabled(), module.get()));
   }
 
+  if (lowered.options.check)
+    compiled.probes = MakeProbes(lowered, metadata, compiled, module.get());
+
   ProgramSource source;
   source.options =
       MakeCompileOptions(compiled, NumPartitions(metadata), lowered.has_host_transfers);
@@ -193,9 +229,11 @@ absl::StatusOr<ProgramSource> MakeSource(const LoweredModule& lowered, const Met
   if (source.replicas_alike) {
     source.mirrored_parameters = MirroredParameters(lowered, metadata, compiled);
   }
-  source.shares_update = source.replicas_alike && lowered.options.share_updates;
-  source.overwrites_variables = alike && compiled.num_replicas == 1 &&
-                                compiled.host_functions.empty() && lowered.options.share_updates;
+  // A watched program runs as it was written, on each replica.
+  const bool shares = lowered.options.share_updates && compiled.probes == nullptr;
+  source.shares_update = source.replicas_alike && shares;
+  source.overwrites_variables =
+      alike && compiled.num_replicas == 1 && compiled.host_functions.empty() && shares;
   source.module = std::move(module);
   source.compiled = std::move(compiled);
   return source;
@@ -229,7 +267,8 @@ absl::StatusOr<std::shared_ptr<const CompiledProgram>> BuildProgram(const Lowere
   record->tensorflow_kernels = CountKernelCalls(*lowered.result.computation);
   TF_ASSIGN_OR_RETURN(XlaCompiler compiler, XlaCompiler::Create(record->name));
   if (source.replicas_alike && lowered.options.stack_replicas &&
-      source.compiled.host_functions.empty() && source.compiled.padded_arguments.empty()) {
+      source.compiled.probes == nullptr && source.compiled.host_functions.empty() &&
+      source.compiled.padded_arguments.empty()) {
     source.compiled.batched = TryBatched(compiler, source, metadata);
   }
   std::shared_ptr<const CompiledProgram> program;

@@ -1,41 +1,19 @@
 #include "cc/compiler/hlo/static_results.h"
 
-#include <cstdint>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "cc/compiler/hlo/dynamic_values.h"
 #include "cc/compiler/hlo/module.h"
 #include "xla/hlo/ir/hlo_computation.h"
 #include "xla/hlo/ir/hlo_instruction.h"
 #include "xla/hlo/ir/hlo_sharding.h"
-#include "xla/literal_util.h"
-#include "xla/shape_util.h"
 #include "xla/tsl/platform/errors.h"
 
 namespace tf_tpu_ext {
-namespace {
 
 using xla::HloComputation;
 using xla::HloInstruction;
-
-HloInstruction* SizeOf(HloInstruction* array, int dimension) {
-  return array->parent()->AddInstruction(HloInstruction::CreateGetDimensionSize(
-      xla::ShapeUtil::MakeShape(xla::S32, {}), array, dimension));
-}
-
-// The array with that dimension at its bound, padding included.
-HloInstruction* AtBound(HloInstruction* array, int dimension) {
-  xla::Shape padded = array->shape();
-  padded.set_dynamic_dimension(dimension, false);
-  HloComputation* computation = array->parent();
-  HloInstruction* bound = computation->AddInstruction(HloInstruction::CreateConstant(
-      xla::LiteralUtil::CreateR0<int32_t>(padded.dimensions(dimension))));
-  HloInstruction* fixed = computation->AddInstruction(
-      HloInstruction::CreateSetDimensionSize(padded, array, bound, dimension));
-  if (array->has_sharding()) fixed->set_sharding(array->sharding());
-  return fixed;
-}
-
-}  // namespace
 
 absl::StatusOr<DynamicSizes> MakeResultsStatic(xla::HloModule* module) {
   if (!module->result_shape().is_dynamic()) return DynamicSizes();

@@ -1,0 +1,83 @@
+// What checks have found.
+#ifndef TF_TPU_EXT_CC_CHECK_FINDINGS_H_
+#define TF_TPU_EXT_CC_CHECK_FINDINGS_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+
+namespace tf_tpu_ext {
+
+// Kinds of findings.
+inline constexpr char kNanFinding[] = "nan";
+inline constexpr char kInfinityFinding[] = "infinity";
+inline constexpr char kUnwrittenFinding[] = "unwritten";
+inline constexpr char kReplicasDifferFinding[] = "replicas-differ";
+inline constexpr char kRaceFinding[] = "race";
+
+// One place where something is wrong, when it was first seen.
+struct Finding {
+  std::string kind;
+  int64_t program_id = 0;
+  std::string program;
+  // Which launch of the program, from 1 on.
+  int64_t step = 0;
+  int replica = 0;
+  // Where it begins: the TensorFlow op, its Python line, if known, and the HLO instruction.
+  std::string op;
+  std::string source;
+  std::string instruction;
+  // If that is a value that the program was given: its number.
+  int argument = -1;
+  // Where it arrives: the number of a variable among the arguments, or else of a result.
+  int variable = -1;
+  int result = -1;
+  // The last op before it arrives, or the other op of a race.
+  std::string other_op;
+  std::string other_source;
+  // In how many steps.
+  int64_t count = 0;
+};
+
+// Thread-safe.
+class Findings {
+ public:
+  static constexpr size_t kMost = 1000;
+
+  // Counts a step of the program, from 1 on.
+  int64_t BeginStep(int64_t program_id);
+
+  // Only counted if there is one of that kind, place and variable. Left out beyond kMost.
+  void Add(Finding finding);
+
+  // What decides in which order the cores of watched steps call the host.
+  void set_seed(uint64_t seed) { seed_.store(seed, std::memory_order_relaxed); }
+  uint64_t seed() const { return seed_.load(std::memory_order_relaxed); }
+
+  // Whether a step has made values that are not finite.
+  bool HasNonFinite() const;
+
+  // In the order in which they were found.
+  std::vector<Finding> Get() const;
+  int64_t steps() const;
+
+ private:
+  using Key = std::tuple<std::string, int64_t, std::string, std::string, int, int, std::string>;
+
+  std::atomic<uint64_t> seed_{0};
+  mutable absl::Mutex mutex_;
+  std::map<int64_t, int64_t> steps_ ABSL_GUARDED_BY(mutex_);
+  std::map<Key, size_t> places_ ABSL_GUARDED_BY(mutex_);
+  std::vector<Finding> findings_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace tf_tpu_ext
+
+#endif  // TF_TPU_EXT_CC_CHECK_FINDINGS_H_

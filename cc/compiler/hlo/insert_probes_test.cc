@@ -1,0 +1,200 @@
+#include "cc/compiler/hlo/insert_probes.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cc/base/call_attributes.h"
+#include "cc/compiler/hlo/test_module.h"
+#include "cc/program/probe_call.h"
+#include "gtest/gtest.h"
+#include "xla/hlo/ir/hlo_instruction.h"
+#include "xla/hlo/ir/hlo_opcode.h"
+
+namespace tf_tpu_ext {
+namespace {
+
+// The instructions of the probes, in order.
+std::vector<std::string> Instructions(const Probes& probes) {
+  std::vector<std::string> instructions;
+  for (const Probe& probe : probes.probes) instructions.push_back(probe.instruction);
+  return instructions;
+}
+
+int NumberOf(const Probes& probes, const std::string& op) {
+  for (size_t i = 0; i < probes.probes.size(); ++i) {
+    if (probes.probes[i].op == op) return static_cast<int>(i);
+  }
+  ADD_FAILURE() << "no probe of " << op;
+  return 0;
+}
+
+int CountCalls(const xla::HloModule& module) {
+  int calls = 0;
+  for (const xla::HloComputation* computation : module.computations()) {
+    for (const xla::HloInstruction* instruction : computation->instructions()) {
+      calls += instruction->IsCustomCall(kProbeTarget) ? 1 : 0;
+    }
+  }
+  return calls;
+}
+
+TEST(InsertProbesTest, EachValueThatIsComputedHasOne) {
+  std::unique_ptr<xla::HloModule> module = ParseModule(R"(
+HloModule straight
+
+ENTRY entry {
+  x = f32[2,3] parameter(0)
+  w = f32[3,2] parameter(1)
+  one = f32[] constant(1)
+  ones = f32[2,2] broadcast(one), dimensions={}
+  turned = f32[2,3] transpose(w), dimensions={1,0}
+  sum = f32[2,3] add(x, turned), metadata={op_name="inlined;step/sum"}
+  product = f32[2,2] dot(sum, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}, metadata={op_name="product"}
+  shifted = f32[2,2] add(product, ones), metadata={op_name="shifted"}
+  ROOT results = (f32[2,2], f32[2,3]) tuple(shifted, turned)
+}
+)");
+  const Probes probes = InsertProbes(module.get());
+  ExpectValid(module.get());
+  EXPECT_EQ(Instructions(probes),
+            (std::vector<std::string>{"parameter f32[2,3]", "parameter f32[3,2]", "add f32[2,3]",
+                                      "dot f32[2,2]", "add f32[2,2]"}));
+  EXPECT_EQ(CountCalls(*module), 5);
+  EXPECT_EQ(probes.probes[0].parameter, ParameterNumber(0));
+  EXPECT_EQ(probes.probes[1].parameter, ParameterNumber(1));
+  EXPECT_TRUE(probes.probes[1].carries);
+  const int sum = NumberOf(probes, "step/sum");
+  const int product = NumberOf(probes, "product");
+  // A copy in another shape stands for what it copies; a constant for nothing.
+  EXPECT_EQ(probes.probes[sum].operands, (std::vector<int>{0, 1}));
+  EXPECT_EQ(probes.probes[product].operands, (std::vector<int>{1, sum}));
+  EXPECT_EQ(probes.probes[NumberOf(probes, "shifted")].operands, std::vector<int>{product});
+  ASSERT_EQ(probes.results.size(), 2);
+  EXPECT_EQ(probes.results[ResultNumber(0)].probes, std::vector<int>{NumberOf(probes, "shifted")});
+  EXPECT_EQ(probes.results[ResultNumber(1)].probes, std::vector<int>{1});
+}
+
+TEST(InsertProbesTest, FollowsLoopsAndBranches) {
+  std::unique_ptr<xla::HloModule> module = ParseModule(R"(
+HloModule loop
+
+branch {
+  value = f32[4] parameter(0)
+  ROOT root = f32[4] sqrt(value), metadata={op_name="root"}
+}
+
+other {
+  ROOT value = f32[4] parameter(0)
+}
+
+body {
+  state = (s32[], f32[4], f32[4]) parameter(0)
+  i = s32[] get-tuple-element(state), index=0
+  x = f32[4] get-tuple-element(state), index=1
+  kept = f32[4] get-tuple-element(state), index=2
+  one = s32[] constant(1)
+  next = s32[] add(i, one), metadata={op_name="next"}
+  which = s32[] remainder(i, one), metadata={op_name="which"}
+  taken = f32[4] conditional(which, x, x), branch_computations={branch, other}
+  product = f32[4] multiply(taken, kept), metadata={op_name="product"}
+  ROOT all = (s32[], f32[4], f32[4]) tuple(next, product, kept)
+}
+
+condition {
+  state = (s32[], f32[4], f32[4]) parameter(0)
+  i = s32[] get-tuple-element(state), index=0
+  ten = s32[] constant(10)
+  ROOT less = pred[] compare(i, ten), direction=LT
+}
+
+ENTRY entry {
+  x = f32[4] parameter(0)
+  zero = s32[] constant(0)
+  state = (s32[], f32[4], f32[4]) tuple(zero, x, x)
+  loop = (s32[], f32[4], f32[4]) while(state), condition=condition, body=body
+  end = f32[4] get-tuple-element(loop), index=1
+  double = f32[4] add(end, end), metadata={op_name="double"}
+  ROOT results = (f32[4]) tuple(double)
+}
+)");
+  const Probes probes = InsertProbes(module.get());
+  ExpectValid(module.get());
+  const int root = NumberOf(probes, "root");
+  const int product = NumberOf(probes, "product");
+  const int doubled = NumberOf(probes, "double");
+  // In the order of the program: the loop before what follows it.
+  EXPECT_LT(root, product);
+  EXPECT_LT(product, doubled);
+  // The end of the loop is what its body made last, or what it began with.
+  EXPECT_EQ(probes.probes[doubled].operands, (std::vector<int>{0, product}));
+  // What the loop only passes on is what it began with; what it changes has a probe of each
+  // iteration.
+  const std::vector<int>& of_product = probes.probes[product].operands;
+  EXPECT_NE(std::find(of_product.begin(), of_product.end(), 0), of_product.end());
+  EXPECT_NE(std::find(of_product.begin(), of_product.end(), root), of_product.end());
+  ASSERT_EQ(probes.probes[root].operands.size(), 1u);
+  const Probe& carried = probes.probes[probes.probes[root].operands[0]];
+  EXPECT_TRUE(carried.carries);
+  EXPECT_EQ(carried.parameter, std::nullopt);
+  EXPECT_EQ(carried.operands, (std::vector<int>{0, product}));
+  EXPECT_EQ(carried.computation, probes.probes[product].computation);
+  EXPECT_NE(carried.computation, probes.probes[root].computation);
+}
+
+TEST(InsertProbesTest, ShowsTrueElementsOnly) {
+  std::unique_ptr<xla::HloModule> module = ParseModule(R"(
+HloModule padded
+
+ENTRY entry {
+  array = f32[8,4] parameter(0)
+  rows = s32[] parameter(1)
+  true_part = f32[<=8,4] set-dimension-size(array, rows), dimensions={0}
+  double = f32[<=8,4] add(true_part, true_part), metadata={op_name="double"}
+  eight = s32[] constant(8)
+  resized = f32[<=8,4] set-dimension-size(double, eight), dimensions={0}, metadata={op_name="resized"}
+  ROOT results = (f32[<=8,4]) tuple(resized)
+}
+)");
+  const Probes probes = InsertProbes(module.get());
+  ExpectValid(module.get());
+  EXPECT_EQ(Instructions(probes),
+            (std::vector<std::string>{"set-dimension-size f32[<=8,4]", "parameter s32[]",
+                                      "add f32[<=8,4]", "set-dimension-size f32[<=8,4]"}));
+  EXPECT_EQ(probes.probes[0].parameter, ParameterNumber(0));
+  EXPECT_EQ(probes.probes[3].parameter, std::nullopt);
+  int dynamic = 0;
+  for (const xla::HloInstruction* each : module->entry_computation()->instructions()) {
+    if (!each->IsCustomCall(kProbeTarget)) continue;
+    const auto attributes = CallAttributes::Parse(each->raw_backend_config_string());
+    ASSERT_TRUE(attributes.ok()) << attributes.status();
+    const auto call = DecodeProbeCall(*attributes);
+    ASSERT_TRUE(call.ok()) << call.status();
+    dynamic += static_cast<int>(call->dynamic.size());
+    EXPECT_FALSE(each->operand(0)->shape().is_dynamic());
+  }
+  EXPECT_EQ(dynamic, 3);
+}
+
+TEST(InsertProbesTest, WhatGoesToTheHostLeavesTheProgram) {
+  std::unique_ptr<xla::HloModule> module = ParseModule(R"(
+HloModule host
+
+ENTRY entry {
+  x = f32[4] parameter(0)
+  root = f32[4] sqrt(x), metadata={op_name="root"}
+  token = token[] after-all()
+  call = token[] custom-call(root, token), custom_call_target="host", custom_call_has_side_effect=true
+  ROOT results = (f32[4]) tuple(x)
+}
+)");
+  const Probes probes = InsertProbes(module.get());
+  ExpectValid(module.get());
+  EXPECT_EQ(probes.to_host, std::vector<int>{NumberOf(probes, "root")});
+}
+
+}  // namespace
+}  // namespace tf_tpu_ext
