@@ -178,14 +178,40 @@ def test_emulated_types_and_host_calls_in_loops_are_noted():
 @needs_libtpu
 def test_time_of_which_a_part_is_unknown():
     def computation(x):
-        return tf.signal.fft(tf.cast(tf.matmul(x, x), tf.complex64))
+        return tf.linalg.qr(tf.matmul(x, x), name="decomposition")
 
-    verdict = check(computation, [tf.ones([2048, 2048])])
+    verdict = check(computation, [tf.ones([256, 256])])
     assert verdict.cost.untimed >= 1
     assert verdict.cost.peak_share is None
     # Reading and writing takes at least so long.
-    assert 4 * 2048**2 / 819e9 < verdict.cost.seconds < 0.1
-    assert " over " in _table.to_text([verdict])
+    assert 4 * 256**2 / 819e9 < verdict.cost.seconds < 0.1
+    call = next(call for call in verdict.cost.untimed_calls if "QrDecomposition" in call)
+    assert f" at {__file__}:" in call
+    text = _table.to_text([verdict])
+    assert " over " in text
+    assert f"time unknown: {call}" in text
+
+
+@needs_libtpu
+@pytest.mark.usefixtures("compiled_only")
+@pytest.mark.parametrize(
+    ("computation", "dtype"),
+    [
+        # Of complex numbers and of 64 bits, the compiler takes the halves apart.
+        (lambda x: tf.signal.fft(x), tf.complex64),
+        (lambda x: x + 1, tf.int64),
+        (lambda x: tf.sort(x), tf.float32),
+    ],
+)
+def test_time_is_known_where_instructions_only_rename(computation, dtype):
+    verdict = check(computation, [tf.ones([2048, 2048], dtype)])
+    assert verdict.cost.untimed == 0
+    assert verdict.cost.untimed_calls == ()
+    # At the memory's rate it takes as long to read and to write it once.
+    once = 2 * dtype.size * 2048**2 / 819e9
+    assert 0.5 * once < verdict.cost.seconds < 100 * once
+    assert verdict.cost.peak_share is not None
+    assert " over " not in _table.to_text([verdict])
 
 
 @needs_libtpu

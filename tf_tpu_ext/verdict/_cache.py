@@ -77,7 +77,8 @@ def _restored(fields: dict[str, Any]) -> dict[str, Any]:
     if fields.get("memory"):
         fields["memory"] = Memory(**fields["memory"])
     if fields.get("cost"):
-        fields["cost"] = Cost(**fields["cost"])
+        cost = fields["cost"]
+        fields["cost"] = Cost(**{**cost, "untimed_calls": tuple(cost["untimed_calls"])})
     for name in ("largest", "padded"):
         fields[name] = tuple(Buffer(**part) for part in fields.get(name, ()))
     fields["notes"] = tuple(Note(**part) for part in fields.get("notes", ()))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from typing import Any
 
@@ -12,6 +11,7 @@ from tf_tpu_ext.verdict._notes import notes
 from tf_tpu_ext.verdict._places import Places
 from tf_tpu_ext.verdict._records import Answer, Buffer, Cost, Memory
 from tf_tpu_ext.verdict._targets import Target
+from tf_tpu_ext.verdict._times import time_of
 
 _OUT_OF_MEMORY = "RESOURCE_EXHAUSTED"
 _SMALLER = (
@@ -103,7 +103,7 @@ def _cost(costs: dict[str, float | None], optimized: Any, target: Target) -> Cos
     generation = target.generation
     flops = max(0.0, costs.get("flops") or 0.0)
     accessed = max(0.0, costs.get("bytes accessed") or 0.0)
-    known, untimed = _time(costs.get("optimal_seconds") or 0.0)
+    time = time_of(costs.get("optimal_seconds") or 0.0, optimized)
     found = collectives(optimized, target.cores)
     times = {
         "compute": flops / generation.flops,
@@ -114,26 +114,18 @@ def _cost(costs: dict[str, float | None], optimized: Any, target: Target) -> Cos
     return Cost(
         flops=flops,
         bytes_accessed=accessed,
-        seconds=known,
+        seconds=time.seconds,
         collective_bytes=found.bytes,
         collectives=found.number,
-        peak_share=flops / known / generation.flops if known and not untimed else None,
+        peak_share=(
+            flops / time.seconds / generation.flops if time.seconds and not time.untimed else None
+        ),
         bound=max(times, key=lambda name: times[name]),
         padding_bytes=padding,
         padding_seconds=padding / generation.bandwidth,
-        untimed=untimed,
+        untimed=time.untimed,
+        untimed_calls=time.named,
     )
-
-
-def _time(told: float) -> tuple[float | None, int]:
-    """Returns the time that is known, and of how many instructions it is not.
-
-    XLA's cost analysis adds -1 s for each instruction that it knows nothing of, in float32.
-    """
-    untimed = max(0, math.ceil(-told))
-    known = told + untimed
-    rounding = 1.2e-7 * untimed
-    return (known if known > rounding else None), untimed
 
 
 def _named(error: str, asked: Any) -> tuple[str, str]:

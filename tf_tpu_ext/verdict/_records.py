@@ -89,7 +89,9 @@ class Cost:
             over which collectives go.
         padding_bytes: Bytes of padding that one pass through the program reads and writes.
         padding_seconds: The time that it takes to read and write them, at the memory's peak rate.
-        untimed: Number of instructions of which the compiler does not say how long they take.
+        untimed: Number of instructions of which the compiler does not say how long they take:
+            kernels of its own, such as a QR decomposition's.
+        untimed_calls: What some of them are, with TensorFlow op and Python line.
 
     Example:
         >>> from tf_tpu_ext import verdict
@@ -108,6 +110,7 @@ class Cost:
     padding_bytes: int = 0
     padding_seconds: float = 0.0
     untimed: int = 0
+    untimed_calls: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -72,6 +72,8 @@ def _details(verdict: Verdict) -> Iterator[str]:
         yield _memory(verdict.memory)
     if verdict.cost:
         yield _cost(verdict.cost)
+        for call in verdict.cost.untimed_calls:
+            yield f"time unknown: {call}"
     if verdict.answer is Answer.OUT_OF_MEMORY:
         for buffer in verdict.largest:
             yield f"large: {_buffer(buffer)}"
