@@ -280,6 +280,7 @@ JsonObject Describe(const TargetProgram& program) {
       .String("argument_shapes", program.argument_shapes)
       .Integer("num_replicas", program.num_replicas)
       .Integer("num_cores_per_replica", program.num_cores_per_replica)
+      .Objects("notes", DescribeAll(program.notes))
       .String("not_asked", program.not_asked)
       .String("error", program.error);
 }

@@ -13,7 +13,7 @@ from tensorflow.python.tpu.ops import tpu_ops
 from verdicts import HAS_LIBTPU, compiled_only, needs_libtpu, own_cache, tf_tpu_check  # noqa: F401
 
 import tf_tpu_ext
-from tf_tpu_ext.verdict import Answer, _cache, _compiler, _table, _targets
+from tf_tpu_ext.verdict import Answer, Note, _cache, _compiler, _judging, _table, _targets
 
 
 def check(computation, inputs, target="v5e-8"):
@@ -171,8 +171,46 @@ def test_emulated_types_and_host_calls_in_loops_are_noted():
     assert kinds["emulated"].what == "float64"
     assert "host call in a loop" in kinds
     text = _table.to_text([verdict])
+    assert "emulated: float64, " in text
     assert "use float32" in text
+    assert "host call in a loop, 2 instructions" in text
     assert "call the host once after the loop" in text
+
+
+def test_of_many_notes_of_a_kind_some_are_shown():
+    notes = tuple(Note("small product", f"f32[{n}]", 1, "MatMul", "a.py:1") for n in range(1, 9))
+    notes += (Note("dynamic", "f32[<=8]", 2, "", ""),)
+    verdict = tf_tpu_ext.Verdict("v5e-8", "step", 1, "", 1, 1, Answer.NOT_ASKED, notes=notes)
+    lines = _table.to_text([verdict]).splitlines()
+    assert sum(line.startswith("  small product: ") for line in lines) == 5
+    assert "  3 more notes on small products" in lines
+    assert any(line.startswith("  dynamic: f32[<=8], 2 instructions") for line in lines)
+
+
+@needs_libtpu
+def test_random_numbers_are_of_the_generator_that_tensorflow_asks_for(monkeypatch):
+    asked = []
+    judge = _judging.judge
+    monkeypatch.setattr(
+        _judging,
+        "judge",
+        lambda answer, module, *rest: asked.append(module) or judge(answer, module, *rest),
+    )
+
+    def computation():
+        chosen = tf.random.stateless_uniform([8, 128], [1, 2], alg="auto_select")
+        return tf.random.uniform([8, 128]), chosen
+
+    verdict = check(computation, [])
+    assert verdict.ok, verdict
+    generators = [
+        (instruction.opcode, instruction.rng_algorithm)
+        for computation in asked[0].computations
+        for instruction in computation.instructions
+        if instruction.opcode.startswith("rng")
+    ]
+    # The default algorithm of XLA is that of the chip's own generator.
+    assert sorted(generators) == [("rng", 0), ("rng-bit-generator", 0)]
 
 
 @needs_libtpu
@@ -219,7 +257,7 @@ def test_dynamic_sizes_are_noted():
     verdict = check(lambda x: tf.where(x > 0.0), [tf.ones([16, 16])])
     assert verdict.ok, verdict
     [note] = [note for note in verdict.notes if note.kind == "dynamic"]
-    assert note.what == "s64[256,2]"
+    assert note.what == "s64[<=256,2]"
     assert note.op == "Where"
     assert "drop_remainder=True" in note.advice
 

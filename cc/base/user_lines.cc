@@ -13,10 +13,10 @@
 namespace tf_tpu_ext {
 namespace {
 
-// Wherever the packages are installed.
-constexpr absl::string_view kLibraryFolders[] = {"/tensorflow/python/", "/tensorflow/compiler/",
-                                                 "/keras/src/", "/tf_keras/",
-                                                 "/tensorflow_estimator/python/"};
+// Wherever the packages are installed. Keras calls layers by way of optree.
+constexpr absl::string_view kLibraryFolders[] = {
+    "/tensorflow/python/", "/tensorflow/compiler/",        "/keras/src/", "-packages/optree/",
+    "/tf_keras/",          "/tensorflow_estimator/python/"};
 
 // The folder of our Python package, with a slash at the end: the library is in it.
 std::string OwnFolder() {

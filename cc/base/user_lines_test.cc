@@ -16,6 +16,7 @@ TEST(UserLinesTest, TheInnermostLineThatIsNoLibrarysCounts) {
       StackFrame("/v/site-packages/keras/src/trainers/trainer.py", 7, "fit"),
       StackFrame("model.py", 12, "call"),
       StackFrame("/v/site-packages/keras/src/ops/numpy.py", 9, "matmul"),
+      StackFrame("/v/site-packages/optree/ops.py", 798, "tree_map"),
       StackFrame("<frozen importlib>", 1, "load"),
       StackFrame("/v/site-packages/tensorflow/python/framework/ops.py", 1221, "from_node_def")});
   EXPECT_EQ(UserLine(&trace).Text(), "model.py:12");

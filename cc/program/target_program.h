@@ -4,6 +4,9 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
+
+#include "cc/program/compilation_record.h"
 
 namespace tf_tpu_ext {
 
@@ -16,6 +19,7 @@ struct TargetProgram {
   // A serialized HloModuleProto and CompileOptionsProto.
   std::string module;
   std::string options;
+  std::vector<ProgramNote> notes;
   // What of the program its module leaves out or replaces; empty for nothing.
   std::string not_asked;
   // Why there is no module; empty if there is one.

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
 from tf_tpu_ext._compilations import Compilation
 from tf_tpu_ext._machine import Cluster, PaddedInput
+from tf_tpu_ext.verdict import _advice
 from tf_tpu_ext.verdict._records import Answer, Note, Verdict
 
 Severity = Literal["refused", "slow"]
@@ -18,22 +18,6 @@ _PADDING_WASTE = 0.25
 _COMPILATIONS = 3
 _SHOWN = 4
 
-_ELSEWHERE = (
-    "Run the op on the host by tf_tpu_ext.tpu.outside_compilation, or in the input pipeline."
-)
-# What errors of the compilation speak of, and what to write instead.
-_REFUSALS = (
-    (re.compile(r"(?i)string"), f"A TPU has no strings. {_ELSEWHERE}"),
-    (
-        re.compile(r"(?i)must be a compile-time constant|not a compile-time constant"),
-        "A TPU compiles for fixed shapes: compute the shape from Python values, or pad to a bound.",
-    ),
-    (
-        re.compile(r"(?i)unsupported op|no .*kernel|not compilable|not supported"),
-        f"A TPU's compiler lacks the op. {_ELSEWHERE}",
-    ),
-    (re.compile(r"(?i)dynamic"), "Give it a fixed size, as by batch(drop_remainder=True)."),
-)
 # The worst first.
 _TITLES = {
     "host call in a loop": "the host is called in a loop",
@@ -96,13 +80,12 @@ def _merged(found: Sequence[Finding]) -> Iterable[Finding]:
 def _refused(programs: Sequence[Compilation]) -> Iterator[Finding]:
     for program in programs:
         if program.error:
-            advice = next((say for sign, say in _REFUSALS if sign.search(program.error)), "")
             yield Finding(
                 "refused",
                 f"{program.function} does not compile",
                 program.error,
                 program.source,
-                advice or "Read the error; a TPU would stop here, too.",
+                _advice.on_error(program.error) or "Read the error; a TPU would stop here, too.",
             )
 
 
@@ -146,13 +129,13 @@ def _wide_arguments(programs: Sequence[Compilation]) -> Iterator[Finding]:
     for program in programs:
         for number, argument in enumerate(program.arguments):
             if argument.dtype in ("float64", "complex128"):
-                narrow = "float32" if argument.dtype == "float64" else "complex64"
                 yield Finding(
                     "slow",
                     f"argument {argument.name or number} of {program.function} is {argument.dtype}",
                     "A TPU computes it in several steps, and it takes twice the memory.",
                     program.source,
-                    f"Cast it to {narrow} in the input pipeline, or where the variable is made.",
+                    f"Cast it to {_advice.NARROWER[argument.dtype]} in the input pipeline, or "
+                    "where the variable is made.",
                 )
 
 

@@ -17,7 +17,7 @@ from typing import Any
 from tf_tpu_ext import _native
 from tf_tpu_ext.verdict import _cache, _graph_lines, _hlo, _judging
 from tf_tpu_ext.verdict._compiler import Compiler, Files, UnavailableError, find_plugin
-from tf_tpu_ext.verdict._records import Answer, Verdict
+from tf_tpu_ext.verdict._records import Answer, Note, Verdict
 from tf_tpu_ext.verdict._targets import Target
 
 _log = logging.getLogger("tf_tpu_ext")
@@ -121,6 +121,7 @@ class Asker:
     def _verdict(self, target: Target, program: dict[str, Any], files: Files) -> Verdict:
         self.progress(f"asking the compiler of {target.name} about {program['name']}")
         error = program.pop("error")
+        notes = _graph_lines.lines.fill_notes(Note(**note) for note in program.pop("notes"))
         fields: dict[str, Any] = {"answer": Answer.NOT_ASKED, "error": error}
         if not error:
             try:
@@ -131,7 +132,8 @@ class Asker:
                 # Whatever is wrong with the question, the script must not see it.
                 _log.exception("A program could not be checked for %s", target.name)
                 fields["error"] = f"{type(problem).__name__}: {problem}"
-        return Verdict(target=target.name, program=program.pop("name"), **program, **fields)
+        name = program.pop("name")
+        return Verdict(target=target.name, program=name, notes=notes, **program, **fields)
 
     def _answer(self, target: Target, files: Files) -> dict[str, Any]:
         """Returns the fields of the verdict on the program of the files.

@@ -12,7 +12,7 @@ import tempfile
 from typing import Any
 
 from tf_tpu_ext._version import VERSION
-from tf_tpu_ext.verdict._records import Answer, Buffer, Cost, Memory, Note
+from tf_tpu_ext.verdict._records import Answer, Buffer, Cost, Memory
 
 
 def default_folder() -> pathlib.Path:
@@ -81,5 +81,4 @@ def _restored(fields: dict[str, Any]) -> dict[str, Any]:
         fields["cost"] = Cost(**{**cost, "untimed_calls": tuple(cost["untimed_calls"])})
     for name in ("largest", "padded"):
         fields[name] = tuple(Buffer(**part) for part in fields.get(name, ()))
-    fields["notes"] = tuple(Note(**part) for part in fields.get("notes", ()))
     return fields

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import threading
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from tf_tpu_ext._user_lines import user_line
+from tf_tpu_ext.verdict._records import Note
 
 _MOST = 100_000
 
@@ -46,11 +48,22 @@ class _Lines:
                     metadata = instruction.metadata
                     if metadata.source_file or not metadata.op_name:
                         continue
-                    file, _, line = self._lines.get(metadata.op_name, "").rpartition(":")
+                    file, _, line = self._find(metadata.op_name).rpartition(":")
                     if file:
                         metadata.source_file, metadata.source_line = file, int(line)
                         filled = True
         return filled
+
+    def fill_notes(self, notes: Iterable[Note]) -> tuple[Note, ...]:
+        """Returns notes with the lines of those that have an op and no line."""
+        with self._lock:
+            return tuple(
+                note if note.source else dataclasses.replace(note, source=self._find(note.op))
+                for note in notes
+            )
+
+    def _find(self, op: str) -> str:
+        return self._lines.get(op, "")
 
 
 def _with_called(operations: Iterable[Any]) -> Iterator[Any]:

@@ -5,44 +5,14 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from tf_tpu_ext.verdict import _buffers
+from tf_tpu_ext.verdict import _advice, _buffers
 from tf_tpu_ext.verdict._collectives import collectives
-from tf_tpu_ext.verdict._notes import notes
 from tf_tpu_ext.verdict._places import Places
 from tf_tpu_ext.verdict._records import Answer, Buffer, Cost, Memory
 from tf_tpu_ext.verdict._targets import Target
 from tf_tpu_ext.verdict._times import time_of
 
 _OUT_OF_MEMORY = "RESOURCE_EXHAUSTED"
-_SMALLER = (
-    "Make the batch smaller, compute in bfloat16, recompute activations (tf.recompute_grad), or "
-    "split the model over more cores."
-)
-# What the compiler's words mean for the program, and what to write instead.
-_ADVICE = (
-    (
-        re.compile(r"CompileTimeHbmOom|exceeds available HBM"),
-        _SMALLER,
-    ),
-    (
-        re.compile(r"(?i)\bc128\b|complex128"),
-        "A TPU emulates complex128 and lacks some ops for it. Use complex64.",
-    ),
-    (
-        re.compile(r"Non-SPMD model parallelism"),
-        "This compiler splits ops over the cores of a replica, and does not take ops placed by "
-        "tpu.core(). Use XLAOptions(use_spmd_for_xla_partitioning=True) and sharding annotations.",
-    ),
-    (
-        re.compile(r"(?i)\bf64\b|double"),
-        "A TPU emulates float64 and lacks some ops for it. Use float32.",
-    ),
-    (
-        re.compile(r"(?i)custom.?call"),
-        "The op is code for another device. Use TensorFlow's own ops, or run it on the host by "
-        "tf_tpu_ext.tpu.outside_compilation.",
-    ),
-)
 _INSTRUCTION = re.compile(r"%([\w.-]+)")
 _SUSPECTED = re.compile(r"Suspected Python Code Location:\s+(\S.*:\d+)")
 
@@ -58,13 +28,13 @@ def judge(
         optimized: That of the answer, None if there is none.
         target: Whose compiler has answered.
     """
-    fields: dict[str, Any] = {"notes": notes(asked)}
+    fields: dict[str, Any] = {}
     if answer["error"]:
         out = answer.get("code") == _OUT_OF_MEMORY
         fields["answer"] = Answer.OUT_OF_MEMORY if out else Answer.REFUSED
         fields["error"] = answer["error"].strip()
         fields["op"], fields["source"] = _named(answer["error"], asked)
-        fields["advice"] = next((say for sign, say in _ADVICE if sign.search(answer["error"])), "")
+        fields["advice"] = _advice.on_compiler_error(answer["error"])
         # The compiler names no tensors; those of the program come before any of its passes.
         fields["largest"] = _buffers.largest(_buffers.buffers(asked)) if out else ()
         return fields
@@ -77,7 +47,7 @@ def judge(
             f"The program compiles, but needs {memory.needed} bytes of a core's memory, which has "
             f"{memory.available}."
         )
-        fields["advice"] = _SMALLER
+        fields["advice"] = _advice.SMALLER
     buffers: list[Buffer] = _buffers.buffers(optimized)
     fields["memory"] = memory
     fields["cost"] = _cost(answer["costs"], optimized, target)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import enum
 
+from tf_tpu_ext.verdict import _advice
+
 
 class Answer(str, enum.Enum):
     """Whether a program would run on the target.
@@ -138,32 +140,15 @@ class Buffer:
     source: str
 
 
-# What to write instead of a type that a TPU emulates, and of what notes tell.
-_NARROWER = {
-    "float64": "float32",
-    "int64": "int32",
-    "uint64": "uint32",
-    "complex128": "complex64",
-}
-_ADVICE = {
-    "dynamic": "give it a fixed size, as by batch(drop_remainder=True) or padding: a TPU computes "
-    "the whole bound anyway",
-    "small product": "make the dimensions multiples of 128, and the batch one of 8: a TPU fills "
-    "smaller ones up with zeros and multiplies those, too",
-    "host call in a loop": "call the host once after the loop, with what the rounds have collected",
-}
-
-
 @dataclasses.dataclass(frozen=True)
 class Note:
     """Something a program does that a TPU is slow at, or does otherwise.
 
     Attributes:
         kind: `emulated` (a type that a TPU computes in several steps), `dynamic` (a size that is
-            not known when the program is compiled), `host call in a loop`, or, in
-            `compilation_stats()` alone, `small product` (one that leaves most of a matrix unit
-            idle).
-        what: The type, shape or transfer.
+            not known when the program is compiled), `host call in a loop`, or `small product`
+            (one that leaves most of a matrix unit idle).
+        what: The type or shape; empty for calls.
         count: How many instructions do so.
         op: The TensorFlow op of the first of them; empty if unknown.
         source: Its Python line, as `file:line`; empty if unknown.
@@ -189,9 +174,7 @@ class Note:
             >>> verdict.Note("emulated", "float64", 3, "Cast", "train.py:12").advice
             'use float32'
         """
-        if self.kind == "emulated":
-            return f"use {_NARROWER[self.what]}"
-        return _ADVICE[self.kind]
+        return _advice.on_note(self.kind, self.what)
 
 
 @dataclasses.dataclass(frozen=True)

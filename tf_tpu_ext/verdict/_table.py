@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import itertools
 import json
 from collections.abc import Iterator, Sequence
 
-from tf_tpu_ext.verdict._records import Answer, Buffer, Cost, Memory, Verdict
+from tf_tpu_ext.verdict._records import Answer, Buffer, Cost, Memory, Note, Verdict
 
-_OF_PADDING = "Tiles want the last size to be a multiple of 128 and the one before of 8."
+OF_PADDING = "Tiles want the last size to be a multiple of 128 and the one before of 8."
+_MOST_OF_A_KIND = 5
 _HEADINGS = ("program", "verdict", "memory", "left", "time", "of peak", "bound by")
 
 
@@ -55,7 +57,7 @@ def _row(verdict: Verdict) -> tuple[str, ...]:
         verdict.answer.value,
         size(memory.needed) if memory else "",
         size(memory.left) if memory else "",
-        _expected(cost) if cost else "",
+        expected_time(cost) if cost else "",
         f"{100 * share:.1f} %" if share is not None else "",
         cost.bound if cost else "",
     )
@@ -83,13 +85,30 @@ def _details(verdict: Verdict) -> Iterator[str]:
         yield (
             f"padding in all: {size(verdict.memory.padding)} of arguments and results; one run "
             f"reads and writes {size(verdict.cost.padding_bytes)} of it, in "
-            f"{seconds(verdict.cost.padding_seconds)} or more. {_OF_PADDING}"
+            f"{seconds(verdict.cost.padding_seconds)} or more. {OF_PADDING}"
         )
-    for note in verdict.notes:
-        times = f", {note.count} instructions" if note.count > 1 else ""
-        yield f"{note.kind}: {note.what}{times}, first {note.op}{_at(note.source)}; {note.advice}"
+    yield from _notes(verdict.notes)
     if verdict.not_asked:
         yield f"not asked: {verdict.not_asked}"
+
+
+def _notes(notes: Sequence[Note]) -> Iterator[str]:
+    """Yields some notes of each kind: products, say, may be of many shapes."""
+    of_kind = collections.Counter(note.kind for note in notes)
+    for kind, number in of_kind.items():
+        told = [note for note in notes if note.kind == kind]
+        yield from map(note_text, told[:_MOST_OF_A_KIND])
+        if number > _MOST_OF_A_KIND:
+            yield f"{number - _MOST_OF_A_KIND} more notes on {kind}s"
+
+
+def note_text(note: Note) -> str:
+    """Returns a note as a line."""
+    what = f"{note.kind}: {note.what}" if note.what else note.kind
+    times = f"{note.count} instructions" if note.count > 1 else ""
+    first = "first " if note.count > 1 else ""
+    place = f"{first}{note.op}{_at(note.source)}" if note.op else ""
+    return f"{', '.join(filter(None, (what, times, place)))}; {note.advice}"
 
 
 def _memory(memory: Memory) -> str:
@@ -121,7 +140,8 @@ def _first_line(text: str) -> str:
     return text.strip().partition("\n")[0]
 
 
-def _expected(cost: Cost) -> str:
+def expected_time(cost: Cost) -> str:
+    """Returns the time that the compiler expects, as people read it."""
     if cost.seconds is None:
         return "unknown"
     return f"over {seconds(cost.seconds)}" if cost.untimed else seconds(cost.seconds)

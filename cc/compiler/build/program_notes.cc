@@ -9,8 +9,10 @@
 #include "absl/strings/str_cat.h"
 #include "cc/program/host_call.h"
 #include "cc/program/transfer_call.h"
+#include "xla/hlo/ir/hlo_casting_utils.h"
 #include "xla/hlo/ir/hlo_computation.h"
 #include "xla/hlo/ir/hlo_instruction.h"
+#include "xla/hlo/ir/hlo_instructions.h"
 #include "xla/hlo/ir/hlo_opcode.h"
 #include "xla/shape_util.h"
 
@@ -57,11 +59,15 @@ bool Computes(const HloInstruction& instruction) {
   }
 }
 
-// Infeed and outfeed don't wait for the host as long as their queues serve them.
+// By a custom call of ours, or by XLA's transfers in a program for a target. Infeed and outfeed
+// don't wait for the host as long as their queues serve them.
 bool CallsHost(const HloInstruction& instruction) {
-  if (instruction.opcode() != HloOpcode::kCustomCall) return false;
-  const std::string& target = instruction.custom_call_target();
-  return target == kHostCallTarget || target == kTransferTarget;
+  if (instruction.opcode() == HloOpcode::kCustomCall) {
+    const std::string& target = instruction.custom_call_target();
+    return target == kHostCallTarget || target == kTransferTarget;
+  }
+  return (instruction.opcode() == HloOpcode::kSend || instruction.opcode() == HloOpcode::kRecv) &&
+         xla::Cast<xla::HloSendRecvInstruction>(&instruction)->is_host_transfer();
 }
 
 // What loops of the module run.

@@ -11,7 +11,8 @@
 namespace tf_tpu_ext {
 
 // Values of emulated types and of dynamic sizes, calls of the host in loops, and products that
-// leave most of a matrix unit idle, each kind and type once. The module must not be optimized yet.
+// leave most of a matrix unit idle, each kind and type once. The module, for this machine or for a
+// target, must not be optimized yet.
 std::vector<ProgramNote> NotesOf(const xla::HloModule& module, const OpLines& lines);
 
 }  // namespace tf_tpu_ext

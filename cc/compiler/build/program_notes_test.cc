@@ -74,6 +74,30 @@ ENTRY e {
             (Expected{{"host call in a loop: ", 2}}));
 }
 
+TEST(ProgramNotesTest, SoAreTransfersOfProgramsForTargets) {
+  EXPECT_EQ(Counts(R"(
+HloModule m
+body {
+  x = f32[] parameter(0)
+  t = token[] after-all()
+  s = (f32[], u32[], token[]) send(x, t), channel_id=1, is_host_transfer=true
+  d = token[] send-done(s), channel_id=1, is_host_transfer=true
+  f = (f32[], token[]) infeed(d)
+  r = (f32[], u32[], token[]) recv(d), channel_id=2, is_host_transfer=true
+  q = (f32[], token[]) recv-done(r), channel_id=2, is_host_transfer=true
+  ROOT y = f32[] get-tuple-element(q), index=0
+}
+condition {
+  z = f32[] parameter(0)
+  ROOT p = pred[] compare(z, z), direction=LT
+}
+ENTRY e {
+  a = f32[] parameter(0)
+  ROOT w = f32[] while(a), condition=condition, body=body
+})"),
+            (Expected{{"host call in a loop: ", 2}}));
+}
+
 TEST(ProgramNotesTest, ProductsThatFillTheMatrixUnitAreNot) {
   const auto product = [](int rows, int summed, int columns) {
     return Counts(absl::StrCat(

@@ -8,6 +8,7 @@
 #include "cc/base/number.h"
 #include "cc/base/user_lines.h"
 #include "cc/compiler/build/program_description.h"
+#include "cc/compiler/build/program_notes.h"
 #include "cc/compiler/build/program_source.h"
 #include "cc/compiler/hlo/module.h"
 #include "cc/program/compiled_program.h"
@@ -68,6 +69,7 @@ absl::Status DescribeForTarget(const LoweredModule& lowered, const Metadata& met
                       ToModule(*lowered.result.computation));
   TF_RETURN_IF_ERROR(DonateVariables(source, module.get()));
   NameLines(lowered.lines, module.get());
+  program->notes = NotesOf(*module, lowered.lines);
   TF_ASSIGN_OR_RETURN(const xla::CompileOptionsProto options,
                       OptionsFor(source.compiled, metadata).ToProto());
   if (!ToComputation(*module).proto().SerializeToString(&program->module) ||
