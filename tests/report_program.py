@@ -1,4 +1,7 @@
-"""A program that does all that the page of a report shows. Arguments: cores, and the page."""
+"""A program that does all that the page of a report shows.
+
+Arguments: cores, the page, and a target for the compiler of a real TPU, if it is to be asked.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,8 @@ import tensorflow as tf
 
 import tf_tpu_ext
 
-cores, page = int(sys.argv[1]), sys.argv[2]
-tf_tpu_ext.configure(cores=cores)
+cores, page, *targets = int(sys.argv[1]), *sys.argv[2:]
+tf_tpu_ext.configure(cores=cores, target=targets)
 resolver = tf.distribute.cluster_resolver.TPUClusterResolver()
 tf.tpu.experimental.initialize_tpu_system(resolver)
 strategy = tf.distribute.TPUStrategy(resolver)
@@ -53,5 +56,10 @@ with tf.device("/TPU:0"):
         broken(tf.ones([2]))
     except tf.errors.OpError as error:
         print(error.message)
+
+if targets:
+    tf_tpu_ext.tpu.rewrite(lambda x: x + 1.0, [tf.ones([1024, 3])])  # padding
+    tf_tpu_ext.tpu.rewrite(tf.linalg.qr, [tf.ones([256, 256])])  # kernels
+    tf_tpu_ext.tpu.rewrite(lambda x: tf.signal.fft(x), [tf.ones([8], tf.complex128)])  # refused
 
 tf_tpu_ext.report(page, title="<All> & everything")

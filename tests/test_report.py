@@ -10,6 +10,7 @@ import subprocess
 import sys
 
 import pytest
+from verdicts import needs_libtpu, own_cache, tf_tpu_check  # noqa: F401
 
 import tf_tpu_ext
 from tf_tpu_ext import _page
@@ -34,6 +35,19 @@ def page(request, tmp_path_factory):
         timeout=200,
     )
     return request.param, path.read_text()
+
+
+@pytest.fixture(scope="module")
+def checked_page(tmp_path_factory):
+    """The page of the program with a target of two cores."""
+    path = tmp_path_factory.mktemp("page") / "report.html"
+    subprocess.run(
+        [sys.executable, str(PROGRAM), "2", str(path), "v2:1x1"],
+        check=True,
+        capture_output=True,
+        timeout=200,
+    )
+    return path.read_text()
 
 
 def facts_of(text):
@@ -144,6 +158,87 @@ def test_verdict(page):
     assert "Use float32." in said
     assert f"report_program.py:{line_of('in a loop')} total" in said
     assert "train_step was compiled 3 times" in said
+
+
+@needs_libtpu
+def test_answers_of_the_compiler(checked_page):
+    said = section_of(checked_page, "target")
+    assert re.search(r"(\d+) of (\d+) programs compile and fit", said).groups() == ("6", "7")
+    articles = re.findall(r"<article.*?</article>", checked_page, re.DOTALL)
+    texts = [" ".join(html.unescape(re.sub(r"<[^>]+>", " ", each)).split()) for each in articles]
+    step = next(text for text in texts if "train_step" in text)
+    assert step.startswith("fits ")
+    assert "2 replicas of 1 core" in step
+    # The kernel is 32 x 16 float32: 2 KiB, and padding.
+    assert re.search(r"variables that are updated 8\.0 KiB results", step)
+    assert re.search(r"temporaries [\d.]+ \w+ code [\d.]+ MiB left of 7\.\d GiB 7\.\d GiB", step)
+    assert re.search(r"collectives \d+ of [\d.]+ KiB", step)
+    assert re.search(rf"emulated: float64 \d+ \S+ \S+py:{line_of('float64')} ", step)
+    assert re.search(rf"host call in a loop \d+ \S+ \S+py:{line_of('in a loop')} ", step)
+    padded = next(text for text in texts if f"py:{line_of('padding')} " in text)
+    assert "f32[1024,3] 16.0 KiB 4.0 KiB 25 % argument 0 of add" in padded
+    assert re.search(r"one run reads and writes [\d.]+ KiB of it, in [\d.]+ us or more", padded)
+    kernels = next(text for text in texts if "does not know the time of" in text)
+    assert "QrDecomposition" in kernels
+    assert "expected time over " in kernels
+    refused = next(text for text in texts if text.startswith("refused "))
+    assert f"FFT {PROGRAM}:{line_of('refused')}" in refused.replace("tests/", f"{PROGRAM.parent}/")
+    assert "Unexpected operand type for FFT" in refused
+    assert "Instead: A TPU emulates complex128" in refused
+    bars = facts_of(checked_page)["target"]
+    assert {bar["part"] for bar in bars} == {"arguments", "results", "temporaries", "code"}
+    assert all(0 <= bar["percent"] < 100 for bar in bars)
+    assert "No. 2 findings would stop it there." in section_of(checked_page, "verdict")
+
+
+def test_without_a_target_there_are_no_answers(page):
+    _, text = page
+    assert 'id="target"' not in text
+    assert '"#target"' not in text
+
+
+@needs_libtpu
+def test_compile_for_and_then_a_report(run_python, tmp_path):
+    path = tmp_path / "report.html"
+    run_python(
+        """
+        import sys
+        import tensorflow as tf
+        import tf_tpu_ext
+        with tf_tpu_ext.compile_for("v5e-8"):
+            tf_tpu_ext.tpu.rewrite(lambda x: x * 2.0, [tf.ones([8, 128])])
+        tf_tpu_ext.tpu.rewrite(lambda x: x * 3.0, [tf.ones([8, 128])])
+        tf_tpu_ext.report(sys.argv[1])
+        """,
+        str(path),
+    )
+    assert "1 of 1 programs compile and fit" in section_of(path.read_text(), "target")
+
+
+@needs_libtpu
+def test_command_that_checks_writes_a_page(tmp_path):
+    code = (
+        "import tensorflow as tf\n"
+        "import tf_tpu_ext\n"
+        "tf_tpu_ext.tpu.rewrite(lambda x: x * 2.0, [tf.ones([2])])\n"
+    )
+    (tmp_path / "script.py").write_text(code)
+    done = tf_tpu_check(tmp_path, "--target", "v5e-8", "--report", "out.html", "script.py")
+    assert done.returncode == 0, done.stderr
+    text = (tmp_path / "out.html").read_text()
+    assert "<h1>script.py</h1>" in text
+    assert "1 of 1 programs compile and fit" in section_of(text, "target")
+    assert "script.py:3" in section_of(text, "target")
+
+
+@needs_libtpu
+def test_command_that_checks_refuses_before_the_script_runs(tmp_path):
+    (tmp_path / "jinja2.py").write_text("raise ImportError('no jinja2')\n")
+    (tmp_path / "script.py").write_text("print('ran')\n")
+    done = tf_tpu_check(tmp_path, "--target", "v5e-8", "--report", "out.html", "script.py")
+    assert done.returncode == 2
+    assert "pip install 'tf_tpu_ext[report]'" in done.stderr
+    assert "ran" not in done.stdout
 
 
 def test_a_process_that_compiled_nothing(run_python, tmp_path):

@@ -10,6 +10,7 @@ import subprocess
 import sys
 
 import pytest
+from verdicts import HAS_LIBTPU, needs_libtpu, own_cache  # noqa: F401
 
 pytest.importorskip("jinja2")
 api = pytest.importorskip("playwright.sync_api")
@@ -54,8 +55,9 @@ CONTRAST = """
 @pytest.fixture(scope="module")
 def report(tmp_path_factory):
     path = tmp_path_factory.mktemp("page") / "report.html"
+    target = ["v2:1x1"] if HAS_LIBTPU else []
     subprocess.run(
-        [sys.executable, str(PROGRAM), "2", str(path)],
+        [sys.executable, str(PROGRAM), "2", str(path), *target],
         check=True,
         capture_output=True,
         timeout=200,
@@ -153,6 +155,29 @@ def test_every_kind_of_bar_is_drawn(page):
 @pytest.mark.parametrize("chart", ["compilations", "memory", "padding", "collectives"])
 def test_charts_have_bars(page, chart):
     assert page.locator(f"#{chart}-chart svg g[aria-label=bar] rect").count() > 0
+
+
+@needs_libtpu
+def test_answers_of_the_compiler(page):
+    assert page.locator("#target-chart svg g[aria-label=bar] rect").count() > 0
+    table = page.locator("#target-table")
+    table.get_by_role("button", name="Memory").click()
+    memory = [
+        float(cell.get_attribute("data-value"))
+        for cell in table.locator("tbody td:nth-child(4)").all()
+    ]
+    assert memory == sorted(memory, reverse=True)
+    # What is wrong is open, the rest is a click away.
+    refused = page.locator("article.program.refused")
+    assert refused.get_by_text("Unexpected operand type for FFT").is_visible()
+    table.get_by_role("link", name="train_step").first.click()
+    program = page.locator(page.evaluate("location.hash"))
+    assert page.evaluate("document.activeElement.id") == program.get_attribute("id")
+    assert not program.get_by_text("temporaries", exact=True).is_visible()
+    program.locator("summary").focus()
+    page.keyboard.press("Enter")
+    assert program.get_by_text("temporaries", exact=True).is_visible()
+    assert program.get_by_text("host call in a loop").is_visible()
 
 
 def test_columns_are_sorted(page):

@@ -64,6 +64,7 @@ def _template() -> Any:
             name="jinja2",
         ) from error
     from tf_tpu_ext._page import _facts
+    from tf_tpu_ext.verdict import _table
 
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_FOLDER),
@@ -72,10 +73,14 @@ def _template() -> Any:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["binary_size"] = _table.size
     environment.filters["duration"] = _duration
+    environment.filters["expected_time"] = _table.expected_time
+    environment.filters["short_time"] = _table.seconds
     environment.filters["size"] = _size
     environment.filters["short_line"] = _facts.short_line
     environment.filters["code_of"] = _facts.code_of
+    environment.globals["of_padding"] = _table.OF_PADDING
     environment.globals["scripts"] = [(_FOLDER / name).read_text("utf-8") for name in _SCRIPTS]
     environment.globals["style"] = (_FOLDER / "page.css").read_text("utf-8")
     return environment.get_template("page.html")

@@ -61,6 +61,7 @@ def gather(title: str | None) -> dict[str, Any]:
                 for each in transfers.padded_inputs[:_MOST_CHARTED]
             ],
             "collectives": _waits(collectives),
+            "target": _target_memory_bars(verdicts),
         },
     }
 
@@ -80,7 +81,9 @@ def _answer(
     if refused:
         return {"word": "no", "text": f"{_count(refused, 'finding')} would stop it there.{also}"}
     answered = [verdict for verdict in verdicts if verdict.ok]
+    missing = len(verdicts) - len(answered)
     if answered:
+        also += f" It could not be asked about {_count(missing, 'other')}." if missing else ""
         names = ", ".join(dict.fromkeys(verdict.target for verdict in answered))
         return {
             "word": "yes",
@@ -141,6 +144,25 @@ def _memory_bars(programs: Sequence[Compilation]) -> list[dict[str, Any]]:
             ("arguments", program.argument_bytes),
             ("results", program.result_bytes),
             ("temporaries", program.temporary_bytes),
+        )
+    ]
+
+
+def _target_memory_bars(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
+    """Returns the parts of a core's memory on the target; what results take over counts once."""
+    told = [(verdict, verdict.memory) for verdict in verdicts if verdict.memory is not None]
+    return [
+        {
+            "program": f"{verdict.program_id} {verdict.program}, {verdict.target}",
+            "part": part,
+            "percent": 100 * size / memory.available,
+        }
+        for verdict, memory in sorted(told, key=lambda each: each[1].left)[:_MOST_CHARTED]
+        for part, size in (
+            ("arguments", memory.arguments),
+            ("results", memory.results - memory.variables),
+            ("temporaries", memory.temporaries),
+            ("code", memory.code),
         )
     ]
 

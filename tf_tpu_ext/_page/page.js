@@ -61,6 +61,10 @@
     label: "bytes", y: "program", x: "bytes", unit: bytes,
     colors: { arguments: "var(--run)", results: "var(--update)", temporaries: "var(--compile)" },
   }));
+  chart("target-chart", facts.target, stacked(facts.target, {
+    label: "percent of a core's memory", y: "program", x: "percent", unit: (value) => `${d3.format(".3~g")(value)} %`,
+    colors: { arguments: "var(--run)", results: "var(--update)", temporaries: "var(--compile)", code: "var(--wait)" },
+  }));
   chart("padding-chart", facts.padding, (width) =>
     Plot.plot({
       width,

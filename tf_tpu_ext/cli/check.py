@@ -41,6 +41,9 @@ def add_parser(commands: Any) -> None:
         "For models that this machine is too small for",
     )
     parser.add_argument("--json", metavar="FILE", help="write what is told as JSON to FILE, too")
+    parser.add_argument(
+        "--report", metavar="FILE", help="write a page with that and all else to FILE, too"
+    )
     script.add_arguments(parser)
     parser.set_defaults(run=run)
 
@@ -65,7 +68,9 @@ def run(options: argparse.Namespace) -> int:
             raise script.RefusedError(f"--seed must be from 0 to 2**64 - 1, got {options.seed}")
         script.check_file(options)
         check, program = script.load(options, f"tf_tpu_ext.launcher.{launcher}", configure)
+        if options.report is not None:
+            script.check_page()
     except script.RefusedError as error:
         print(f"tf-tpu check: {error}", file=sys.stderr)
         return 2
-    return int(check.launch(program, options.arguments, report=options.json))
+    return int(check.launch(program, options.arguments, report=options.json, page=options.report))

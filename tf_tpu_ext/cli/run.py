@@ -57,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
         _set_machine(options)
         launcher, program = script.load(options, "tf_tpu_ext.launcher")
         if options.report is not None and launcher.is_page(options.report):
-            _check_page()
+            script.check_page()
         if options.workers is not None:
             launcher.connect(pod.enter_context(worker.pod(options.workers, options.cores)))
     except script.RefusedError as error:
@@ -66,16 +66,6 @@ def run(options: argparse.Namespace) -> int:
     return int(
         launcher.launch(program, options.arguments, report=options.report, quiet=options.quiet)
     )
-
-
-def _check_page() -> None:
-    """Refuses before the script runs what would fail when it has ended."""
-    from tf_tpu_ext import _page
-
-    try:
-        _page.check_available()
-    except ImportError as error:
-        raise script.RefusedError(str(error)) from error
 
 
 def _set_machine(options: argparse.Namespace) -> None:

@@ -60,6 +60,19 @@ def check_file(options: argparse.Namespace) -> None:
         )
 
 
+def check_page() -> None:
+    """Refuses before the script runs what would fail when it has ended: to write a page.
+
+    Raises:
+        RefusedError: Jinja2 is not installed.
+    """
+    page = importlib.import_module("tf_tpu_ext._page")
+    try:
+        page.check_available()
+    except ImportError as error:
+        raise RefusedError(str(error)) from error
+
+
 def load(
     options: argparse.Namespace,
     launcher: str,

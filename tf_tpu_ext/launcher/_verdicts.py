@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 
 import tf_tpu_ext
+from tf_tpu_ext import _page
 from tf_tpu_ext.launcher import _program
 from tf_tpu_ext.verdict import _asking, _compiler, _table
 from tf_tpu_ext.verdict._records import Verdict
@@ -31,7 +32,11 @@ def prepare(targets: Sequence[str], *, compute: bool = True) -> None:
 
 
 def launch(
-    program: _program.Program, arguments: Sequence[str], *, report: str | None = None
+    program: _program.Program,
+    arguments: Sequence[str],
+    *,
+    report: str | None = None,
+    page: str | None = None,
 ) -> int:
     """Runs a program, and then prints what the targets' compiler says of what it compiled.
 
@@ -39,6 +44,7 @@ def launch(
         program: What `find` found.
         arguments: Its command line.
         report: A file to which to write the verdicts as JSON, or None.
+        page: A file to which to write a page with the verdicts, or None.
 
     Returns:
         The program's exit code if that is not 0; else 0 if all programs compile and fit on all
@@ -50,6 +56,8 @@ def launch(
     sys.stdout.flush()
     if report is not None:
         pathlib.Path(report).write_text(_table.to_json(verdicts) + "\n")
+    if page is not None:
+        _page.report(page, title=program.name)
     print(_summary(verdicts), file=sys.stderr, flush=True)
     return code or int(not verdicts or not all(verdict.ok for verdict in verdicts))
 
