@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <iostream>
 #include <utility>
@@ -26,6 +27,23 @@ constexpr absl::string_view kSameLine = "\r\033[K";
 // Lines of several notices don't mix, and one of them at a time draws a bar.
 absl::Mutex writing(absl::kConstInit);
 absl::Mutex drawing(absl::kConstInit);
+
+absl::Mutex listing(absl::kConstInit);
+
+std::vector<const Ongoing*>& Listed() {
+  static auto* const listed = new std::vector<const Ongoing*>;
+  return *listed;
+}
+
+void List(const Ongoing* ongoing) {
+  absl::MutexLock lock(&listing);
+  Listed().push_back(ongoing);
+}
+
+void Unlist(const Ongoing* ongoing) {
+  absl::MutexLock lock(&listing);
+  Listed().erase(std::find(Listed().begin(), Listed().end(), ongoing));
+}
 
 // How long it takes is not known before: a block that wanders.
 std::string Bar(int step) {
@@ -53,14 +71,23 @@ NoticeStream NoticeStream::StandardError() {
   return stream;
 }
 
+std::vector<Ongoing> AllOngoing() {
+  absl::MutexLock lock(&listing);
+  std::vector<Ongoing> all;
+  for (const Ongoing* ongoing : Listed()) all.push_back(*ongoing);
+  return all;
+}
+
 SlowNotice::SlowNotice(std::string doing, std::string what, const NoticeStream& stream)
-    : doing_(std::move(doing)), what_(std::move(what)), stream_(stream), start_(absl::Now()) {
+    : watched_{std::move(doing), std::move(what), absl::Now()}, stream_(stream) {
+  List(&watched_);
   if (stream_.out != nullptr) thread_ = std::thread([this] { Watch(); });
 }
 
 SlowNotice::~SlowNotice() {
   ended_.Notify();
   if (thread_.joinable()) thread_.join();
+  Unlist(&watched_);
 }
 
 void SlowNotice::Watch() {
@@ -69,19 +96,20 @@ void SlowNotice::Watch() {
     DrawUntilEnded();
     drawing.Unlock();
   } else {
-    Write(absl::StrCat(kName, doing_, " ", what_, " ...\n"));
+    Write(absl::StrCat(kName, watched_.doing, " ", watched_.what, " ...\n"));
     ended_.WaitForNotification();
-    Write(absl::StrCat(kName, doing_, " ", what_, " took ", Seconds(absl::Now() - start_), "\n"));
+    Write(absl::StrCat(kName, watched_.doing, " ", watched_.what, " took ",
+                       Seconds(absl::Now() - watched_.start), "\n"));
   }
 }
 
 void SlowNotice::DrawUntilEnded() {
-  const std::string text = absl::StrCat(kName, doing_, " ", what_, " ");
+  const std::string text = absl::StrCat(kName, watched_.doing, " ", watched_.what, " ");
   int step = 0;
   do {
-    Write(absl::StrCat(kSameLine, text, Bar(step++), " ", Seconds(absl::Now() - start_)));
+    Write(absl::StrCat(kSameLine, text, Bar(step++), " ", Seconds(absl::Now() - watched_.start)));
   } while (!ended_.WaitForNotificationWithTimeout(kRedraw));
-  Write(absl::StrCat(kSameLine, text, "took ", Seconds(absl::Now() - start_), "\n"));
+  Write(absl::StrCat(kSameLine, text, "took ", Seconds(absl::Now() - watched_.start), "\n"));
 }
 
 void SlowNotice::Write(const std::string& text) {

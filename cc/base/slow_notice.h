@@ -5,6 +5,7 @@
 #include <ostream>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
@@ -24,6 +25,16 @@ struct NoticeStream {
   static NoticeStream StandardError();
 };
 
+// What a SlowNotice watches.
+struct Ongoing {
+  std::string doing;
+  std::string what;
+  absl::Time start;
+};
+
+// All that is watched now, whether it was worth a word yet or not, in the order of the starts.
+std::vector<Ongoing> AllOngoing();
+
 // Watches what happens in its lifetime. If that lasts longer than the patience, it writes "`doing`
 // `what` ...", on a terminal a bar with the time so far, and at the end how long it has taken.
 class SlowNotice {
@@ -38,10 +49,8 @@ class SlowNotice {
   void DrawUntilEnded();
   void Write(const std::string& text);
 
-  const std::string doing_;
-  const std::string what_;
+  const Ongoing watched_;
   const NoticeStream stream_;
-  const absl::Time start_;
   absl::Notification ended_;
   std::thread thread_;
 };

@@ -102,5 +102,19 @@ TEST(SlowNoticeTest, OnlyOneDrawsABar) {
   }
 }
 
+TEST(SlowNoticeTest, WhatGoesOnIsListed) {
+  EXPECT_TRUE(AllOngoing().empty());
+  {
+    const SlowNotice first("compiling", "a", NoticeStream());
+    const SlowNotice second("compiling", "b", NoticeStream());
+    const std::vector<Ongoing> all = AllOngoing();
+    ASSERT_EQ(all.size(), 2);
+    EXPECT_EQ(all[0].what, "a");
+    EXPECT_EQ(all[1].what, "b");
+    EXPECT_LE(all[0].start, all[1].start);
+  }
+  EXPECT_TRUE(AllOngoing().empty());
+}
+
 }  // namespace
 }  // namespace tf_tpu_ext

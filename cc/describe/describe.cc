@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "cc/base/core_numbers.h"
 #include "cc/base/process.h"
@@ -193,6 +194,21 @@ JsonObject Describe(const TargetProgram& program) {
       .Objects("notes", DescribeAll(program.notes))
       .String("not_asked", program.not_asked)
       .String("error", program.error);
+}
+
+JsonObject Describe(const Ongoing& ongoing) {
+  return JsonObject()
+      .String("doing", ongoing.doing)
+      .String("what", ongoing.what)
+      .Number("seconds", absl::ToDoubleSeconds(absl::Now() - ongoing.start));
+}
+
+JsonObject Describe(const LaunchProgress& progress) {
+  return JsonObject()
+      .Integer("ended", progress.ended)
+      .Integer("run_id", progress.run_id.value())
+      .String("program", progress.program)
+      .String("waits", progress.waits);
 }
 
 }  // namespace tf_tpu_ext

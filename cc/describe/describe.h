@@ -7,11 +7,13 @@
 #include "cc/base/fault_points.h"
 #include "cc/base/json.h"
 #include "cc/base/machine.h"
+#include "cc/base/slow_notice.h"
 #include "cc/check/findings.h"
 #include "cc/program/compilation_record.h"
 #include "cc/program/target_program.h"
 #include "cc/runtime/collective_table.h"
 #include "cc/runtime/first_launches.h"
+#include "cc/runtime/launch_table.h"
 #include "cc/runtime/padding_stats.h"
 #include "cc/transfer/transfer_stats.h"
 
@@ -31,6 +33,8 @@ JsonObject Describe(const TimedLaunch& launch);
 JsonObject Describe(const CollectiveMeeting& meeting);
 JsonObject Describe(const FaultCounts& counts);
 JsonObject Describe(const TargetProgram& program);
+JsonObject Describe(const Ongoing& ongoing);
+JsonObject Describe(const LaunchProgress& progress);
 
 template <class Records>
 std::vector<JsonObject> DescribeAll(const Records& records) {

@@ -246,12 +246,24 @@ void Launch::WaitExpired(absl::Duration waited) {
     WatchWait();
     return;
   }
+  const char* advice = " Find out why the missing ones do not come, or ";
+  if (phase == Phase::kAsked) advice = " Look for what holds its cores, or ";
+  if (phase == Phase::kOrdered) advice = " Look for what it waits for, or ";
   Fail(absl::DeadlineExceededError(absl::StrCat(
-      "TPU program ", program_->compiled().name, ", launch ", launch_id_,
-      ", waited longer than the limit of ", absl::FormatDuration(waited), ": ", waits)));
+      "TPU program ", program_name(), ", launch ", launch_id_, ", waited longer than the limit of ",
+      absl::FormatDuration(waited), ": ", waits, advice, kRaiseWaitLimit)));
 }
 
-std::string Launch::DescribeWait(Phase phase, absl::Duration waited) const {
+std::string Launch::DescribeWait(absl::Duration age) const {
+  Phase phase;
+  {
+    absl::MutexLock lock(&mutex_);
+    phase = phase_;
+  }
+  return phase == Phase::kFinished ? "" : DescribeWait(phase, age);
+}
+
+std::string Launch::DescribeWait(Phase phase, absl::Duration age) const {
   std::vector<Core> here, missing;
   {
     absl::MutexLock lock(&mutex_);
@@ -261,26 +273,18 @@ std::string Launch::DescribeWait(Phase phase, absl::Duration waited) const {
           .push_back(cores.empty() ? Core(0) : cores[slot]);
     }
   }
-  const std::string advice =
-      absl::StrCat(" Find out why the missing ones do not come, or ", kRaiseWaitLimit);
   if (phase == Phase::kGathering) {
     return absl::StrCat("cores [", absl::StrJoin(here, ", "), "] are ready and wait for cores [",
-                        absl::StrJoin(missing, ", "), "].", advice);
-  }
-  if (phase == Phase::kAsked) {
-    return absl::StrCat(
-        services_.collectives->Describe(run_id_, waited),
-        "which has not started the program there. Look for what holds its cores, or ",
-        kRaiseWaitLimit);
+                        absl::StrJoin(missing, ", "), "].");
   }
   if (phase == Phase::kOrdered) {
     return absl::StrCat("cores [", absl::StrJoin(here, ", "),
                         "] are held by another program or op that updates variables, and has not "
-                        "ended. Look for what it waits for, or ",
-                        kRaiseWaitLimit);
+                        "ended.");
   }
-  const std::string waits = services_.collectives->Describe(run_id_, waited);
-  return waits.empty() ? waits : absl::StrCat(waits, advice);
+  std::string waits = services_.collectives->Describe(run_id_, age);
+  if (phase == Phase::kAsked) waits += "which has not started the program there.";
+  return waits;
 }
 
 void Launch::Fail(const absl::Status& status) {
@@ -316,6 +320,7 @@ void Launch::Finish(absl::Status status, ByNumber<Slot, Outputs> outputs) {
   // What belongs to the launch ends before its ops do: what comes after them in the graph may
   // start the next launch, use the same queues, or look at the statistics.
   services_.wait_monitor->End(wait);
+  leave_table_();
   if (links != nullptr) {
     links->Abort(status.ok() ? absl::CancelledError("The launch has ended.") : status);
     services_.collectives->Finish(run_id_);

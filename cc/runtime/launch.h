@@ -56,12 +56,13 @@ struct CoreArrival {
 class Launch : public std::enable_shared_from_this<Launch> {
  public:
   // `program` is that of the core that came first: it says which cores take part. `leave_table` is
-  // called, under no lock, if the launch fails while it waits for cores.
+  // called, under no lock, if the launch fails while it waits for cores, and when it ends.
   Launch(const LaunchServices& services, LaunchId launch_id, RunId run_id,
          std::shared_ptr<Program> program, std::function<void()> leave_table);
 
   LaunchId launch_id() const { return launch_id_; }
   RunId run_id() const { return run_id_; }
+  const std::string& program_name() const { return program_->compiled().name; }
 
   // An error unless the program runs on the same cores as those that have come. Only then do its
   // slots mean the same here.
@@ -80,6 +81,9 @@ class Launch : public std::enable_shared_from_this<Launch> {
 
   // Begins to count the time that the launch waits for its cores.
   void WatchWait();
+
+  // Which cores wait for which now, in words; empty if none has waited for `age` or longer.
+  std::string DescribeWait(absl::Duration age) const;
 
   // Fails the launch with `status`: at once if it has not started, else as soon as its cores can
   // stop. Only the first call counts.
@@ -107,8 +111,7 @@ class Launch : public std::enable_shared_from_this<Launch> {
   void RecordWaits(bool after_others) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void DropQueuedForCores(const absl::Status& status) const;
   void WaitExpired(absl::Duration waited);
-  // What WaitExpired reports; empty if nothing waits.
-  std::string DescribeWait(Phase phase, absl::Duration waited) const;
+  std::string DescribeWait(Phase phase, absl::Duration age) const;
 
   const LaunchServices services_;
   const LaunchId launch_id_;

@@ -35,7 +35,7 @@ absl::StatusOr<std::shared_ptr<Launch>> LaunchTable::FindOrCreate(
   if (auto expected = begun_.find(launch_id); expected != begun_.end()) expected->second = true;
   const RunId run_id = ++last_run_id_;
   auto launch = std::make_shared<Launch>(services_, launch_id, run_id, program,
-                                         [this, run_id] { Remove(run_id); });
+                                         [this, run_id] { Leave(run_id); });
   waiting_.emplace(run_id, launch);
   return launch;
 }
@@ -52,7 +52,10 @@ absl::Status LaunchTable::Arrive(
     // Before the core is added: a launch that starts must know all its cancellations.
     joined(launch);
     complete = launch->Add(slot, std::move(arrival));
-    if (complete) waiting_.erase(launch->run_id());
+    if (complete) {
+      waiting_.erase(launch->run_id());
+      running_.emplace(launch->run_id(), launch);
+    }
   }
   if (created) launch->WatchWait();
   if (complete) launch->Start();
@@ -85,9 +88,33 @@ bool LaunchTable::StopExpecting(LaunchId launch_id) {
   return begun;
 }
 
-void LaunchTable::Remove(RunId run_id) {
+LaunchProgress LaunchTable::Progress(absl::Duration age) const {
+  LaunchProgress progress;
+  std::shared_ptr<Launch> oldest;
+  {
+    absl::MutexLock lock(&mutex_);
+    progress.ended = ended_;
+    if (!running_.empty()) oldest = running_.begin()->second.lock();
+    if (!waiting_.empty() && (oldest == nullptr || waiting_.begin()->first < oldest->run_id())) {
+      oldest = waiting_.begin()->second;
+    }
+  }
+  if (oldest == nullptr) return progress;
+  progress.run_id = oldest->run_id();
+  progress.program = oldest->program_name();
+  progress.waits = oldest->DescribeWait(age);
+  return progress;
+}
+
+void LaunchTable::Leave(RunId run_id) {
+  // Ends without the lock, if it ends here.
+  std::shared_ptr<Launch> left;
   absl::MutexLock lock(&mutex_);
-  waiting_.erase(run_id);
+  if (auto waiting = waiting_.find(run_id); waiting != waiting_.end()) {
+    left = std::move(waiting->second);
+    waiting_.erase(waiting);
+  }
+  ended_ += static_cast<int64_t>(running_.erase(run_id));
 }
 
 }  // namespace tf_tpu_ext

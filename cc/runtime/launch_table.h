@@ -8,10 +8,12 @@
 #include <list>
 #include <map>
 #include <memory>
+#include <string>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "cc/base/core_numbers.h"
 #include "cc/base/launch_numbers.h"
 #include "cc/runtime/launch.h"
@@ -19,8 +21,18 @@
 
 namespace tf_tpu_ext {
 
-// The launches that still wait for cores. Thread-safe. Its lock is taken before those of launches,
-// and no callback is called under it but `joined`.
+// What the launches of a process have come to.
+struct LaunchProgress {
+  // How many have run to their end, or failed while they ran.
+  int64_t ended = 0;
+  // The oldest that goes on, if any: its number, its program, and which cores wait for which.
+  RunId run_id;
+  std::string program;
+  std::string waits;
+};
+
+// The launches that still wait for cores, and those that run. Thread-safe. Its lock is taken before
+// those of launches, and no callback is called under it but `joined`.
 class LaunchTable {
  public:
   explicit LaunchTable(const LaunchServices& services) : services_(services) {}
@@ -43,20 +55,25 @@ class LaunchTable {
   void Expect(LaunchId launch_id);
   bool StopExpecting(LaunchId launch_id);
 
+  // Waits that are younger than `age` are left out.
+  LaunchProgress Progress(absl::Duration age) const;
+
  private:
   // The launch that the core belongs to; a new one, in `created`, if none waits for it.
   absl::StatusOr<std::shared_ptr<Launch>> FindOrCreate(LaunchId launch_id, Slot slot,
                                                        const std::shared_ptr<Program>& program,
                                                        bool* created)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Remove(RunId run_id);
+  void Leave(RunId run_id);
 
   const LaunchServices services_;
   std::atomic<int64_t> next_launch_id_{1};
-  absl::Mutex mutex_;
+  mutable absl::Mutex mutex_;
   RunId last_run_id_ ABSL_GUARDED_BY(mutex_);
   // In the order in which they began: a fast core may be some rounds of a host loop ahead.
   std::map<RunId, std::shared_ptr<Launch>> waiting_ ABSL_GUARDED_BY(mutex_);
+  std::map<RunId, std::weak_ptr<Launch>> running_ ABSL_GUARDED_BY(mutex_);
+  int64_t ended_ ABSL_GUARDED_BY(mutex_) = 0;
   // While expected: whether a core has come.
   std::map<LaunchId, bool> begun_ ABSL_GUARDED_BY(mutex_);
 };

@@ -94,6 +94,37 @@ class LaunchTest : public ::testing::Test {
   std::vector<int> order_of_ends_;
 };
 
+TEST_F(LaunchTest, ProgressIsOfTheOldestThatGoesOn) {
+  EXPECT_EQ(table_.Progress(absl::ZeroDuration()).ended, 0);
+  EXPECT_EQ(table_.Progress(absl::ZeroDuration()).program, "");
+  auto program = std::make_shared<FakeProgram>(OnCores({0, 1}));
+  Arrive(1, program);
+  LaunchProgress progress = table_.Progress(absl::ZeroDuration());
+  EXPECT_EQ(progress.program, "train");
+  EXPECT_EQ(progress.waits, "cores [1] are ready and wait for cores [0].");
+  Arrive(0, program);
+  progress = table_.Progress(absl::ZeroDuration());
+  EXPECT_EQ(progress.program, "train");
+  EXPECT_EQ(progress.waits, "");
+  EXPECT_EQ(progress.ended, 0);
+  WaitInCollective(program->OfSlot(Slot(0)));
+  // The next launch is younger.
+  const RunId first = progress.run_id;
+  Arrive(0, program, {}, LaunchId(8));
+  progress = table_.Progress(absl::ZeroDuration());
+  EXPECT_EQ(progress.run_id, first);
+  EXPECT_TRUE(absl::StrContains(progress.waits, "cores [0] wait in all-reduce")) << progress.waits;
+  EXPECT_EQ(table_.Progress(absl::Hours(1)).waits, "");
+  program->OfSlot(Slot(1)).Fail(absl::InternalError("lost"));
+  progress = table_.Progress(absl::ZeroDuration());
+  EXPECT_EQ(progress.ended, 1);
+  EXPECT_GT(progress.run_id, first);
+  // One that never ran has not ended.
+  table_.Reject(LaunchId(8), absl::InternalError("lost"));
+  EXPECT_EQ(table_.Progress(absl::ZeroDuration()).ended, 1);
+  EXPECT_EQ(table_.Progress(absl::ZeroDuration()).program, "");
+}
+
 TEST_F(LaunchTest, StartsWhenTheLastCoreHasCome) {
   auto program = std::make_shared<FakeProgram>(OnCores({4, 5}));
   const Ends fifth = Arrive(5, program, {{FloatTensor({5})}});

@@ -39,6 +39,12 @@ def add_parser(commands: Any) -> None:
         help="write a report to FILE, too: a page with a timeline, compilations, memory and more "
         "if its name ends in .html, else the printed one as JSON",
     )
+    parser.add_argument(
+        "--progress",
+        action="store_true",
+        help="say on stderr while it runs how many steps there were, how fast, and what is "
+        "compiled or waited for",
+    )
     parser.add_argument("--quiet", action="store_true", help="print no report")
     script.add_arguments(parser)
     parser.set_defaults(run=run)
@@ -64,7 +70,13 @@ def run(options: argparse.Namespace) -> int:
         print(f"tf-tpu run: {error}", file=sys.stderr)
         return 2
     return int(
-        launcher.launch(program, options.arguments, report=options.report, quiet=options.quiet)
+        launcher.launch(
+            program,
+            options.arguments,
+            report=options.report,
+            quiet=options.quiet,
+            progress=options.progress,
+        )
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Sequence
 
@@ -71,6 +72,7 @@ def launch(
     *,
     report: str | None = None,
     quiet: bool = False,
+    progress: bool = False,
 ) -> int:
     """Runs a program as the main program of this process, like `python script arguments...`.
 
@@ -80,6 +82,8 @@ def launch(
         report: A file to which to write a report, or None: a page if its name ends in `.html`,
             see `tf_tpu_ext.report`, else JSON.
         quiet: Whether to omit the report on stderr.
+        progress: Whether to say on stderr, while it runs, how many steps it has done, how fast, and
+            what is compiled or waited for.
 
     Returns:
         The program's exit code.
@@ -96,7 +100,8 @@ def launch(
     """
     recorder = _report.Recorder()
     try:
-        return _program.run(program, list(arguments))
+        with _report.progress(sys.stderr) if progress else contextlib.nullcontext():
+            return _program.run(program, list(arguments))
     finally:
         summary = recorder.finish()
         if report is not None and is_page(report):

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import pathlib
 import sys
 import time
-from typing import Any
+from typing import Any, TextIO
 
 import tf_tpu_ext
 from tf_tpu_ext import _workers
+from tf_tpu_ext.launcher import _progress
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,6 +113,13 @@ _addresses: list[str] = []
 def count_in(master: str) -> None:
     """Makes the report tell of workers, too: `"grpc://a:8470,grpc://b:8470"`."""
     _addresses[:] = [address.removeprefix("grpc://") for address in master.split(",")]
+
+
+def progress(stream: TextIO) -> contextlib.AbstractContextManager[None]:
+    """Shows what goes on, here or on the workers, while the body runs."""
+    if _addresses:
+        return _progress.shown(stream, lambda: _progress.of_workers(_addresses))
+    return _progress.shown(stream, _progress.of_process)
 
 
 class Recorder:

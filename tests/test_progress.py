@@ -1,0 +1,189 @@
+"""`tf-tpu run --progress`: steps, their rate, and what is waited for."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import pty
+import re
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+import tf_tpu_ext
+from tf_tpu_ext.launcher._progress import Compiling, Line, Now, of_process
+
+CLI = pathlib.Path(tf_tpu_ext.__file__).parent / "cli"
+SCRIPT = """
+import sys
+import time
+import tensorflow as tf
+import tf_tpu_ext
+from tf_tpu_ext import _faults
+
+resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu="any")
+tf.config.experimental_connect_to_cluster(resolver)
+tf.tpu.experimental.initialize_tpu_system(resolver)
+strategy = tf.distribute.TPUStrategy(resolver)
+
+
+@tf.function
+def train_step():
+    return strategy.run(lambda: tf.reduce_sum(tf.ones([8, 8])))
+
+
+if sys.argv[1] != "0":
+    _faults.arm("compilation", stall_seconds=float(sys.argv[1]))
+train_step()
+end = time.monotonic() + float(sys.argv[2])
+while time.monotonic() < end:
+    train_step()
+    time.sleep(0.05)
+time.sleep(float(sys.argv[3]))
+"""
+
+
+def test_line_tells_the_rate_of_the_last_seconds():
+    line = Line()
+    assert line.text(Now(0), 100.0) == "tf-tpu: 0 steps, 0.0 steps/s"
+    assert line.text(Now(50), 105.0) == "tf-tpu: 50 steps, 10.0 steps/s"
+    assert line.text(Now(100), 110.0) == "tf-tpu: 100 steps, 10.0 steps/s"
+    # The first seconds count no more.
+    assert line.text(Now(300), 115.0) == "tf-tpu: 300 steps, 25.0 steps/s"
+    assert line.text(Now(500), 120.0) == "tf-tpu: 500 steps, 40.0 steps/s"
+
+
+def test_line_tells_what_is_waited_for():
+    line = Line()
+    assert line.text(Now(3, 7, "train"), 0.0) == "tf-tpu: 3 steps, 0.0 steps/s"
+    assert line.text(Now(3, 7, "train"), 2.0).endswith(", train runs, for 2 s")
+    waits = "cores [0] are ready and wait for cores [1]."
+    assert line.text(Now(3, 7, "train", waits), 4.0).endswith(
+        ", train: cores [0] are ready and wait for cores [1], for 4 s"
+    )
+    # Another launch.
+    assert line.text(Now(4, 8, "train"), 5.0).endswith(" steps/s")
+    assert line.text(Now(5), 6.0).endswith(" steps/s")
+    assert line.text(Now(5), 9.0).endswith(
+        ", no program has run for 3 s: the script or its input is at work"
+    )
+    compiling = (Compiling("train (12 instructions)", 3.4),)
+    assert line.text(Now(5, compiling=compiling), 12.0).endswith(
+        ", compiling train (12 instructions) for 3 s"
+    )
+
+
+def test_steps_are_launches_that_have_ended():
+    import tensorflow as tf
+
+    before = of_process().steps
+    for _ in range(3):
+        tf_tpu_ext.tpu.rewrite(lambda x: x * 5.0, [tf.ones([2])])
+    assert of_process() == Now(before + 3)
+
+
+def test_launch_that_goes_on_is_named(make_strategy):
+    import tensorflow as tf
+
+    strategy = make_strategy(2)
+    go, seen = threading.Event(), []
+
+    def wait(x):
+        seen.append(of_process())
+        go.wait(20)
+        return x
+
+    @tf.function
+    def step(x):
+        def replica(x):
+            return tf_tpu_ext.tpu.outside_compilation(
+                lambda y: tf.ensure_shape(tf.numpy_function(wait, [y], tf.float32), []), x * 2.0
+            )
+
+        return strategy.run(replica, args=(x,))
+
+    thread = threading.Thread(target=step, args=(tf.constant(1.0),))
+    thread.start()
+    while thread.is_alive() and len(seen) < 2:
+        time.sleep(0.01)
+    now = of_process()
+    go.set()
+    thread.join()
+    assert "step" in now.program
+    assert now.run_id > 0
+    assert (of_process().run_id, of_process().steps) == (0, now.steps + 1)
+
+
+def run(folder, *arguments, options=("--progress",), **settings):
+    (folder / "train.py").write_text(SCRIPT)
+    return subprocess.run(
+        [sys.executable, str(CLI), "run", "--cores=2", *options, "train.py", *arguments],
+        cwd=folder,
+        text=True,
+        timeout=200,
+        **settings,
+    )
+
+
+def test_command_writes_a_line_every_few_seconds(tmp_path):
+    done = run(tmp_path, "6.5", "5.5", "0", capture_output=True)
+    assert done.returncode == 0, done.stderr
+    lines = [line for line in done.stderr.splitlines() if "steps/s" in line]
+    assert 2 <= len(lines) <= 6, done.stderr
+    assert any(
+        re.search(r"compiling \S*train_step\S* \(\d+ instructions\) for \d s", x) for x in lines
+    )
+    steps = [int(re.match(r"tf-tpu: (\d+) steps, [\d.]+ steps/s", line)[1]) for line in lines]
+    assert steps == sorted(steps)
+    assert "\r" not in done.stderr
+    assert "virtual cores" in done.stderr
+
+
+def test_command_writes_in_place_on_a_terminal(tmp_path):
+    ours, theirs = pty.openpty()
+    written = []
+
+    def read():
+        try:
+            while data := os.read(ours, 4096):
+                written.append(data)
+        except OSError:
+            pass  # the other end is closed
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    done = run(tmp_path, "0", "3", "2", stdout=subprocess.PIPE, stderr=theirs)
+    os.close(theirs)
+    reader.join()
+    os.close(ours)
+    text = b"".join(written).decode()
+    assert done.returncode == 0, text
+    drawn = re.findall(r"\r\x1b\[K(tf-tpu: (\d+) steps, ([\d.]+) steps/s[^\r\n]*)", text)
+    assert len(drawn) >= 4, text
+    # A step sleeps for 50 ms.
+    steps = [int(number) for _, number, _ in drawn]
+    assert steps == sorted(steps)
+    assert 5 < steps[-1] <= 60
+    assert any(0 < float(rate) <= 20 for _, _, rate in drawn)
+    assert "no program has run for" in drawn[-1][0]
+    # The line is gone before the report.
+    assert re.search(r"\r\x1b\[K(?:\r?\n)?tf-tpu: 2 virtual cores", text), text
+
+
+def test_without_the_option_nothing_is_written(tmp_path):
+    done = run(tmp_path, "0", "6", "0", options=(), capture_output=True)
+    assert done.returncode == 0, done.stderr
+    assert "steps/s" not in done.stderr
+
+
+@pytest.mark.parametrize("workers", [2])
+def test_workers_are_asked(tmp_path, workers):
+    options = ("--progress", f"--workers={workers}")
+    done = run(tmp_path, "0", "11", "0", options=options, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    lines = [line for line in done.stderr.splitlines() if "steps/s" in line]
+    assert lines, done.stderr
+    assert any(not line.startswith("tf-tpu: 0 steps") for line in lines), done.stderr

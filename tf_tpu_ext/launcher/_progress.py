@@ -1,0 +1,180 @@
+"""The line of `tf-tpu run --progress`: how many steps, how fast, and what is waited for."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import ctypes
+import dataclasses
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, TextIO
+
+from tf_tpu_ext import _native, _workers
+
+# How often it is written: to a terminal in place, to anything else a line.
+_REDRAW_SECONDS, _LINE_SECONDS = 0.5, 5.0
+# Over how long the rate is taken.
+_RATE_SECONDS = 10.0
+# What lasts no longer is not waited for.
+_PATIENCE_SECONDS = 1.0
+# From then on, a compilation draws a line of its own on a terminal (cc/base/slow_notice.h).
+_NOTICE_SECONDS = 2.0
+_ERASE = "\r\033[K"
+
+
+@dataclasses.dataclass(frozen=True)
+class Compiling:
+    """A compilation that goes on.
+
+    Attributes:
+        what: The program's name and size.
+        seconds: How long it has gone on.
+    """
+
+    what: str
+    seconds: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Now:
+    """What goes on.
+
+    Attributes:
+        steps: Number of launches that have ended.
+        run_id: The oldest launch that goes on; 0 for none.
+        program: Its program.
+        waits: Which cores wait for which in it; empty if they compute or call the host.
+        compiling: What is being compiled.
+    """
+
+    steps: int
+    run_id: int = 0
+    program: str = ""
+    waits: str = ""
+    compiling: tuple[Compiling, ...] = ()
+
+
+class Line:
+    """Makes the text of what goes on, which it is told again and again."""
+
+    def __init__(self) -> None:
+        """Has been told nothing."""
+        self._steps: collections.deque[tuple[float, int]] = collections.deque()
+        # What the cores have done, and since when.
+        self._doing = (0, 0)
+        self._since = 0.0
+
+    def text(self, now: Now, seconds: float) -> str:
+        """Returns the line.
+
+        Args:
+            now: What goes on.
+            seconds: The time, of any clock.
+        """
+        self._steps.append((seconds, now.steps))
+        while len(self._steps) > 2 and self._steps[1][0] <= seconds - _RATE_SECONDS:
+            self._steps.popleft()
+        doing = (now.run_id, now.steps)
+        if doing != self._doing or len(self._steps) == 1:
+            self._doing, self._since = doing, seconds
+        began, before = self._steps[0]
+        rate = (now.steps - before) / (seconds - began) if seconds > began else 0.0
+        parts = [f"tf-tpu: {now.steps} steps, {rate:.1f} steps/s", *self._parts(now, seconds)]
+        return ", ".join(parts)
+
+    def _parts(self, now: Now, seconds: float) -> Iterator[str]:
+        for each in now.compiling:
+            yield f"compiling {each.what} for {each.seconds:.0f} s"
+        lasted = seconds - self._since
+        if lasted < _PATIENCE_SECONDS:
+            return
+        if now.run_id:
+            doing = f": {now.waits.rstrip('; .')}" if now.waits else " runs"
+            yield f"{now.program}{doing}, for {lasted:.0f} s"
+        elif not now.compiling:
+            yield f"no program has run for {lasted:.0f} s: the script or its input is at work"
+
+
+def of_process() -> Now:
+    """Returns what goes on in this process."""
+    told = json.loads(
+        _native.text_of("TfTpuExt_Progress", ctypes.c_double(_PATIENCE_SECONDS)) or "{}"
+    )
+    return Now(
+        steps=told["ended"],
+        run_id=told["run_id"],
+        program=told["program"],
+        waits=told["waits"],
+        compiling=tuple(
+            Compiling(each["what"], each["seconds"])
+            for each in told["ongoing"]
+            if each["doing"] == "compiling"
+        ),
+    )
+
+
+def of_workers(addresses: list[str]) -> Now:
+    """Returns how far the workers of a pod are: each launch is one of all of them.
+
+    Raises:
+        tf.errors.OpError: A worker is lost.
+    """
+    return Now(steps=max(_workers.describe(address)["launches"] for address in addresses))
+
+
+@contextlib.contextmanager
+def shown(stream: TextIO, ask: Callable[[], Now]) -> Iterator[None]:
+    """Writes what goes on to a stream while the body runs, from a thread.
+
+    Args:
+        stream: Where to; on a terminal the line is written in place.
+        ask: Returns what goes on. While it fails, nothing is written.
+    """
+    ended = threading.Event()
+    writer = threading.Thread(
+        target=_write, args=(stream, ask, ended), name="tpu_progress", daemon=True
+    )
+    writer.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        writer.join()
+
+
+def _write(stream: TextIO, ask: Callable[[], Now], ended: threading.Event) -> None:
+    terminal = stream.isatty()
+    line = Line()
+    while not ended.wait(_REDRAW_SECONDS if terminal else _LINE_SECONDS):
+        now = _asked(ask)
+        if now is None:
+            continue
+        text = line.text(now, time.monotonic())
+        if not terminal:
+            print(text, file=stream, flush=True)
+        elif not _draws_itself(now):
+            # A longer one would wrap, and could not be written over. Some terminals have no size.
+            columns = os.get_terminal_size(stream.fileno()).columns or len(text) + 1
+            print(f"{_ERASE}{text[: columns - 1]}", end="", file=stream, flush=True)
+    if terminal:
+        print(_ERASE, end="", file=stream, flush=True)
+
+
+def _asked(ask: Callable[[], Now]) -> Now | None:
+    import tensorflow as tf
+
+    try:
+        return ask()
+    except tf.errors.OpError:
+        # The script meets the lost worker, too, and has more to say of it.
+        return None
+
+
+def _draws_itself(now: Now) -> bool:
+    level: Any = os.environ.get("TF_CPP_MIN_LOG_LEVEL") or "0"
+    slow = any(each.seconds >= _NOTICE_SECONDS for each in now.compiling)
+    return slow and level == "0"
