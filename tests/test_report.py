@@ -13,7 +13,7 @@ import pytest
 from verdicts import needs_libtpu, own_cache, tf_tpu_check  # noqa: F401
 
 import tf_tpu_ext
-from tf_tpu_ext import _page
+from tf_tpu_ext import _page, _workers
 from tf_tpu_ext._compilations import Argument, Change, Compilation
 from tf_tpu_ext._machine import Cluster, PaddedInput
 from tf_tpu_ext._page import _findings, _timeline
@@ -241,6 +241,62 @@ def test_command_that_checks_refuses_before_the_script_runs(tmp_path):
     assert "ran" not in done.stdout
 
 
+def test_the_workers_of_a_pod(tmp_path):
+    code = """
+import tensorflow as tf
+resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu="any")
+tf.config.experimental_connect_to_cluster(resolver)
+tf.tpu.experimental.initialize_tpu_system(resolver)
+strategy = tf.distribute.TPUStrategy(resolver)
+with strategy.scope():
+    kernel = tf.Variable(tf.ones([32, 16]), name="kernel")
+
+@tf.function
+def train_step(x):
+    def on_core(x):
+        context = tf.distribute.get_replica_context()
+        mean = context.all_reduce("MEAN", tf.reduce_mean(tf.matmul(x, kernel)))
+        kernel.assign_sub(mean * context.all_reduce("SUM", kernel))
+        return mean
+    return strategy.run(on_core, args=(x,))
+
+for size in (8, 8, 4):
+    train_step(tf.ones([size, 32]))
+"""
+    done = run_command(tmp_path, code, "out.html", "--workers=2")
+    assert done.returncode == 0, done.stderr
+    text = (tmp_path / "out.html").read_text()
+    assert "<p>4 virtual TPU cores" in text
+    said = section_of(text, "workers")
+    for worker in (0, 1):
+        assert re.search(rf"worker {worker} localhost:\d+ 2 3 2 [\d.]+ ms [1-9]\d* [\d.]+ kB", said)
+        assert re.search(rf"worker {worker} 1 train_step script\.py:\d+ .* [\d.]+ ms 1 ", said)
+    assert "x: float32[8,32] \u2192 float32[4,32]" in section_of(text, "compilations")
+    assert "kernel float32[32,16]" in section_of(text, "memory")
+    facts = facts_of(text)
+    lanes = [f"worker {core // 2}, core {core}" for core in range(4)]
+    lanes[2:2] = ["worker 1, compiler"]
+    assert facts["timeline"]["lanes"] == ["worker 0, compiler", *lanes]
+    runs = [bar for bar in facts["timeline"]["bars"] if bar["kind"] == "run"]
+    assert len(runs) == 3 * 4
+    assert [step["name"] for step in facts["timeline"]["steps"]] == ["train_step"] * 3
+    # Both have the same clock, and a step needs all cores.
+    for step in facts["timeline"]["steps"]:
+        of_step = [bar for bar in runs if bar["label"].endswith(f"step {step['number']}")]
+        assert {bar["lane"] for bar in of_step} == {lane for lane in lanes if "core" in lane}
+        assert max(bar["x1"] for bar in of_step) < min(bar["x2"] for bar in of_step) + 100
+    assert {row["core"] for row in facts["collectives"]} == {x for x in lanes if "core" in x}
+    assert "worker 1, all-reduce 2 " in section_of(text, "collectives")
+
+
+def test_a_worker_that_is_lost(monkeypatch, tmp_path):
+    monkeypatch.setattr(_workers, "known", ["localhost:1"])
+    monkeypatch.setattr(_workers, "_CHECK_SECONDS", 0.2)
+    tf_tpu_ext.report(tmp_path / "report.html")
+    said = section_of((tmp_path / "report.html").read_text(), "workers")
+    assert "not asked There is no worker at localhost:1" in said
+
+
 def test_a_process_that_compiled_nothing(run_python, tmp_path):
     path = tmp_path / "empty.html"
     run_python("import sys, tf_tpu_ext; tf_tpu_ext.report(sys.argv[1])", str(path))
@@ -405,7 +461,7 @@ def test_timeline_of_shared_runs_and_waits():
         },
         {"name": "all-reduce", "run_id": 9, "arrivals": [{"core": 0, "time": 9.0}]},
     ]
-    drawn = _timeline.timeline([program(started=8.0)], launches, meetings)
+    drawn = _timeline.timeline([_timeline.Host([program(started=8.0)], launches, meetings)])
     assert drawn["lanes"] == ["compiler", "core 0", "core 1"]
     assert [step["number"] for step in drawn["steps"]] == [1]
     kinds = [(bar["lane"], bar["kind"], bar["x1"], bar["x2"]) for bar in drawn["bars"]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tf_tpu_ext import _native
@@ -247,8 +247,12 @@ def compilation_stats() -> CompilationStats:
         >>> tf_tpu_ext.compilation_stats().compilations - before
         1
     """
-    programs = [_compilation(record) for record in _native.json_of("TfTpuExt_CompilationRecords")]
-    return CompilationStats(tuple(_with_reasons(programs)))
+    return CompilationStats(compilations_of(_native.json_of("TfTpuExt_CompilationRecords")))
+
+
+def compilations_of(records: Iterable[dict[str, Any]]) -> tuple[Compilation, ...]:
+    """Returns the compilations of the library's records, of this process or of a worker."""
+    return tuple(_with_reasons([_compilation(record) for record in records]))
 
 
 def _compilation(record: dict[str, Any]) -> Compilation:

@@ -11,6 +11,9 @@ from typing import Any
 
 from tf_tpu_ext import _machine, _native
 
+# Where the workers listen whose cores this program uses, as far as it has named them.
+known: list[str] = []
+
 # How long to wait for one answer, and until the next question.
 _CHECK_SECONDS, _PAUSE_SECONDS = 2.0, 0.1
 
@@ -41,6 +44,7 @@ def connecting(cluster: Any) -> Iterator[None]:
         _wait_for(task, address, deadline)
         _native.library().TfTpuExt_NoteHost(task.encode(), address.encode())
     yield
+    known[:] = dict.fromkeys([*known, *addresses.values()])
     if len(addresses) > 1:
         _tell_workers(addresses)
         _introduce(list(addresses), deadline)
@@ -125,13 +129,29 @@ def describe(address: str) -> dict[str, Any]:
     Raises:
         tf.errors.OpError: There is no worker, or it is lost.
     """
+    return _ask(address, "TpuExt>DescribeHost")
+
+
+def describe_work(address: str) -> dict[str, Any]:
+    """Asks a worker for what the op `TpuExt>DescribeWork` tells.
+
+    Args:
+        address: Where it listens, `host:port`.
+
+    Raises:
+        tf.errors.OpError: There is no worker, or it is lost.
+    """
+    return _ask(address, "TpuExt>DescribeWork")
+
+
+def _ask(address: str, op: str) -> dict[str, Any]:
     import tensorflow as tf
 
     why = _why_silent(address, _CHECK_SECONDS)
     if why is not None:
         raise tf.errors.UnavailableError(None, None, f"There is no worker at {address}: {why}.")
     with tf.Graph().as_default() as graph:
-        described = graph.create_op("TpuExt>DescribeHost", [], [tf.string]).outputs[0]
+        described = graph.create_op(op, [], [tf.string]).outputs[0]
         with tf.compat.v1.Session(f"grpc://{address}") as session:
             found: dict[str, Any] = json.loads(session.run(described))
             return found

@@ -14,9 +14,12 @@
 #include "cc/base/json.h"
 #include "cc/base/machine.h"
 #include "cc/base/process.h"
+#include "cc/describe/describe.h"
 #include "cc/pods/endpoints.h"
 #include "cc/pods/host_traffic.h"
 #include "cc/program/compilation_record.h"
+#include "cc/runtime/collective_table.h"
+#include "cc/runtime/first_launches.h"
 #include "cc/runtime/program_cache.h"
 #include "tensorflow/core/framework/common_shape_fns.h"
 #include "tensorflow/core/framework/op.h"
@@ -98,11 +101,25 @@ void CountPrograms(JsonObject* json) {
       .Number("compilation_seconds", absl::ToDoubleSeconds(compiling));
 }
 
-class DescribeHostOp : public tensorflow::OpKernel {
+// An op whose result is a JSON object.
+class DescribingOp : public tensorflow::OpKernel {
  public:
   using OpKernel::OpKernel;
 
-  void Compute(tensorflow::OpKernelContext* context) override {
+  void Compute(tensorflow::OpKernelContext* context) final {
+    tensorflow::Tensor* output = nullptr;
+    OP_REQUIRES_OK(context, context->allocate_output(0, {}, &output));
+    output->scalar<tensorflow::tstring>()() = Described().Text();
+  }
+
+ private:
+  virtual JsonObject Described() const = 0;
+};
+
+class DescribeHostOp : public DescribingOp {
+  using DescribingOp::DescribingOp;
+
+  JsonObject Described() const override {
     JsonObject json;
     json.Integer("cores", GetMachineOptions().cores)
         .Number("seconds", absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch()));
@@ -116,13 +133,38 @@ class DescribeHostOp : public tensorflow::OpKernel {
       absl::MutexLock lock(&versions.mutex);
       json.String("tf_tpu_ext", versions.package).String("tensorflow", versions.tensorflow);
     }
-    tensorflow::Tensor* output = nullptr;
-    OP_REQUIRES_OK(context, context->allocate_output(0, {}, &output));
-    output->scalar<tensorflow::tstring>()() = json.Text();
+    return json;
   }
 };
 
 REGISTER_KERNEL_BUILDER(Name("TpuExt>DescribeHost").Device(tensorflow::DEVICE_CPU), DescribeHostOp);
+
+REGISTER_OP("TpuExt>DescribeWork")
+    .Output("description: string")
+    .SetIsStateful()
+    .SetShapeFn(tensorflow::shape_inference::ScalarShape)
+    .Doc(R"doc(
+Tells what the worker on which it runs has compiled, launched and waited for.
+
+description: A JSON object with the lists `compilations`, `collectives`, `meetings` (when cores came
+  to the first collectives) and `launches` (when the first of them ran).
+)doc");
+
+class DescribeWorkOp : public DescribingOp {
+  using DescribingOp::DescribingOp;
+
+  JsonObject Described() const override {
+    const Process& process = Process::Get();
+    const CollectiveStats& collectives = process.collectives->stats();
+    return JsonObject()
+        .Objects("compilations", DescribeAll(process.programs->Records()))
+        .Objects("collectives", DescribeAll(collectives.Totals()))
+        .Objects("meetings", DescribeAll(collectives.Meetings()))
+        .Objects("launches", DescribeAll(process.first_launches->Get()));
+  }
+};
+
+REGISTER_KERNEL_BUILDER(Name("TpuExt>DescribeWork").Device(tensorflow::DEVICE_CPU), DescribeWorkOp);
 
 }  // namespace
 

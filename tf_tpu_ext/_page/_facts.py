@@ -12,9 +12,10 @@ from typing import Any
 
 from tf_tpu_ext import _native
 from tf_tpu_ext._compilations import Compilation, compilation_stats
-from tf_tpu_ext._machine import Machine, machine, transfer_stats
+from tf_tpu_ext._machine import machine, transfer_stats
+from tf_tpu_ext._page import _pod
 from tf_tpu_ext._page._findings import Finding, find
-from tf_tpu_ext._page._timeline import MOST_CORES, timeline
+from tf_tpu_ext._page._timeline import MOST_CORES, Host, timeline
 from tf_tpu_ext._version import VERSION
 from tf_tpu_ext.verdict._asking import asker
 from tf_tpu_ext.verdict._records import Verdict
@@ -25,17 +26,26 @@ _MOST_CHARTED = 30
 def gather(title: str | None) -> dict[str, Any]:
     """Returns what the template wants."""
     asker.wait()
-    programs = compilation_stats().programs
+    own = compilation_stats().programs
+    workers = _pod.workers()
+    hosts = [worker.host for worker in workers if worker.host is not None]
+    if own or not hosts:
+        hosts.insert(0, _this_host(own))
+    programs = hosts[0].programs
     transfers = transfer_stats()
     verdicts = asker.verdicts()
     settings = machine()
+    cores = sum(worker.described.get("cores", 0) for worker in workers) or settings.cores
     findings = find(programs, transfers.clusters, transfers.padded_inputs, verdicts)
-    collectives = _collectives()
+    collectives = [*_collectives(_native.json_of("TfTpuExt_Collectives"), "")]
+    for worker in workers:
+        collectives += _collectives(worker.collectives, f"{worker.name}, ")
     return {
         "title": title or os.path.basename(sys.argv[0]) or "Python",
         "written": datetime.datetime.now().astimezone().isoformat(" ", "seconds"),
         "version": VERSION,
-        "machine": settings,
+        "cores": cores,
+        "workers": workers,
         "most_cores": MOST_CORES,
         "programs": programs,
         "compile_seconds": sum(program.seconds for program in programs),
@@ -47,13 +57,9 @@ def gather(title: str | None) -> dict[str, Any]:
         "variables": _variables(programs),
         "findings": [_with_code(finding) for finding in findings],
         "verdicts": verdicts,
-        "answer": _answer(programs, findings, verdicts, settings),
+        "answer": _answer(programs, findings, verdicts),
         "charts": {
-            "timeline": timeline(
-                programs,
-                _native.json_of("TfTpuExt_FirstLaunches"),
-                _native.json_of("TfTpuExt_CollectiveMeetings"),
-            ),
+            "timeline": timeline(hosts),
             "compilations": _compilation_bars(programs),
             "memory": _memory_bars(programs),
             "padding": [
@@ -66,11 +72,18 @@ def gather(title: str | None) -> dict[str, Any]:
     }
 
 
+def _this_host(programs: Sequence[Compilation]) -> Host:
+    return Host(
+        programs,
+        _native.json_of("TfTpuExt_FirstLaunches"),
+        _native.json_of("TfTpuExt_CollectiveMeetings"),
+    )
+
+
 def _answer(
     programs: Sequence[Compilation],
     findings: Sequence[Finding],
     verdicts: Sequence[Verdict],
-    settings: Machine,
 ) -> dict[str, str]:
     """Returns whether the program would run on a TPU: in a word, and why."""
     if not programs:
@@ -192,10 +205,11 @@ def _variables(programs: Iterable[Compilation]) -> list[dict[str, Any]]:
     return sorted(found.values(), key=lambda entry: -entry["bytes"])
 
 
-def _collectives() -> list[dict[str, Any]]:
-    records: list[dict[str, Any]] = _native.json_of("TfTpuExt_Collectives")
+def _collectives(records: Sequence[dict[str, Any]], host: str) -> list[dict[str, Any]]:
+    """Returns records of the library with sums; `host` comes before the names of its cores."""
     for record in records:
         cores = record["cores"]
+        record["host"] = host
         record["waited_seconds"] = sum(core["waited_seconds"] for core in cores)
         record["slowest"] = max(cores, key=lambda core: core["kept_waiting_seconds"])
     return sorted(records, key=lambda record: -record["waited_seconds"])
@@ -203,14 +217,14 @@ def _collectives() -> list[dict[str, Any]]:
 
 def _waits(collectives: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Returns by core how long it waited in collectives, and how long others waited for it."""
-    totals: dict[int, list[float]] = {}
+    totals: dict[tuple[str, int], list[float]] = {}
     for record in collectives:
         for core in record["cores"]:
-            total = totals.setdefault(core["core"], [0.0, 0.0])
+            total = totals.setdefault((record["host"], core["core"]), [0.0, 0.0])
             total[0] += core["waited_seconds"]
             total[1] += core["kept_waiting_seconds"]
     return [
-        {"core": f"core {core}", "part": part, "milliseconds": 1e3 * seconds}
-        for core, total in sorted(totals.items())[:MOST_CORES]
+        {"core": f"{host}core {core}", "part": part, "milliseconds": 1e3 * seconds}
+        for (host, core), total in sorted(totals.items())[:MOST_CORES]
         for part, seconds in zip(("waited", "was waited for"), total, strict=True)
     ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -14,24 +16,51 @@ COMPILER = "compiler"
 Bar = dict[str, Any]
 
 
-def timeline(
-    programs: Sequence[Compilation],
-    launches: Sequence[Mapping[str, Any]],
-    meetings: Sequence[Mapping[str, Any]],
-) -> dict[str, Any]:
-    """Returns bars and steps.
+@dataclasses.dataclass(frozen=True)
+class Host:
+    """What one host has done.
 
-    Args:
-        programs: The compilations.
-        launches: The first launches, as the library tells them; those that run are left out.
-        meetings: The first collectives, as the library tells them.
+    Attributes:
+        programs: Its compilations.
+        launches: Its first launches, as the library tells them; those that run are left out.
+        meetings: Its first collectives, as the library tells them.
+        name: What comes before the names of its lanes; empty for this process.
+        ahead: How many seconds its clock is ahead of this process's.
     """
-    by_id = {program.program_id: program for program in programs}
-    ended = [launch for launch in launches if launch["end"] is not None]
-    starts = [program.started for program in programs if program.started]
-    origin = min([*starts, *(launch["begin"] for launch in ended)], default=0.0)
+
+    programs: Sequence[Compilation]
+    launches: Sequence[Mapping[str, Any]]
+    meetings: Sequence[Mapping[str, Any]]
+    name: str = ""
+    ahead: float = 0.0
+
+    @property
+    def ended(self) -> list[Mapping[str, Any]]:
+        """The launches that have ended."""
+        return [launch for launch in self.launches if launch["end"] is not None]
+
+    def start(self) -> float:
+        """Returns when it began, by this process's clock; infinity if it did nothing."""
+        starts = [program.started for program in self.programs if program.started]
+        begins = (launch["begin"] for launch in self.ended)
+        return min([*starts, *begins], default=math.inf) - self.ahead
+
+
+def timeline(hosts: Sequence[Host]) -> dict[str, Any]:
+    """Returns bars, lanes, and steps: those of the first host, which are those of all."""
+    origin = min((host.start() for host in hosts), default=0.0)
+    drawn = [_of_host(host, origin + host.ahead) for host in hosts]
+    return {
+        "bars": [bar for part in drawn for bar in part["bars"]],
+        "lanes": [lane for part in drawn for lane in part["lanes"]],
+        "steps": drawn[0]["steps"] if drawn else [],
+    }
+
+
+def _of_host(host: Host, origin: float) -> dict[str, Any]:
+    by_id = {program.program_id: program for program in host.programs}
     waits: dict[int, list[Mapping[str, Any]]] = {}
-    for meeting in meetings:
+    for meeting in host.meetings:
         waits.setdefault(meeting["run_id"], []).append(meeting)
 
     def milliseconds(time: float) -> float:
@@ -39,33 +68,44 @@ def timeline(
 
     bars = [
         _bar(
-            COMPILER,
+            f"{host.name}{COMPILER}",
             "compile",
             milliseconds(program.started),
             milliseconds(program.started + program.seconds),
             f"{program.function}, program {program.program_id}",
         )
-        for program in programs
+        for program in host.programs
         if program.started
     ]
     steps = []
-    for number, launch in enumerate(ended, 1):
+    for number, launch in enumerate(host.ended, 1):
         program = by_id.get(launch["program_id"])
         name = program.function if program else f"program {launch['program_id']}"
         begin, end = milliseconds(launch["begin"]), milliseconds(launch["end"])
         steps.append({"number": number, "name": name, "x1": begin, "x2": end})
         label = f"{name}, step {number}"
         bars += [
-            _bar(f"core {core}", kind, milliseconds(x1), milliseconds(x2), f"{label}{more}")
+            _bar(
+                f"{host.name}core {core}",
+                kind,
+                milliseconds(x1),
+                milliseconds(x2),
+                f"{label}{more}",
+            )
             for core, kind, x1, x2, more in _of_launch(launch, waits.get(launch["run_id"], ()))
             if core < MOST_CORES
         ]
-    lanes = [COMPILER, *sorted({bar["lane"] for bar in bars} - {COMPILER}, key=_core_of)]
-    return {"bars": bars, "steps": steps, "lanes": lanes if bars else []}
+    return {
+        "bars": bars,
+        "steps": steps,
+        "lanes": sorted({bar["lane"] for bar in bars}, key=_place),
+    }
 
 
-def _core_of(lane: str) -> int:
-    return int(lane.split()[1])
+def _place(lane: str) -> tuple[bool, int]:
+    """Returns the place of a lane among those of its host: the compiler's is the first."""
+    last = lane.split()[-1]
+    return (last != COMPILER, int(last) if last != COMPILER else 0)
 
 
 def _bar(lane: str, kind: str, begin: float, end: float, label: str) -> Bar:

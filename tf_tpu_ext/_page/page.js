@@ -78,7 +78,7 @@
   chart("collectives-chart", facts.collectives, (width) =>
     Plot.plot({
       width,
-      marginLeft: 80,
+      marginLeft: 25 + 7 * d3.max(facts.collectives, (row) => row.core.length),
       marginBottom: 45,
       style: { fontSize: "13px" },
       x: { label: "milliseconds", labelOffset: 40, grid: true },
@@ -130,7 +130,7 @@
       const plot = Plot.plot({
         width: width(element),
         height: 75 + 30 * lanes.length,
-        marginLeft: 80,
+        marginLeft: 25 + 7 * d3.max(lanes, (lane) => lane.length),
         marginBottom: 45,
         style: { fontSize: "13px" },
         x: { domain: shown, label: "milliseconds since the first compilation →", labelOffset: 40, grid: true },

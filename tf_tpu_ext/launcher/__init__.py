@@ -6,7 +6,7 @@ import contextlib
 import sys
 from collections.abc import Sequence
 
-from tf_tpu_ext import _page
+from tf_tpu_ext import _page, _workers
 from tf_tpu_ext.launcher import _program, _report, _storage
 from tf_tpu_ext.launcher._program import Program, find
 from tf_tpu_ext.patches import _resolver
@@ -52,7 +52,7 @@ def connect(master: str) -> None:
         RuntimeError: TensorFlow has already made the virtual cores of this process.
     """
     _resolver.take_every_tpu_as(master)
-    _report.count_in(master)
+    _workers.known[:] = [address.removeprefix("grpc://") for address in master.split(",")]
 
 
 def is_page(report: str) -> bool:

@@ -106,19 +106,10 @@ class Report:
         pathlib.Path(path).write_text(json.dumps(fields) + "\n")
 
 
-# Where the workers listen that have the cores of the program.
-_addresses: list[str] = []
-
-
-def count_in(master: str) -> None:
-    """Makes the report tell of workers, too: `"grpc://a:8470,grpc://b:8470"`."""
-    _addresses[:] = [address.removeprefix("grpc://") for address in master.split(",")]
-
-
 def progress(stream: TextIO) -> contextlib.AbstractContextManager[None]:
     """Shows what goes on, here or on the workers, while the body runs."""
-    if _addresses:
-        return _progress.shown(stream, lambda: _progress.of_workers(_addresses))
+    if _workers.known:
+        return _progress.shown(stream, lambda: _progress.of_workers(_workers.known))
     return _progress.shown(stream, _progress.of_process)
 
 
@@ -151,7 +142,7 @@ class Recorder:
             paddable_elements=transfers.paddable_elements,
             padding_elements=transfers.padding_elements,
         )
-        return with_workers(report) if _addresses else report
+        return with_workers(report) if _workers.known else report
 
 
 def with_workers(report: Report) -> Report:
@@ -159,7 +150,7 @@ def with_workers(report: Report) -> Report:
     import tensorflow as tf
 
     try:
-        workers = [_workers.describe(address) for address in _addresses]
+        workers = [_workers.describe(address) for address in _workers.known]
     except tf.errors.OpError as error:
         # It may be what has ended the program.
         print(f"tf-tpu: the report lacks the workers: {error.message}", file=sys.stderr)

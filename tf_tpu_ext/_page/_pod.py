@@ -1,0 +1,75 @@
+"""What the workers have done whose cores the program uses."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tf_tpu_ext import _workers
+from tf_tpu_ext._compilations import Compilation, compilations_of
+from tf_tpu_ext._page._timeline import Host
+
+
+@dataclasses.dataclass(frozen=True)
+class Worker:
+    """A worker of the program's pod.
+
+    Attributes:
+        name: What the page calls it.
+        address: Where it listens.
+        error: Why it could not be asked; empty if it could.
+        described: What it says of itself, see the op `TpuExt>DescribeHost`.
+        programs: What it has compiled.
+        collectives: The collectives of its cores, as the library tells them.
+        host: What is drawn of it.
+    """
+
+    name: str
+    address: str
+    error: str = ""
+    described: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    programs: tuple[Compilation, ...] = ()
+    collectives: Sequence[dict[str, Any]] = ()
+    host: Host | None = None
+
+
+def workers() -> list[Worker]:
+    """Asks all workers."""
+    asked: list[Worker] = []
+    for number, address in enumerate(_workers.known):
+        first_core = sum(worker.described.get("cores", 0) for worker in asked)
+        asked.append(_ask(f"worker {number}", address, first_core))
+    return asked
+
+
+def _ask(name: str, address: str, first_core: int) -> Worker:
+    import tensorflow as tf
+
+    try:
+        asked = time.time()
+        described = _workers.describe(address)
+        ahead = described["seconds"] - (asked + time.time()) / 2
+        work = _workers.describe_work(address)
+    except tf.errors.OpError as error:
+        return Worker(name, address, error=error.message)
+    _number_cores(work, first_core)
+    programs = compilations_of(work["compilations"])
+    host = Host(programs, work["launches"], work["meetings"], f"{name}, ", ahead)
+    return Worker(name, address, "", described, programs, work["collectives"], host)
+
+
+def _number_cores(work: Mapping[str, Any], first_core: int) -> None:
+    """Numbers the cores of a worker as the pod does.
+
+    A run is of cores of its worker; collectives of a program on several workers name those of the
+    pod, and others those of the worker, which are fewer than come before it.
+    """
+    for launch in work["launches"]:
+        for run in launch["runs"]:
+            run["cores"] = [core + first_core for core in run["cores"]]
+    for each in [*work["collectives"], *work["meetings"]]:
+        for core in each.get("cores") or each["arrivals"]:
+            if core["core"] < first_core:
+                core["core"] += first_core
