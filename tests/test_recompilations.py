@@ -29,6 +29,29 @@ def line_of(text):
     return f"{__file__}:{number}"
 
 
+def test_programs_of_sessions_know_their_lines(compiled):
+    def computation(x):
+        wide = tf.cast(x, tf.float64)  # the first op of the session's
+        return tf.while_loop(
+            lambda y: tf.reduce_sum(y) < 100.0,
+            lambda y: [tf.matmul(y, y)],  # in the session's loop
+            [tf.cast(wide, tf.float32)],
+        )
+
+    with tf.Graph().as_default():
+        x = tf.compat.v1.placeholder(tf.float32, [2, 3, 3])
+        y = tf.compat.v1.tpu.rewrite(computation, [x])
+        with tf.compat.v1.Session() as session:
+            session.run(tf.compat.v1.tpu.initialize_system())
+            session.run(y, {x: np.ones([2, 3, 3])})
+    [program] = compiled()
+    first = line_of("wide = tf.cast(x, tf.float64)  # the first op of the session's")
+    in_loop = line_of("lambda y: [tf.matmul(y, y)],  # in the session's loop")
+    assert program.source == first
+    lines = {note.kind: note.source for note in program.notes}
+    assert lines == {"emulated": first, "small product": in_loop}
+
+
 def test_shapes_and_python_values(strategy, compiled):
     def step(images, scale=2):
         doubled = images * scale  # the first op of the step

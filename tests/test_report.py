@@ -244,6 +244,7 @@ def test_command_that_checks_refuses_before_the_script_runs(tmp_path):
 def test_the_workers_of_a_pod(tmp_path):
     code = """
 import tensorflow as tf
+import tf_tpu_ext
 resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu="any")
 tf.config.experimental_connect_to_cluster(resolver)
 tf.tpu.experimental.initialize_tpu_system(resolver)
@@ -257,7 +258,7 @@ def train_step(x):
         context = tf.distribute.get_replica_context()
         mean = context.all_reduce("MEAN", tf.reduce_mean(tf.matmul(x, kernel)))
         kernel.assign_sub(mean * context.all_reduce("SUM", kernel))
-        return mean
+        return tf_tpu_ext.tpu.outside_compilation(tf.square, mean)
     return strategy.run(on_core, args=(x,))
 
 for size in (8, 8, 4):
@@ -287,6 +288,8 @@ for size in (8, 8, 4):
         assert max(bar["x1"] for bar in of_step) < min(bar["x2"] for bar in of_step) + 100
     assert {row["core"] for row in facts["collectives"]} == {x for x in lanes if "core" in x}
     assert "worker 1, all-reduce 2 " in section_of(text, "collectives")
+    # On each of two cores, three times, 4 bytes.
+    assert re.search(r"worker 0, unknown 6 24 B 24 B ", section_of(text, "host"))
 
 
 def test_a_worker_that_is_lost(monkeypatch, tmp_path):

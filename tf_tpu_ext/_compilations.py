@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tf_tpu_ext import _native
+from tf_tpu_ext._graph_lines import lines
 from tf_tpu_ext._traces import function_of, traces
 from tf_tpu_ext.verdict._records import Note
 
@@ -122,7 +123,7 @@ class Compilation:
         hits: How many more times the program was asked for and found compiled.
         error: Why the compilation failed; empty if it succeeded.
         function: The Python function's name; that of the computation where there is none.
-        source: The Python line of the function's first op, as `file:line`; empty if unknown.
+        source: The Python line of the program's first op, as `file:line`; empty if unknown.
         arguments: The arguments that the program was compiled for.
         traced_with: What the function was traced with, by the names of its parameters: types and
             shapes of tensors, values of anything else. Empty for a session's graph.
@@ -270,11 +271,12 @@ def _compilation(record: dict[str, Any]) -> Compilation:
         for argument in record.pop("arguments")
     )
     options = dict(part.split("=", 1) for part in record.pop("options").split(";") if part)
-    notes = tuple(Note(**note) for note in record.pop("notes"))
+    notes = lines.fill_notes(Note(**note) for note in record.pop("notes"))
+    of_first_op = lines.find(record.pop("first_op"))
     return Compilation(
         **record,
         function=function_of(record["name"]),
-        source=trace.source,
+        source=trace.source or of_first_op,
         arguments=arguments,
         traced_with=trace.arguments,
         options=options,

@@ -6,7 +6,7 @@ import ctypes
 import dataclasses
 import inspect
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from tf_tpu_ext import _native, verdict
@@ -405,25 +405,23 @@ def transfer_stats() -> TransferStats:
         >>> print(cluster.folded, cluster.calls, cluster.bytes_to_host)
         True 1 4
     """
-    records = _native.json_of("TfTpuExt_ClusterRecords")
     elements, padding = ctypes.c_int64(), ctypes.c_int64()
     _native.library().TfTpuExt_Padding(ctypes.byref(elements), ctypes.byref(padding))
+    padded = _native.json_of("TfTpuExt_PaddedInputs")
+    programs = _native.json_of("TfTpuExt_CompilationRecords") if padded else ()
     return TransferStats(
-        tuple(Cluster(**record) for record in records),
+        tuple(Cluster(**record) for record in _native.json_of("TfTpuExt_ClusterRecords")),
         elements.value,
         padding.value,
-        _padded_inputs(),
+        padded_inputs_of(padded, programs),
     )
 
 
-def _padded_inputs() -> tuple[PaddedInput, ...]:
-    records = _native.json_of("TfTpuExt_PaddedInputs")
-    if not records:
-        return ()
-    arguments = {
-        program["program_id"]: program["arguments"]
-        for program in _native.json_of("TfTpuExt_CompilationRecords")
-    }
+def padded_inputs_of(
+    records: Iterable[dict[str, Any]], programs: Iterable[dict[str, Any]]
+) -> tuple[PaddedInput, ...]:
+    """Returns the padded inputs of the library's records, and of those of its compilations."""
+    arguments = {program["program_id"]: program["arguments"] for program in programs}
     return tuple(PaddedInput(name=_name_of(arguments, record), **record) for record in records)
 
 

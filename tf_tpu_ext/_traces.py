@@ -69,7 +69,7 @@ class Traces:
 def _source(graph: Any) -> str:
     for operation in graph.get_operations():
         if operation.type != "Placeholder" and operation.traceback is not None:
-            line = user_line(list(operation.traceback))
+            line = user_line(operation.traceback)
             if line:
                 return line
     return ""

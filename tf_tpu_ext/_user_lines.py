@@ -9,6 +9,9 @@ from typing import Any
 
 from tf_tpu_ext import _native
 
+# The first few frames mostly do, and TensorFlow makes an object of each that is asked for.
+_BLOCK = 8
+
 
 def user_line(frames: Sequence[Any]) -> str:
     """Returns the innermost line of a stack that is the user's, as `file:line`.
@@ -18,9 +21,10 @@ def user_line(frames: Sequence[Any]) -> str:
     Args:
         frames: The outermost first, as of `tf.Operation.traceback`.
     """
-    for frame in reversed(frames):
-        if not _is_library_file(frame.filename):
-            return f"{frame.filename}:{frame.lineno}"
+    for end in range(len(frames), 0, -_BLOCK):
+        for frame in reversed(frames[max(0, end - _BLOCK) : end]):
+            if not _is_library_file(frame.filename):
+                return f"{frame.filename}:{frame.lineno}"
     return ""
 
 

@@ -69,6 +69,7 @@ JsonObject Describe(const CompilationRecord& record) {
   return JsonObject()
       .Objects("arguments", DescribeAll(record.arguments))
       .Objects("notes", DescribeAll(record.notes))
+      .String("first_op", record.first_op)
       .String("options", record.options)
       .Number("started", absl::ToDoubleSeconds(record.started - absl::UnixEpoch()))
       .Integer("argument_bytes", record.memory.arguments)

@@ -20,7 +20,9 @@
 #include "cc/program/compilation_record.h"
 #include "cc/runtime/collective_table.h"
 #include "cc/runtime/first_launches.h"
+#include "cc/runtime/padding_stats.h"
 #include "cc/runtime/program_cache.h"
+#include "cc/transfer/transfer_stats.h"
 #include "tensorflow/core/framework/common_shape_fns.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/op_kernel.h"
@@ -147,7 +149,8 @@ REGISTER_OP("TpuExt>DescribeWork")
 Tells what the worker on which it runs has compiled, launched and waited for.
 
 description: A JSON object with the lists `compilations`, `collectives`, `meetings` (when cores came
-  to the first collectives) and `launches` (when the first of them ran).
+  to the first collectives), `launches` (when the first of them ran), `clusters` (of outside
+  compilation) and `padded_inputs`.
 )doc");
 
 class DescribeWorkOp : public DescribingOp {
@@ -160,7 +163,9 @@ class DescribeWorkOp : public DescribingOp {
         .Objects("compilations", DescribeAll(process.programs->Records()))
         .Objects("collectives", DescribeAll(collectives.Totals()))
         .Objects("meetings", DescribeAll(collectives.Meetings()))
-        .Objects("launches", DescribeAll(process.first_launches->Get()));
+        .Objects("launches", DescribeAll(process.first_launches->Get()))
+        .Objects("clusters", DescribeAll(process.transfer_stats->RecordedClusters()))
+        .Objects("padded_inputs", DescribeAll(process.padding->Inputs()));
   }
 };
 

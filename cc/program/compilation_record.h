@@ -57,6 +57,8 @@ struct CompilationRecord {
   // How many replicas run as one program.
   int batched_replicas = 1;
   std::vector<RecordedArgument> arguments;
+  // The TensorFlow op of its first instruction; empty if unknown.
+  std::string first_op;
   // The options that it was compiled with.
   std::string options;
   std::vector<ProgramNote> notes;

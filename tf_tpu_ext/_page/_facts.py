@@ -12,7 +12,7 @@ from typing import Any
 
 from tf_tpu_ext import _native
 from tf_tpu_ext._compilations import Compilation, compilation_stats
-from tf_tpu_ext._machine import machine, transfer_stats
+from tf_tpu_ext._machine import PaddedInput, machine, transfer_stats
 from tf_tpu_ext._page import _pod
 from tf_tpu_ext._page._findings import Finding, find
 from tf_tpu_ext._page._timeline import MOST_CORES, Host, timeline
@@ -36,7 +36,16 @@ def gather(title: str | None) -> dict[str, Any]:
     verdicts = asker.verdicts()
     settings = machine()
     cores = sum(worker.described.get("cores", 0) for worker in workers) or settings.cores
-    findings = find(programs, transfers.clusters, transfers.padded_inputs, verdicts)
+    clusters = [("", cluster) for cluster in transfers.clusters]
+    padded = [_padded("", each, own) for each in transfers.padded_inputs]
+    for worker in workers:
+        clusters += [(f"{worker.name}, ", cluster) for cluster in worker.clusters]
+        padded += [
+            _padded(f"{worker.name}, ", each, worker.programs) for each in worker.padded_inputs
+        ]
+    findings = find(
+        programs, [cluster for _, cluster in clusters], [row["input"] for row in padded], verdicts
+    )
     collectives = [*_collectives(_native.json_of("TfTpuExt_Collectives"), "")]
     for worker in workers:
         collectives += _collectives(worker.collectives, f"{worker.name}, ")
@@ -50,9 +59,9 @@ def gather(title: str | None) -> dict[str, Any]:
         "programs": programs,
         "compile_seconds": sum(program.seconds for program in programs),
         "compiled_again": sum(program.compared_with is not None for program in programs),
-        "clusters": transfers.clusters,
-        "padding": transfers,
-        "by_id": {program.program_id: program for program in programs},
+        "clusters": clusters,
+        "padded": padded,
+        "padding_waste": _waste([row["input"] for row in padded]),
         "collectives": collectives,
         "variables": _variables(programs),
         "findings": [_with_code(finding) for finding in findings],
@@ -63,13 +72,28 @@ def gather(title: str | None) -> dict[str, Any]:
             "compilations": _compilation_bars(programs),
             "memory": _memory_bars(programs),
             "padding": [
-                {"input": each.name or f"argument {each.argument}", "waste": 100 * each.waste}
-                for each in transfers.padded_inputs[:_MOST_CHARTED]
+                {"input": row["name"], "waste": 100 * row["input"].waste}
+                for row in padded[:_MOST_CHARTED]
             ],
             "collectives": _waits(collectives),
             "target": _target_memory_bars(verdicts),
         },
     }
+
+
+def _padded(host: str, padded: PaddedInput, programs: Iterable[Compilation]) -> dict[str, Any]:
+    """Returns a row of the table of padding; `host` comes before the input's name."""
+    by_id = {program.program_id: program for program in programs}
+    return {
+        "input": padded,
+        "name": host + (padded.name or f"argument {padded.argument}"),
+        "program": by_id.get(padded.program_id),
+    }
+
+
+def _waste(padded: Sequence[PaddedInput]) -> float:
+    elements = sum(each.elements for each in padded)
+    return sum(each.padding for each in padded) / elements if elements else 0.0
 
 
 def _this_host(programs: Sequence[Compilation]) -> Host:

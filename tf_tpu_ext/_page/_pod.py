@@ -9,6 +9,7 @@ from typing import Any
 
 from tf_tpu_ext import _workers
 from tf_tpu_ext._compilations import Compilation, compilations_of
+from tf_tpu_ext._machine import Cluster, PaddedInput, padded_inputs_of
 from tf_tpu_ext._page._timeline import Host
 
 
@@ -23,6 +24,8 @@ class Worker:
         described: What it says of itself, see the op `TpuExt>DescribeHost`.
         programs: What it has compiled.
         collectives: The collectives of its cores, as the library tells them.
+        clusters: The clusters of outside compilation that it has run.
+        padded_inputs: The inputs that it has padded.
         host: What is drawn of it.
     """
 
@@ -32,6 +35,8 @@ class Worker:
     described: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     programs: tuple[Compilation, ...] = ()
     collectives: Sequence[dict[str, Any]] = ()
+    clusters: tuple[Cluster, ...] = ()
+    padded_inputs: tuple[PaddedInput, ...] = ()
     host: Host | None = None
 
 
@@ -55,9 +60,18 @@ def _ask(name: str, address: str, first_core: int) -> Worker:
     except tf.errors.OpError as error:
         return Worker(name, address, error=error.message)
     _number_cores(work, first_core)
+    padded = padded_inputs_of(work["padded_inputs"], work["compilations"])
     programs = compilations_of(work["compilations"])
-    host = Host(programs, work["launches"], work["meetings"], f"{name}, ", ahead)
-    return Worker(name, address, "", described, programs, work["collectives"], host)
+    return Worker(
+        name,
+        address,
+        described=described,
+        programs=programs,
+        collectives=work["collectives"],
+        clusters=tuple(Cluster(**record) for record in work["clusters"]),
+        padded_inputs=padded,
+        host=Host(programs, work["launches"], work["meetings"], f"{name}, ", ahead),
+    )
 
 
 def _number_cores(work: Mapping[str, Any], first_core: int) -> None:

@@ -118,14 +118,14 @@ def install_cluster_captures(changes: Changes) -> None:
 def install_cluster_checks(changes: Changes) -> None:
     from tensorflow.python.tpu.tpu_replication import TPUReplicateContext
 
+    from tf_tpu_ext import _graph_lines
     from tf_tpu_ext.tpu import _cluster_checks
-    from tf_tpu_ext.verdict import _asking
 
     def exit_of(stock: Callable[..., None]) -> Callable[..., None]:
         def exit_result(self: Any, result: Any) -> None:
             stock(self, result)
             _cluster_checks.check(self)
-            _asking.asker.note_lines(self)
+            _graph_lines.lines.note_computation(self)
 
         return exit_result
 

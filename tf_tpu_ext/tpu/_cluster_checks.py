@@ -305,7 +305,7 @@ def _cluster(op: tf.Operation, cluster: str) -> str:
 
 def _place(op: tf.Operation) -> str:
     """Returns the type and name of an op, with the line of the user's Python that made it."""
-    line = user_line(list(op.traceback or ()))
+    line = user_line(op.traceback or ())
     return f"{op.type} {op.name!r}" + (f" at {line}" if line else "")
 
 

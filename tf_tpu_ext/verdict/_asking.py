@@ -14,8 +14,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from tf_tpu_ext import _native
-from tf_tpu_ext.verdict import _cache, _graph_lines, _hlo, _judging
+from tf_tpu_ext import _graph_lines, _native
+from tf_tpu_ext.verdict import _cache, _hlo, _judging
 from tf_tpu_ext.verdict._compiler import Compiler, Files, UnavailableError, find_plugin
 from tf_tpu_ext.verdict._records import Answer, Note, Verdict
 from tf_tpu_ext.verdict._targets import Target
@@ -64,20 +64,6 @@ class Asker:
             self._thread = threading.Thread(target=self._work, name="tpu_verdicts", daemon=True)
             self._thread.start()
             atexit.register(self._end)
-
-    def note_lines(self, context: Any) -> None:
-        """Notes the Python lines of a computation that has just been traced for a session.
-
-        Args:
-            context: Its `TPUReplicateContext`, whose graph is the default graph.
-        """
-        from tensorflow.python.framework import func_graph, ops
-
-        from tf_tpu_ext.tpu import _cluster_checks
-
-        graph = ops.get_default_graph()
-        if self.targets and not isinstance(graph, func_graph.FuncGraph):
-            _graph_lines.lines.note(_cluster_checks.ops_of(graph, context.name))
 
     def wait(self) -> None:
         """Waits until all programs compiled so far have their verdicts."""

@@ -23,6 +23,10 @@ using xla::HloComputation;
 using xla::HloInstruction;
 using xla::HloOpcode;
 
+// tf2xla's own ops, for what goes into a program and out of it.
+constexpr char kArgumentsOp[] = "XLA_Args";
+constexpr char kResultsOp[] = "XLA_Retvals";
+
 // A matrix unit multiplies tiles of this many rows and columns; vectors have so many sublanes.
 constexpr int64_t kLanes = 128;
 constexpr int64_t kSublanes = 8;
@@ -114,6 +118,12 @@ double UseOfMatrixUnit(const HloInstruction& dot) {
   return use * Filled(summed, kLanes);
 }
 
+// Of several names, as inlined functions have them, the last is the whole one.
+std::string OpOf(const HloInstruction& instruction) {
+  const std::string& names = instruction.metadata().op_name();
+  return names.substr(names.rfind(';') + 1);
+}
+
 class Notes {
  public:
   explicit Notes(const OpLines& lines) : lines_(lines) {}
@@ -122,9 +132,7 @@ class Notes {
     ProgramNote& note = notes_[{kind, what}];
     ++note.count;
     if (!note.source.empty()) return;
-    // Of several names, as inlined functions have them, the last is the whole one.
-    const std::string& names = instruction.metadata().op_name();
-    const std::string op = names.substr(names.rfind(';') + 1);
+    const std::string op = OpOf(instruction);
     const std::string source = lines_.Find(op).Text();
     if (note.op.empty() || !source.empty()) note.op = op;
     note.source = source;
@@ -165,6 +173,14 @@ void AddNotesOf(const HloInstruction& instruction, bool in_loop, Notes* notes) {
 }
 
 }  // namespace
+
+std::string FirstOp(const xla::HloModule& module) {
+  for (const HloInstruction* instruction : module.entry_computation()->instructions()) {
+    const std::string op = OpOf(*instruction);
+    if (!op.empty() && op != kArgumentsOp && op != kResultsOp) return op;
+  }
+  return "";
+}
 
 std::vector<ProgramNote> NotesOf(const xla::HloModule& module, const OpLines& lines) {
   Notes notes(lines);

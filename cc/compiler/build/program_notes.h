@@ -2,6 +2,7 @@
 #ifndef TF_TPU_EXT_CC_COMPILER_BUILD_PROGRAM_NOTES_H_
 #define TF_TPU_EXT_CC_COMPILER_BUILD_PROGRAM_NOTES_H_
 
+#include <string>
 #include <vector>
 
 #include "cc/compiler/lower/op_lines.h"
@@ -14,6 +15,9 @@ namespace tf_tpu_ext {
 // leave most of a matrix unit idle, each kind and type once. The module, for this machine or for a
 // target, must not be optimized yet.
 std::vector<ProgramNote> NotesOf(const xla::HloModule& module, const OpLines& lines);
+
+// The TensorFlow op of the first instruction that is of one; empty if there is none.
+std::string FirstOp(const xla::HloModule& module);
 
 }  // namespace tf_tpu_ext
 

@@ -113,6 +113,19 @@ TEST(ProgramNotesTest, ProductsThatFillTheMatrixUnitAreNot) {
   EXPECT_EQ(product(4, 256, 128), Expected());
 }
 
+TEST(ProgramNotesTest, TheFirstOpIsNoArgument) {
+  EXPECT_EQ(FirstOp(*ParseModule(R"(
+HloModule m
+ENTRY e {
+  a = f32[4] parameter(0), metadata={op_name="XLA_Args"}
+  b = f32[4] copy(a)
+  c = f32[4] add(b, b), metadata={op_name="outer;while/Add"}
+  ROOT d = f32[4] multiply(c, c), metadata={op_name="Mul"}
+})")),
+            "while/Add");
+  EXPECT_EQ(FirstOp(*ParseModule("HloModule m\nENTRY e {\n  ROOT a = f32[] parameter(0)\n}")), "");
+}
+
 TEST(ProgramNotesTest, TheOpIsNamed) {
   const auto notes = NotesOf(*ParseModule(R"(
 HloModule m

@@ -199,6 +199,7 @@ absl::StatusOr<ProgramSource> MakeSource(const LoweredModule& lowered, const Met
   TF_ASSIGN_OR_RETURN(std::unique_ptr<xla::HloModule> module,
                       ToModule(*lowered.result.computation));
   record->notes = NotesOf(*module, lowered.lines);
+  record->first_op = FirstOp(*module);
   if (SkipsComputation(lowered, *module)) {
     module = WithoutComputation(ParametersOfResults(lowered, compiled), *module);
   }

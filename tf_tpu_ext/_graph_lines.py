@@ -19,12 +19,27 @@ class _Lines:
         self._lock = threading.Lock()
         self._lines: collections.OrderedDict[str, str] = collections.OrderedDict()
 
+    def note_computation(self, context: Any) -> None:
+        """Remembers the lines of a computation that has just been traced for a session.
+
+        Args:
+            context: Its `TPUReplicateContext`, whose graph is the default graph.
+        """
+        from tensorflow.python.framework import func_graph, ops
+
+        from tf_tpu_ext.tpu import _cluster_checks
+
+        graph = ops.get_default_graph()
+        # The ops of functions have theirs in the native graph.
+        if not isinstance(graph, func_graph.FuncGraph):
+            self.note(_cluster_checks.ops_of(graph, context.name))
+
     def note(self, operations: Iterable[Any]) -> None:
         """Remembers the lines of ops, and of the functions that they call, loops' bodies too.
 
         Of several ops of one name it is the last one's.
         """
-        found = {op.name: user_line(list(op.traceback or ())) for op in _with_called(operations)}
+        found = {op.name: user_line(op.traceback or ()) for op in _with_called(operations)}
         with self._lock:
             self._lines.update(found)
             while len(self._lines) > _MOST:
@@ -61,6 +76,11 @@ class _Lines:
                 note if note.source else dataclasses.replace(note, source=self._find(note.op))
                 for note in notes
             )
+
+    def find(self, op: str) -> str:
+        """Returns the line of an op, as `file:line`; empty if unknown."""
+        with self._lock:
+            return self._find(op)
 
     def _find(self, op: str) -> str:
         return self._lines.get(op, "")
