@@ -5,13 +5,21 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import pty
 import re
 import shutil
 import subprocess
 import sys
 
 import pytest
-from verdicts import HAS_LIBTPU, PYTEST, needs_libtpu, own_cache, tf_tpu_check  # noqa: F401
+from verdicts import (  # noqa: F401
+    HAS_LIBTPU,
+    PACKAGE,
+    PYTEST,
+    needs_libtpu,
+    own_cache,
+    tf_tpu_check,
+)
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 EXAMPLE = ROOT / "examples" / "fitting_encoder.py"
@@ -152,6 +160,27 @@ def test_a_module_of_tensorflow_1_that_is_refused(tmp_path):
     assert done.stdout.splitlines() == ["arguments ['--rate=1']"]
     assert "v5e-1: 0 of 1 programs compile and fit" in done.stderr
     assert re.search(r"op FFT at .*train\.py:8\n", done.stderr), done.stderr
+
+
+@needs_libtpu
+def test_a_terminal_shows_what_is_asked(tmp_path):
+    (tmp_path / "train.py").write_text(SCRIPT.format(import_legacy="", computation="tf.tan(x)"))
+    ours, theirs = pty.openpty()
+    command = [sys.executable, str(PACKAGE / "cli"), "check", "--target", "v5e-1", "train.py"]
+    with subprocess.Popen(command, stderr=theirs, stdout=subprocess.PIPE, cwd=tmp_path) as process:
+        os.close(theirs)
+        written = b""
+        try:
+            while data := os.read(ours, 4096):
+                written += data
+        except OSError:
+            pass  # the other end is closed
+        os.close(ours)
+        assert process.wait(100) == 0, written
+    text = written.decode()
+    asking = text.index("\rtf-tpu check: asking the compiler of v5e-1 about ")
+    # The line is gone before the table.
+    assert asking < text.index(f"\r{'':100}\r") < text.index("v5e-1: 1 of 1 programs")
 
 
 # Reports to a file whoever asks for an address or connects, unless it is within the machine.
