@@ -26,6 +26,8 @@
 #include "cc/compiler/build/compilation_cache.h"
 #include "cc/data/autotune_loop.h"
 #include "cc/data/cloud_storage.h"
+#include "cc/data/element_slots.h"
+#include "cc/data/pipeline.h"
 #include "cc/describe/describe.h"
 #include "cc/device/device_factory.h"
 #include "cc/kernels/check_preemption.h"
@@ -258,6 +260,39 @@ OwnedText TfTpuExt_ReplaceAutotuneLoop() {
 OwnedText TfTpuExt_RestoreAutotuneLoop() {
   return tf_tpu_ext::GiveError(tf_tpu_ext::RestoreAutotuneLoop());
 }
+
+// A pipeline of other processes, see cc/data/pipeline.h; returns its number.
+int64_t TfTpuExt_AddPipeline() { return tf_tpu_ext::Pipeline::Add(); }
+
+// Gives a pipeline a process, by a socket that is the library's from now on.
+void TfTpuExt_AddPipelineProcess(int64_t number, int socket) {
+  tf_tpu_ext::OwnedFile requests(socket);
+  const auto pipeline = tf_tpu_ext::Pipeline::Find(number);
+  if (pipeline.ok()) (*pipeline)->AddProcess(std::move(requests));
+}
+
+void TfTpuExt_FailPipeline(int64_t number, const char* error) {
+  const auto pipeline = tf_tpu_ext::Pipeline::Find(number);
+  if (pipeline.ok()) (*pipeline)->Fail(error);
+}
+
+// Lets no more iterations begin; returns how many go on.
+int TfTpuExt_ClosePipeline(int64_t number) {
+  const auto pipeline = tf_tpu_ext::Pipeline::Find(number);
+  if (!pipeline.ok()) return 0;
+  (*pipeline)->Close();
+  return (*pipeline)->iterations();
+}
+
+// For how many seconds an iteration over the pipeline has waited.
+double TfTpuExt_PipelineWait(int64_t number) {
+  const auto pipeline = tf_tpu_ext::Pipeline::Find(number);
+  return pipeline.ok() ? absl::ToDoubleSeconds((*pipeline)->LongestWait()) : 0.0;
+}
+
+void TfTpuExt_RemovePipeline(int64_t number) { tf_tpu_ext::Pipeline::Remove(number); }
+
+void TfTpuExt_InterruptPipelines() { tf_tpu_ext::Pipeline::InterruptAll(); }
 
 // Arms a fault, for tests, see cc/base/fault_points.h: it stalls if the time is not zero. Returns
 // null, or why it could not be done.

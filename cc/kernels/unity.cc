@@ -23,6 +23,7 @@
 #include "cc/kernels/ordered_update.cc"
 #include "cc/kernels/other_clusters.cc"
 #include "cc/kernels/partitioned_call_kernel.cc"
+#include "cc/kernels/pipeline_dataset.cc"
 #include "cc/kernels/pod_kernels.cc"
 #include "cc/kernels/variable_types.cc"
 // NOLINTEND(bugprone-suspicious-include)

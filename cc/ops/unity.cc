@@ -3,6 +3,7 @@
 #include "cc/ops/all_to_all_shapes.cc"
 #include "cc/ops/host_handle_op.cc"
 #include "cc/ops/host_update_ops.cc"
+#include "cc/ops/pipeline_op.cc"
 #include "cc/ops/reachable_nodes.cc"
 #include "cc/ops/replica_groups.cc"
 #include "cc/ops/transfer_ops.cc"

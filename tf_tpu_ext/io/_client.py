@@ -26,8 +26,8 @@ def dataset(
     """Runs a pipeline where tensorflow-io's native ops load, and returns its elements here.
 
     The function is called in a new process, under the TensorFlow 2.17 of the environment that
-    `tf-tpu io setup` has made. It returns a `tf.data.Dataset`, whose elements tf.data service
-    carries to this process, while the next ones are being read. Errors of the function, and of its
+    `tf-tpu io setup` has made. It returns a `tf.data.Dataset`, whose elements come to this process
+    in shared memory, while the next ones are being read. Errors of the function, and of its
     elements, arrive with their tracebacks. The process ends with the dataset, and with the program.
 
     Args:
@@ -108,7 +108,6 @@ def start(
         processing_mode = "parallel_epochs" if readers == 1 else "distributed_epoch"
     _check_mode(processing_mode)
     interpreter = _environment.interpreter(python)
-    iterators = _reading.Iterators()
     started = Processes(
         str(interpreter),
         _environment.variables(own=python is None),
@@ -116,10 +115,10 @@ def start(
         pickle.dumps((args, kwargs), protocol=_PICKLE),
         legacy,
         [readers // processes + (number < readers % processes) for number in range(processes)],
-        iterators,
+        getattr(processing_mode, "name", processing_mode),
     )
     started.start()
-    return _reading.dataset_of(_reading.Source(started, iterators, processing_mode), legacy)
+    return _reading.dataset_of(_reading.Source(started), legacy)
 
 
 def _check_mode(mode: Any) -> None:

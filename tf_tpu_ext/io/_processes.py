@@ -15,14 +15,14 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 import weakref
 from collections.abc import Mapping
 from multiprocessing import connection
-from typing import Any, Protocol
+from typing import Any
 
 from tf_tpu_ext import _machine
 from tf_tpu_ext.io._errors import PipelineError
+from tf_tpu_ext.io._iterations import Iterations
 
 _SERVER = pathlib.Path(__file__).resolve().parent / "server"
 # What the oldest Python that the other environment may have reads.
@@ -35,29 +35,21 @@ _END_SECONDS = 10.0
 _alive: weakref.WeakSet[Processes] = weakref.WeakSet()
 
 
-class Watched(Protocol):
-    """What waits for data of a pipeline."""
-
-    def stalled(self, limit: float) -> bool:
-        """Returns whether something has waited for more than so many seconds."""
-
-    def cancel(self) -> None:
-        """Ends all waits in errors."""
-
-    def is_quiet(self) -> bool:
-        """Returns whether nothing waits, and nothing has for a moment."""
-
-
 class _Process:
     """One process, and the connection to it."""
 
-    def __init__(self, command: list[str], environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, command: list[str], environment: Mapping[str, str], iterations: Iterations
+    ) -> None:
         ours, theirs = socket.socketpair()
-        with theirs:
+        requests, requested = socket.socketpair(type=socket.SOCK_SEQPACKET)
+        iterations.add_process(requests.detach())
+        with theirs, requested:
+            handles = [theirs.fileno(), requested.fileno()]
             self.popen = subprocess.Popen(
-                [*command, str(theirs.fileno()), str(os.getpid())],
+                [*command, *map(str, handles), str(os.getpid())],
                 env=dict(environment),
-                pass_fds=[theirs.fileno()],
+                pass_fds=handles,
                 stdin=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
                 # Ctrl-C is for the program, which then ends its pipelines.
@@ -141,7 +133,7 @@ class Processes:
         arguments: Its arguments, pickled.
         legacy: Whether its module is written for TensorFlow 1.
         readers: How many readers each process has.
-        watched: The iterators that read from them.
+        mode: What they read, in the words of tf.data service.
     """
 
     def __init__(
@@ -152,24 +144,24 @@ class Processes:
         arguments: bytes,
         legacy: bool,
         readers: list[int],
-        watched: Watched,
+        mode: str,
     ) -> None:
         self.function = function
         self.element_spec = b""
-        self.address = ""
-        self.dataset_id = ""
+        self.iterations = Iterations()
         self.error: str | None = None
         self._command = [python, str(_SERVER)]
         self._environment = dict(environment)
         self._request = {"function": function, "arguments": arguments, "legacy": legacy}
         self._readers = readers
-        self._watched = watched
+        self._mode = mode
         self._processes: list[_Process] = []
         # Garbage collection, which may close other processes, can come at any point.
         self._lock = threading.RLock()
         self._started = threading.Event()
         self._wake, self._waker = socket.socketpair()
         self._closing = False
+        self._released = False
         self._owner = os.getpid()
         # The kernel ends a process with the thread that started it, so that thread stays.
         self._thread = threading.Thread(target=self._run, name=f"io:{function}", daemon=True)
@@ -203,12 +195,13 @@ class Processes:
         loads = [process.ask("load", **self._request) for process in self._processes]
         self.element_spec, *_ = [self._answer(load) for load in loads]
         first = self._processes[0]
-        self.address = self._answer(first.ask("dispatch", readers=sum(self._readers)))
+        address = self._answer(first.ask("dispatch", readers=sum(self._readers)))
         served = [
-            process.ask("read", dispatcher=self.address, readers=readers)
+            process.ask("read", dispatcher=address, readers=readers, mode=self._mode)
             for process, readers in zip(self._processes, self._readers, strict=True)
         ]
-        self.dataset_id, *_ = [self._answer(read) for read in served]
+        for read in served:
+            self._answer(read)
 
     def _answer(self, future: concurrent.futures.Future[Any]) -> Any:
         try:
@@ -225,21 +218,22 @@ class Processes:
             "tf_tpu_ext.configure(wait_limit_seconds=...)."
         )
 
-    def explain(self, message: str) -> str:
-        """Returns where in its source the pipeline made the ops that a message names, or ''."""
-        try:
-            return str(self._processes[0].ask("explain", message=message).result(_END_SECONDS))
-        except (PipelineError, concurrent.futures.TimeoutError, concurrent.futures.CancelledError):
-            return ""
-
     def fail(self, error: str) -> None:
         """Ends the processes because of an error, the first of which counts."""
         with self._lock:
             if self._closing:
                 return
             self.error = self.error or error
-        self._watched.cancel()
+        self.iterations.fail(self.error)
         self._end()
+
+    def release(self) -> None:
+        """Ends the processes once no iteration needs them."""
+        if os.getpid() != self._owner:
+            return
+        self._released = True
+        if not self.iterations.close() or self.error is not None:
+            self.close()
 
     def close(self) -> None:
         """Ends the processes."""
@@ -248,17 +242,14 @@ class Processes:
         with self._lock:
             self._closing = True
             self.error = self.error or f"The pipeline {self.function} has ended."
-        # A dead service keeps its readers waiting, and TensorFlow what reads ahead of the program.
-        self._watched.cancel()
+        # TensorFlow waits for what reads ahead of the program.
+        self.iterations.fail(self.error)
+        self.iterations.remove()
         with contextlib.suppress(OSError):
             self._waker.send(b"\0")
         self._end()
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join(_END_SECONDS)
-
-    def is_quiet(self) -> bool:
-        """Returns whether nothing waits for an element, and nothing has for a moment."""
-        return self._watched.is_quiet()
 
     def _end(self) -> None:
         for process in self._processes:
@@ -269,7 +260,7 @@ class Processes:
             for _ in self._readers:
                 if self._closing:
                     return
-                self._processes.append(_Process(self._command, self._environment))
+                self._processes.append(_Process(self._command, self._environment, self.iterations))
             if self._closing:
                 self._end()
             self._started.set()
@@ -283,6 +274,8 @@ class Processes:
                 process.close()
             self._wake.close()
             self._waker.close()
+            if self._released:
+                self.iterations.remove()
 
     def _watch(self) -> None:
         """Takes answers and output, until the end or an error."""
@@ -306,8 +299,10 @@ class Processes:
                         pass
                     self.fail(process.ending())
                     return
+            if self._released and not self.iterations.close():
+                self.close()
             limit = _wait_limit()
-            if self._watched.stalled(limit):
+            if self.iterations.longest_wait() > limit:
                 self.fail(
                     f"The pipeline {self.function} gave no element within the wait limit of "
                     f"{limit:g} s, so its process was ended. Look for what it waits for, or raise "
@@ -327,11 +322,5 @@ def _wait_limit() -> float:
 
 @atexit.register
 def _close_all() -> None:
-    closed = list(_alive)
-    for processes in closed:
+    for processes in list(_alive):
         processes.close()
-    # A thread that calls Python while Python ends never returns, and TensorFlow would wait for it.
-    # What reads ahead calls a few more times, for an error each.
-    limit = time.monotonic() + _END_SECONDS
-    while time.monotonic() < limit and not all(processes.is_quiet() for processes in closed):
-        time.sleep(0.01)

@@ -1,7 +1,8 @@
-"""Serves a pipeline by tf.data service, as the process that started this one asks.
+"""Serves a pipeline, as the process that started this one asks.
 
-Messages are pickled dictionaries, one answer for each request. When the other end of the
-connection is gone, this process ends.
+Messages are pickled dictionaries, one answer for each request. Another socket brings requests for
+iterations: the number of a job, with the socket and the files that `Sender` takes. When the other
+end of these is gone, this process ends.
 """
 
 from __future__ import annotations
@@ -9,7 +10,10 @@ from __future__ import annotations
 import ctypes
 import os
 import pickle
+import select
 import signal
+import socket
+import struct
 import sys
 import traceback
 from collections.abc import Callable
@@ -19,34 +23,52 @@ from typing import Any
 _PR_SET_PDEATHSIG = 1
 # Python 3.9 reads it.
 _PICKLE = 4
+_JOB = struct.Struct("=q")
+_MOST_FILES = 64
 _DATASET = "pipeline"
 # Which tasks a reader has is looked up in every such interval.
 _HEARTBEAT_MS = 1000
 
 
-def main(handle: int, parent: int) -> None:
+def main(handle: int, requests: int, parent: int) -> None:
     """Answers requests until the connection closes.
 
     Args:
         handle: The file descriptor of the connection.
+        requests: That of the socket with requests for iterations.
         parent: The process id of the process that started this one.
     """
     # Also a stopped process, which would not see the connection close, must not stay.
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
-    connection = Connection(handle)
+    connection, asked = Connection(handle), socket.socket(fileno=requests)
     server = Server()
+    poll = select.poll()
+    poll.register(handle, select.POLLIN)
+    poll.register(asked, select.POLLIN)
     while True:
-        try:
-            request = pickle.loads(connection.recv_bytes())
-        except (EOFError, OSError):
-            # Threads of TensorFlow may never end by themselves.
-            os._exit(0)
-        answer = _answer(getattr(server, request.pop("do")), request)
-        sys.stdout.flush()
-        sys.stderr.flush()
-        connection.send_bytes(pickle.dumps(answer, protocol=_PICKLE))
+        for ready, _ in poll.poll():
+            try:
+                if ready == handle:
+                    _serve(server, connection)
+                elif ready == requests:
+                    # Of its socket, the end is all there is to see here.
+                    poll.register(server.iterate(asked), 0)
+                else:
+                    poll.unregister(ready)
+                    server.end_iteration(ready)
+            except (EOFError, OSError):
+                # Threads of TensorFlow may never end by themselves.
+                os._exit(0)
+
+
+def _serve(server: Server, connection: Connection) -> None:
+    request = pickle.loads(connection.recv_bytes())
+    answer = _answer(getattr(server, request.pop("do")), request)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    connection.send_bytes(pickle.dumps(answer, protocol=_PICKLE))
 
 
 def _answer(action: Callable[..., Any], request: dict[str, Any]) -> dict[str, Any]:
@@ -68,12 +90,15 @@ _FOLDER = os.path.dirname(os.path.abspath(__file__))
 class Server:
     """The pipeline of this process, and its servers."""
 
+    _function = ""
     _dataset: Any = None
     _served: Any = None
+    _pipeline: Any = None
 
     def __init__(self) -> None:
         """Does nothing yet: TensorFlow takes seconds to import, and may fail."""
         self._servers: list[Any] = []
+        self._iterations: dict[int, Any] = {}
 
     def load(self, function: str, arguments: bytes, legacy: bool) -> bytes:
         """Makes the dataset; returns its element spec.
@@ -85,12 +110,14 @@ class Server:
         """
         from tensorflow.python.saved_model import nested_structure_coder
 
-        from . import carrying, loading
+        from . import carrying, iterating, loading
 
         args, kwargs = pickle.loads(arguments)
+        self._function = function
         self._dataset = loading.make_dataset(function, args, kwargs, legacy)
         self._served = carrying.serializable(self._dataset)
         spec = self._dataset.element_spec
+        iterating.component_types(spec)
         return bytes(nested_structure_coder.encode_structure(spec).SerializeToString())
 
     def dispatch(self, readers: int) -> str:
@@ -118,16 +145,17 @@ class Server:
         )
         return address
 
-    def read(self, dispatcher: str, readers: int) -> str:
-        """Starts readers in this process; returns the id of the dataset.
+    def read(self, dispatcher: str, readers: int, mode: str) -> None:
+        """Starts readers in this process.
 
         Args:
             dispatcher: The address of the dispatcher.
             readers: How many readers to start.
+            mode: What they read: a processing mode, or the name of a sharding policy.
         """
         import tensorflow as tf
 
-        from . import listening
+        from . import iterating, listening
 
         listening.install()
         service = tf.data.experimental.service
@@ -142,10 +170,26 @@ class Server:
             )
             self._servers.append(worker)
         listening.check()
-        return _DATASET
+        self._pipeline = iterating.Pipeline(
+            self._function, self._dataset, dispatcher, _DATASET, mode
+        )
 
-    def explain(self, message: str) -> str:
-        """Returns where the ops that an error message names were made."""
-        from . import explaining
+    def iterate(self, requests: socket.socket) -> int:
+        """Takes a request for an iteration, and starts it; returns the descriptor of its socket.
 
-        return explaining.places_in(message, self._dataset)
+        Raises:
+            EOFError: There will be no more.
+        """
+        from . import iterating, sending
+
+        message, files, _, _ = socket.recv_fds(requests, _JOB.size, _MOST_FILES)
+        if not message:
+            raise EOFError
+        (job,) = _JOB.unpack(message)
+        sender = sending.Sender(socket.socket(fileno=files[0]), files[1:])
+        self._iterations[files[0]] = iterating.Iteration(self._pipeline, job, sender)
+        return files[0]
+
+    def end_iteration(self, channel: int) -> None:
+        """Ends the iteration whose reader is gone."""
+        self._iterations.pop(channel).end()
