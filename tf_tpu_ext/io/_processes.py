@@ -30,6 +30,8 @@ _PICKLE = 4
 # How often the watching thread looks at the clock.
 _TICK_SECONDS = 0.2
 _LAST_LINES = 20
+# The processing modes in which each reader reads the whole dataset.
+_WHOLE = ("parallel_epochs", "OFF")
 _END_SECONDS = 10.0
 
 _alive: weakref.WeakSet[Processes] = weakref.WeakSet()
@@ -195,6 +197,10 @@ class Processes:
         loads = [process.ask("load", **self._request) for process in self._processes]
         self.element_spec, *_ = [self._answer(load) for load in loads]
         first = self._processes[0]
+        if self._readers == [1] and self._mode in _WHOLE:
+            # tf.data service would do the same, with a thread more on the way of each element.
+            self._answer(first.ask("read_alone"))
+            return
         address = self._answer(first.ask("dispatch", readers=sum(self._readers)))
         served = [
             process.ask("read", dispatcher=address, readers=readers, mode=self._mode)

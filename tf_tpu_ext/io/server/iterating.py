@@ -22,24 +22,26 @@ _REFRESH_MS = 20
 
 @dataclasses.dataclass(frozen=True)
 class Pipeline:
-    """The pipeline of this process, as tf.data service serves it.
+    """The pipeline of this process.
 
     Attributes:
         function: The place of the function that made it.
         dataset: Its dataset.
-        dispatcher: The address of the dispatcher.
+        dispatcher: The address of the dispatcher of tf.data service, if that divides the work.
         dataset_id: How the dispatcher calls the dataset.
         mode: A processing mode, or the name of a sharding policy.
     """
 
     function: str
     dataset: Any
-    dispatcher: str
+    dispatcher: str | None
     dataset_id: str
     mode: str
 
     def elements(self, job: int) -> Any:
         """Returns those elements of a job that the readers in this process read, as a dataset."""
+        if self.dispatcher is None:
+            return self.dataset
         policies = tf.data.experimental.service.ShardingPolicy
         return data_service_ops._from_dataset_id(
             policies[self.mode] if self.mode in policies.__members__ else self.mode,

@@ -88,8 +88,11 @@ class Sender:
         with contextlib.suppress(BlockingIOError):
             while True:
                 self._receive_slot(socket.MSG_DONTWAIT)
-        while not self._free:
-            self._receive_slot(0)
+        if not self._free:
+            # Several elements at a time find code and data of the last one in the cache. The reader
+            # keeps at most half of the slots, and has one more to read meanwhile.
+            while len(self._free) < max(1, len(self._slots) // 2 - 1):
+                self._receive_slot(0)
         return self._free.pop()
 
     def _receive_slot(self, flags: int) -> None:

@@ -92,7 +92,6 @@ class Server:
 
     _function = ""
     _dataset: Any = None
-    _served: Any = None
     _pipeline: Any = None
 
     def __init__(self) -> None:
@@ -110,12 +109,11 @@ class Server:
         """
         from tensorflow.python.saved_model import nested_structure_coder
 
-        from . import carrying, iterating, loading
+        from . import iterating, loading
 
         args, kwargs = pickle.loads(arguments)
         self._function = function
         self._dataset = loading.make_dataset(function, args, kwargs, legacy)
-        self._served = carrying.serializable(self._dataset)
         spec = self._dataset.element_spec
         iterating.component_types(spec)
         return bytes(nested_structure_coder.encode_structure(spec).SerializeToString())
@@ -128,7 +126,7 @@ class Server:
         """
         import tensorflow as tf
 
-        from . import listening
+        from . import carrying, listening
 
         listening.install()
         service = tf.data.experimental.service
@@ -140,10 +138,17 @@ class Server:
         self._servers.append(dispatcher)
         listening.check()
         address = f"127.0.0.1:{dispatcher.target.rpartition(':')[2]}"
+        served = carrying.serializable(self._dataset)
         service.register_dataset(
-            f"grpc://{address}", self._served, compression=None, dataset_id=_DATASET
+            f"grpc://{address}", served, compression=None, dataset_id=_DATASET
         )
         return address
+
+    def read_alone(self) -> None:
+        """Prepares to read the whole dataset by one reader, without tf.data service."""
+        from . import iterating
+
+        self._pipeline = iterating.Pipeline(self._function, self._dataset, None, "", "")
 
     def read(self, dispatcher: str, readers: int, mode: str) -> None:
         """Starts readers in this process.
