@@ -164,6 +164,7 @@ bool ElementSlots::Keep(int slot) {
 }
 
 void ElementSlots::GiveBack(int slot) {
+  if (!IsOwner()) return;
   {
     absl::MutexLock lock(&mutex_);
     slots_[slot].in_use = slots_[slot].kept = false;

@@ -7,6 +7,8 @@
 #ifndef TF_TPU_EXT_CC_DATA_ELEMENT_SLOTS_H_
 #define TF_TPU_EXT_CC_DATA_ELEMENT_SLOTS_H_
 
+#include <unistd.h>
+
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -56,6 +58,7 @@ class ElementSlots : public std::enable_shared_from_this<ElementSlots> {
   static absl::StatusOr<std::shared_ptr<ElementSlots>> Create(OwnedFile socket);
 
   int socket() const { return socket_.get(); }
+  bool IsOwner() const { return getpid() == owner_; }
   std::array<int, kSlots> files();
 
   // The tensors of the element that has been written into a slot's first `size` bytes.
@@ -87,6 +90,8 @@ class ElementSlots : public std::enable_shared_from_this<ElementSlots> {
   void GiveBack(int slot);
 
   const OwnedFile socket_;
+  // A fork has all of this, too, but slots are given back by the process that reads.
+  const pid_t owner_ = getpid();
   absl::Mutex mutex_;
   std::array<Slot, kSlots> slots_ ABSL_GUARDED_BY(mutex_);
 };

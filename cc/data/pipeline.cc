@@ -8,6 +8,7 @@
 #include <cerrno>
 
 #include "absl/base/const_init.h"
+#include "absl/cleanup/cleanup.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
@@ -143,6 +144,7 @@ PipelineIteration::~PipelineIteration() { pipeline_->Forget(this); }
 
 absl::Status PipelineIteration::Next(std::vector<tensorflow::Tensor>* element, bool* end) {
   absl::MutexLock lock(&next_mutex_);
+  const auto no_more_waiting = absl::MakeCleanup([this] { waits_since_ = 0; });
   *end = false;
   while (true) {
     TF_RETURN_IF_ERROR(Ending());
@@ -177,7 +179,7 @@ absl::Status PipelineIteration::Ending() {
 absl::StatusOr<bool> PipelineIteration::TryNext(std::vector<tensorflow::Tensor>* element,
                                                 bool* end) {
   if (absl::Now() > explained_by_) {
-    Cancel(absl::UnknownError("A process of the pipeline has ended without a word."));
+    Cancel(absl::UnknownError("A process of the pipeline has ended, or given up, without a word."));
     return Ending();
   }
   *end = explained_by_ == absl::InfiniteFuture();
@@ -218,10 +220,9 @@ void PipelineIteration::Wait() {
   const int timeout = longest == absl::InfiniteDuration()
                           ? -1
                           : static_cast<int>(absl::ToInt64Milliseconds(longest)) + 1;
-  waits_since_ = absl::GetCurrentTimeNanos();
-  // What a signal interrupts is tried again by the caller.
+  // What a signal interrupts is tried again by the caller, and is the same wait.
+  if (waits_since_ == 0) waits_since_ = absl::GetCurrentTimeNanos();
   (void)poll(files.data(), files.size(), std::max(timeout, -1));
-  waits_since_ = 0;
 }
 
 }  // namespace tf_tpu_ext

@@ -65,8 +65,10 @@ absl::StatusOr<std::unique_ptr<PipelineChannel>> PipelineChannel::Open(int reque
   return std::unique_ptr<PipelineChannel>(new PipelineChannel(std::move(slots)));
 }
 
-// Closing would not do: tensors keep the socket, and so may forks of this process.
-PipelineChannel::~PipelineChannel() { shutdown(slots_->socket(), SHUT_RDWR); }
+PipelineChannel::~PipelineChannel() {
+  // Closing would not do: tensors keep the socket, and so may forks of this process.
+  if (slots_->IsOwner()) shutdown(slots_->socket(), SHUT_RDWR);
+}
 
 absl::StatusOr<Received> PipelineChannel::Receive() {
   Message message;

@@ -61,7 +61,8 @@ def test_strings(pipeline):
     assert lengths.numpy().tolist() == [[len(word) for word in row] for row in words]
 
 
-def test_ragged_sparse_and_none(pipeline):
+@pytest.mark.parametrize("readers", [1, 2])
+def test_ragged_sparse_and_none(pipeline, readers):
     code = """
         def make():
             def parts(i):
@@ -78,12 +79,14 @@ def test_ragged_sparse_and_none(pipeline):
                 }
             return tf.data.Dataset.range(40).map(parts)
     """
-    dataset = pipeline(code)
+    dataset = pipeline(code, readers=readers)
     spec = dataset.element_spec
     assert spec["ragged"] == tf.RaggedTensorSpec([3, None], tf.int32)
     assert spec["deep"] == tf.RaggedTensorSpec([2, None, None, 2], tf.int32, ragged_rank=2)
     assert isinstance(spec["sparse"], tf.SparseTensorSpec)
-    for i, element in enumerate(dataset):
+    elements = sorted(dataset, key=lambda element: int(element["dense"]))
+    assert len(elements) == 40
+    for i, element in enumerate(elements):
         assert element["ragged"].to_list() == [[i], [], [i, i, i]]
         assert element["deep"].to_list() == [[[[i, i], [i, i], [i, i]]], [[]]]
         np.testing.assert_array_equal(tf.sparse.to_dense(element["sparse"]), np.eye(3) * (i + 1))

@@ -78,18 +78,24 @@ class Iteration:
         self._gone.set()
 
     def _run(self) -> None:
-        with contextlib.suppress(ReaderGoneError):
-            try:
-                with tf.device("/cpu:0"):
-                    self._send_all()
-                self.sender.send_end()
-            except ReaderGoneError:
-                raise
-            except BaseException as error:
-                self.sender.send_error(self._words_of(error))
-        # Whoever waits for the end of the socket knows it by its descriptor, which must stay.
-        self._gone.wait()
-        self.sender.close()
+        try:
+            with contextlib.suppress(ReaderGoneError):
+                self._send_all_and_the_end()
+        finally:
+            self.sender.finish()
+            # Whoever waits for the end of the socket knows it by its descriptor, which must stay.
+            self._gone.wait()
+            self.sender.close()
+
+    def _send_all_and_the_end(self) -> None:
+        try:
+            with tf.device("/cpu:0"):
+                self._send_all()
+            self.sender.send_end()
+        except ReaderGoneError:
+            raise
+        except BaseException as error:
+            self.sender.send_error(self._words_of(error))
 
     def _send_all(self) -> None:
         spec = self._pipeline.dataset.element_spec

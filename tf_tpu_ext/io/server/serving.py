@@ -139,9 +139,7 @@ class Server:
         listening.check()
         address = f"127.0.0.1:{dispatcher.target.rpartition(':')[2]}"
         served = carrying.serializable(self._dataset)
-        service.register_dataset(
-            f"grpc://{address}", served, compression=None, dataset_id=_DATASET
-        )
+        service.register_dataset(f"grpc://{address}", served, compression=None, dataset_id=_DATASET)
         return address
 
     def read_alone(self) -> None:
@@ -191,6 +189,9 @@ class Server:
         if not message:
             raise EOFError
         (job,) = _JOB.unpack(message)
+        for file in files:
+            # Processes that the pipeline starts must not keep the memory.
+            os.set_inheritable(file, False)
         sender = sending.Sender(socket.socket(fileno=files[0]), files[1:])
         self._iterations[files[0]] = iterating.Iteration(self._pipeline, job, sender)
         return files[0]
