@@ -172,13 +172,17 @@ class TestNumbersThatAreNotFinite:
         assert finding.source == line_of(run.python_function, "tf.sqrt")
 
     def test_of_a_session(self):
+        def computation(x):
+            return tf.math.log(x, name="my_log")
+
         with tf.Graph().as_default(), v1.Session() as session:
             x = v1.placeholder(tf.float32, [2])
-            result = v1.tpu.rewrite(lambda x: tf.math.log(x, name="my_log"), [x])
+            result = v1.tpu.rewrite(computation, [x])
             session.run(v1.tpu.initialize_system())
             feed = {x: [-1.0, 1.0]}
             [finding] = found_by(lambda: session.run(result, feed))
         assert (finding.kind, finding.op, finding.replica) == ("nan", "my_log", 0)
+        assert finding.source == line_of(computation, "my_log")
 
     @pytest.mark.parametrize("dtype", [tf.float64, tf.bfloat16, tf.float16, tf.complex64])
     def test_of_other_types(self, dtype):
@@ -522,6 +526,14 @@ class TestCommand:
         [found] = json.loads((tmp_path / "found.json").read_text())
         assert found["kind"] == "nan"
         assert found["on_a_tpu"].startswith("A TPU computes NaN")
+
+    def test_page(self, tmp_path):
+        pytest.importorskip("jinja2")
+        done = self.check(tmp_path, "--report", "out.html", "script.py", "-1.0")
+        assert done.returncode == 1, done.stderr
+        page = (tmp_path / "out.html").read_text()
+        assert "What the checks have found" in page
+        assert "makes NaN of finite numbers" in page
 
     def test_nothing_found(self, tmp_path):
         done = self.check(tmp_path, "--seed", "7", "script.py", "1.0")

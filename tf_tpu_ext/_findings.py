@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-from tf_tpu_ext import _native
+from tf_tpu_ext import _graph_lines, _native
 from tf_tpu_ext._compilations import Argument, compilation_stats
 
 Kind = Literal["nan", "infinity", "unwritten", "replicas-differ", "race"]
@@ -192,8 +192,13 @@ def _finding(fields: Mapping[str, Any], arguments: Sequence[Argument]) -> Findin
     # A parameter is no op.
     begins_outside = brought and fields["instruction"].startswith(("parameter", "set-dimension"))
     same = {name: fields[name] for name in _same_names()}
+    # Graphs of sessions know no lines.
+    lines = {
+        name: fields[name] or _graph_lines.lines.find(fields[op])
+        for op, name in (("op", "source"), ("other_op", "other_source"))
+    }
     return Finding(
-        **{**same, "op": "" if begins_outside else fields["op"]},
+        **{**same, **lines, "op": "" if begins_outside else fields["op"]},
         argument=_name_of(fields["argument"], arguments) if brought else "",
         arrives=_arrives(fields, arguments),
     )

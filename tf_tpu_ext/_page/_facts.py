@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from tf_tpu_ext import _findings as checks
 from tf_tpu_ext import _native
 from tf_tpu_ext._compilations import Compilation, compilation_stats
 from tf_tpu_ext._machine import PaddedInput, machine, transfer_stats
@@ -66,6 +67,7 @@ def gather(title: str | None) -> dict[str, Any]:
         "variables": _variables(programs),
         "findings": [_with_code(finding) for finding in findings],
         "verdicts": verdicts,
+        "checked": {"findings": checks.findings(), "steps": checks.checked_steps()},
         "answer": _answer(programs, findings, verdicts),
         "charts": {
             "timeline": timeline(hosts),

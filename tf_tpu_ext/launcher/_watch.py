@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 import tf_tpu_ext
-from tf_tpu_ext import _findings, _native
+from tf_tpu_ext import _findings, _native, _page
 from tf_tpu_ext.launcher import _program
 
 
@@ -23,7 +23,11 @@ def prepare(seed: int) -> None:
 
 
 def launch(
-    program: _program.Program, arguments: Sequence[str], *, report: str | None = None
+    program: _program.Program,
+    arguments: Sequence[str],
+    *,
+    report: str | None = None,
+    page: str | None = None,
 ) -> int:
     """Runs a program, and then prints what its checks have found.
 
@@ -31,6 +35,7 @@ def launch(
         program: What `find` found.
         arguments: Its command line.
         report: A file to which to write the findings as JSON, or None.
+        page: A file to which to write a page with the findings, or None.
 
     Returns:
         The program's exit code if that is not 0; else 0 if nothing was found, and 1 if something
@@ -42,6 +47,8 @@ def launch(
     sys.stdout.flush()
     if report is not None:
         pathlib.Path(report).write_text(_findings.to_json(found) + "\n")
+    if page is not None:
+        _page.report(page, title=program.name)
     if steps or found:
         text = _findings.to_text(found, steps)
     else:
