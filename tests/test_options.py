@@ -15,9 +15,10 @@ from tf_tpu_ext import Options, tpu
 
 # The other position of each.
 OTHERS = {
-    field.name: "tpu" if field.name == "matmul_precision" else False
+    field.name: {"check": True, "matmul_precision": "tpu"}.get(field.name, False)
     for field in dataclasses.fields(Options)
 }
+USUAL = {**{name: not other for name, other in OTHERS.items()}, "matmul_precision": "full"}
 # Large enough for TensorFlow's kernels, and small enough for replicas to be stacked.
 IMAGE, KERNEL = tf.ones([8, 16, 16, 32]), tf.ones([3, 3, 32, 32])
 SMALL_IMAGE, SMALL_KERNEL = tf.ones([1, 8, 8, 3]), tf.ones([3, 3, 3, 4])
@@ -227,7 +228,7 @@ class TestSettings:
         machine = tf_tpu_ext.configure(options=Options(stack_replicas=False, share_updates=False))
         assert not machine.options.stack_replicas
         assert tf_tpu_ext.configure(stack_replicas=True).options == Options(
-            **{**dict.fromkeys(OTHERS, True), "share_updates": False, "matmul_precision": "full"}
+            **{**USUAL, "share_updates": False}
         )
 
     def test_one_by_one_prevail(self):

@@ -31,6 +31,15 @@ _ON_A_TPU: Mapping[str, str] = {
 class Finding:
     """Something wrong that a watched program did, as it was first seen.
 
+    Example:
+        >>> import tensorflow as tf
+        >>> import tf_tpu_ext
+        >>> with tf_tpu_ext.Options(check=True):
+        ...     _ = tf_tpu_ext.tpu.rewrite(tf.math.reciprocal, [tf.zeros([3])])
+        >>> found = tf_tpu_ext.findings()[-1]
+        >>> print(found.kind, found.instruction, found.replica)
+        infinity divide f32[3] 0
+
     Attributes:
         kind: `"nan"` or `"infinity"` for an op that makes such numbers of finite ones, which then
             leave the program; `"unwritten"` for one that reads padding or memory that nobody has
@@ -120,7 +129,13 @@ says which comes first.
 
     @property
     def on_a_tpu(self) -> str:
-        """What a TPU would have done."""
+        """What a TPU would have done.
+
+        Example:
+            >>> where = ("Log", "a.py:7", "log f32[8]", "", "a result", "", "")
+            >>> print(Finding("nan", "step", 1, 0, *where, count=1).on_a_tpu)
+            A TPU computes NaN as well, says nothing, and keeps it in what is updated with it.
+        """
         return _ON_A_TPU[self.kind]
 
 
@@ -137,7 +152,7 @@ def findings() -> tuple[Finding, ...]:
         >>> import tf_tpu_ext
         >>> with tf_tpu_ext.Options(check=True):
         ...     _ = tf_tpu_ext.tpu.rewrite(tf.math.log, [tf.constant([1.0, -1.0])])
-        >>> [found] = tf_tpu_ext.findings()
+        >>> found = tf_tpu_ext.findings()[-1]
         >>> print(found.kind, found.op, found.step, found.arrives)
         nan Log 1 a result
     """
