@@ -2,6 +2,7 @@
 
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
@@ -171,6 +172,24 @@ TEST_F(PipelineTest, TensorsOutliveTheIteration) {
     EXPECT_EQ(recv(writer.socket(), &byte, 1, 0), 0) << "the other process sees the end";
   }
   EXPECT_EQ(element[0].flat<float>()(kFloats - 1), 3);
+}
+
+TEST_F(PipelineTest, AForkLeavesItAlone) {
+  const Writer writer = NewWriter();
+  writer.SendElement(0, 1);
+  std::vector<Tensor> element;
+  bool end = false;
+  ASSERT_TRUE(iteration_->Next(&element, &end).ok());
+  const pid_t fork_of_this = fork();
+  if (fork_of_this == 0) {
+    element.clear();
+    iteration_.reset();
+    _exit(0);
+  }
+  ASSERT_EQ(waitpid(fork_of_this, nullptr, 0), fork_of_this);
+  EXPECT_EQ(writer.FreeSlot(), -1);
+  writer.SendElement(1, 2);
+  EXPECT_EQ(Next(), 2);
 }
 
 TEST_F(PipelineTest, AnErrorEndsTheIteration) {
