@@ -84,7 +84,7 @@ absl::Status CopyStrings(absl::string_view bytes, tensorflow::Tensor* to) {
   absl::string_view characters = bytes.substr(count * kWord);
   for (int64_t i = 0; i < count; ++i) {
     TF_ASSIGN_OR_RETURN(const int64_t size, sizes.Next("a string's size", characters.size()));
-    strings(i).assign(characters.data(), size);
+    strings(i) = tensorflow::tstring(characters.substr(0, size));
     characters.remove_prefix(size);
   }
   return absl::OkStatus();

@@ -1,7 +1,7 @@
 #include "cc/data/element_layout.h"
 
+#include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <limits>
 #include <string>
 #include <vector>
@@ -63,7 +63,7 @@ TEST(ElementLayoutTest, RefersOnlyToAlignedTensors) {
   alignas(64) char memory[256] = {};
   const auto at = [&memory](int64_t begin) {
     const std::string words = InMemory({1, DT_FLOAT, begin, 4, 0});
-    std::memcpy(memory, words.data(), words.size());
+    std::copy(words.begin(), words.end(), memory);
     return FindTensors(absl::string_view(memory, sizeof(memory)));
   };
   EXPECT_TRUE(at(128)->front().CanBeReferredTo());

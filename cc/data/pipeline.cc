@@ -154,7 +154,7 @@ absl::Status PipelineIteration::Next(std::vector<tensorflow::Tensor>* element, b
   }
 }
 
-void PipelineIteration::Cancel(absl::Status why) {
+void PipelineIteration::Cancel(const absl::Status& why) {
   {
     absl::MutexLock lock(&mutex_);
     ending_.Update(why);

@@ -76,7 +76,7 @@ class PipelineIteration {
   absl::Status Next(std::vector<tensorflow::Tensor>* element, bool* end);
 
   // Ends the iteration, and a wait for an element, in an error.
-  void Cancel(absl::Status why);
+  void Cancel(const absl::Status& why);
 
  private:
   friend class Pipeline;

@@ -102,7 +102,7 @@ class PipelineDataset : public DatasetBase {
       CancellationManager* const cancellation = context->cancellation_manager();
       if (cancellation == nullptr) return absl::OkStatus();
       token_ = cancellation->get_cancellation_token();
-      const absl::Status cancelled = absl::CancelledError("The iteration was cancelled.");
+      absl::Status cancelled = absl::CancelledError("The iteration was cancelled.");
       if (!cancellation->RegisterCallback(token_,
                                           [this, cancelled] { iteration_->Cancel(cancelled); })) {
         return cancelled;
