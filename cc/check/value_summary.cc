@@ -16,7 +16,7 @@ constexpr uint16_t kFiller = 0xFFFD;
 template <typename Bits>
 constexpr Bits Filler() {
   Bits filler = 0;
-  for (size_t i = 0; i < sizeof(Bits) / sizeof(kFiller); ++i) {
+  for (size_t filled = 0; filled < sizeof(Bits); filled += sizeof(kFiller)) {
     filler = static_cast<Bits>(static_cast<uint64_t>(filler) << 16 | kFiller);
   }
   return filler;
