@@ -104,8 +104,8 @@ def test_wrong_arguments(arguments, message):
     assert message in done.stderr
 
 
-def test_matmul_precision_times_both():
-    command = [sys.executable, str(BENCHMARKS / "matmul_precision.py"), "--smoke"]
+def test_options_times_all():
+    command = [sys.executable, str(BENCHMARKS / "options.py"), "--smoke"]
     done = subprocess.run(
         [*command, "--programs", "mlp"],
         env=ENVIRONMENT,
@@ -114,9 +114,10 @@ def test_matmul_precision_times_both():
         timeout=250,
     )
     assert done.returncode == 0, f"{done.stdout}{done.stderr}"
-    [name, full, tpu, ratio] = done.stdout.splitlines()[-1].split()
-    assert name == "mlp"
-    assert float(ratio) == pytest.approx(float(tpu) / float(full), rel=0.05)
+    [name, usual, one, tpu, ratio, *check] = done.stdout.splitlines()[-1].split()
+    assert (name, one) == ("mlp", "1.00")
+    assert float(ratio) == pytest.approx(float(tpu) / float(usual), rel=0.05)
+    assert len(check) == 2
 
 
 def test_startup_tells_what_each_program_adds():

@@ -1,8 +1,8 @@
-"""What `Options(matmul_precision="tpu")` costs: steps of steps.py with and without it.
+"""What options cost: steps of steps.py with and without `matmul_precision="tpu"` and `check=True`.
 
-    python benchmarks/matmul_precision.py [--programs mlp convnet ...] [--steps N] [--smoke]
+    python benchmarks/options.py [--programs mlp convnet ...] [--steps N] [--smoke]
 
-Prints milliseconds a step in full precision and as a TPU computes, the median of many, in turns.
+Prints milliseconds a step, the median of many, in turns, and ratios to a step without options.
 """
 
 from __future__ import annotations
@@ -22,10 +22,16 @@ import tensorflow as tf
 from step_programs import Program, programs
 from step_tensorflow import make_step
 
+OPTIONS = {
+    "usual": tf_tpu_ext.Options(matmul_precision="full"),
+    "tpu": tf_tpu_ext.Options(matmul_precision="tpu"),
+    "check": tf_tpu_ext.Options(matmul_precision="full", check=True),
+}
 
-def prepare(program: Program, strategy: Any, precision: Any) -> Callable[[], float]:
+
+def prepare(program: Program, strategy: Any, options: tf_tpu_ext.Options) -> Callable[[], float]:
     """Returns a function that makes a step and reads its loss; it has been called once."""
-    with tf_tpu_ext.Options(matmul_precision=precision):
+    with options:
         step, read = make_step(program, strategy, dense=True)
         read(step())
     return lambda: read(step())
@@ -41,19 +47,20 @@ def main() -> None:
     resolver = tf.distribute.cluster_resolver.TPUClusterResolver()
     tf.tpu.experimental.initialize_tpu_system(resolver)
     strategy = tf.distribute.TPUStrategy(resolver)
-    print(f"{'program':12} {'full ms':>9} {'tpu ms':>9} {'ratio':>6}")
+    print(f"{'program':12}" + "".join(f"{name + ' ms':>10} {'ratio':>6}" for name in OPTIONS))
     for name, program in programs(options.smoke).items():
         if options.programs and name not in options.programs:
             continue
-        steps = [prepare(program, strategy, precision) for precision in ("full", "tpu")]
-        times: list[list[float]] = [[], []]
+        steps = {key: prepare(program, strategy, each) for key, each in OPTIONS.items()}
+        times: dict[str, list[float]] = {key: [] for key in OPTIONS}
         for _ in range(3 if options.smoke else options.steps):
-            for step, taken in zip(steps, times, strict=True):
+            for key, step in steps.items():
                 start = time.perf_counter()
                 step()
-                taken.append(1e3 * (time.perf_counter() - start))
-        full, tpu = map(statistics.median, times)
-        print(f"{name:12} {full:9.2f} {tpu:9.2f} {tpu / full:6.2f}")
+                times[key].append(1e3 * (time.perf_counter() - start))
+        medians = {key: statistics.median(taken) for key, taken in times.items()}
+        ratios = (f"{each:10.2f} {each / medians['usual']:6.2f}" for each in medians.values())
+        print(f"{name:12}" + "".join(ratios))
 
 
 if __name__ == "__main__":
