@@ -11,7 +11,10 @@ def processes_of(pid: int) -> list[int]:
     """Returns the processes that a process has started."""
     children = []
     for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
-        children += [int(child) for child in (task / "children").read_text().split()]
+        try:
+            children += [int(child) for child in (task / "children").read_text().split()]
+        except OSError:
+            continue  # the thread has ended meanwhile
     return children
 
 
