@@ -162,9 +162,9 @@ ENTRY entry {
   const Probes probes = InsertProbes(module.get());
   ExpectValid(module.get());
   EXPECT_EQ(Instructions(probes),
-            (std::vector<std::string>{"set-dimension-size f32[<=8,4]", "parameter s32[]",
+            (std::vector<std::string>{"parameter s32[]", "set-dimension-size f32[<=8,4]",
                                       "add f32[<=8,4]", "set-dimension-size f32[<=8,4]"}));
-  EXPECT_EQ(probes.probes[0].parameter, ParameterNumber(0));
+  EXPECT_EQ(probes.probes[1].parameter, ParameterNumber(0));
   EXPECT_EQ(probes.probes[3].parameter, std::nullopt);
   int dynamic = 0;
   for (const xla::HloInstruction* each : module->entry_computation()->instructions()) {
