@@ -186,8 +186,8 @@ HloModule host
 ENTRY entry {
   x = f32[4] parameter(0)
   root = f32[4] sqrt(x), metadata={op_name="root"}
-  token = token[] after-all()
-  call = token[] custom-call(root, token), custom_call_target="host", custom_call_has_side_effect=true
+  before = token[] after-all()
+  sent = token[] custom-call(root, before), custom_call_target="host", custom_call_has_side_effect=true
   ROOT results = (f32[4]) tuple(x)
 }
 )");
