@@ -2,10 +2,9 @@
 
 #include <cstddef>
 #include <map>
-#include <optional>
-#include <set>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -13,7 +12,6 @@
 #include "cc/base/user_lines.h"
 #include "cc/ops/op_names.h"
 #include "cc/program/traced_options.h"
-#include "tensorflow/core/framework/attr_value.pb.h"
 #include "tensorflow/core/framework/function.pb.h"
 #include "tensorflow/core/framework/node_def.pb.h"
 #include "tensorflow/core/framework/node_def_util.h"
@@ -21,7 +19,6 @@
 namespace tf_tpu_ext {
 namespace {
 
-using tensorflow::AttrValue;
 using tensorflow::FunctionDef;
 using tensorflow::FunctionLibraryDefinition;
 using tensorflow::Graph;
@@ -82,14 +79,18 @@ class Search {
   Search(const FunctionLibraryDefinition& library, bool check) : library_(library), check_(check) {}
 
   void ReadGraph(const Graph& graph) {
+    for (const Node* node : graph.op_nodes()) ReadMetadata(node->def());
+    for (const std::string& name : library_.ListFunctionNames()) {
+      for (const NodeDef& node : library_.Find(name)->node_def()) ReadMetadata(node);
+    }
+    // Most graphs are not watched: what follows looks at each op and its line.
+    if (absl::c_none_of(computations_, [](const auto& each) { return each.second.check; })) return;
     std::vector<NodeDef> nodes;
     std::map<std::string, std::string> sources;
     for (const Node* node : graph.op_nodes()) {
       nodes.push_back(node->def());
       sources[node->name()] = UserLine(node->GetStackTrace().get()).Text();
     }
-    for (const NodeDef& node : nodes) ReadMetadata(node);
-    if (computations_.empty()) return;
     Read(nodes, sources, "", {});
   }
 
@@ -155,7 +156,6 @@ class Search {
         if (const auto* traces = library_.GetStackTraces(value.func().name())) {
           for (const auto& [name, trace] : *traces) sources[name] = UserLine(trace.get()).Text();
         }
-        for (const NodeDef& each : function->node_def()) ReadMetadata(each);
         Read(function->node_def(), sources, owner, inner);
       }
       open_.erase(value.func().name());
