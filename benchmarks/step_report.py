@@ -8,6 +8,7 @@ import datetime
 import math
 import os
 import pathlib
+from collections.abc import Iterable
 from typing import Any
 
 from step_programs import Program
@@ -113,6 +114,19 @@ def ratios(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
+def check_targets(results: list[dict[str, Any]], targets: Iterable[Target]) -> list[dict[str, Any]]:
+    """Gives each target that was measured its value, and whether it is met."""
+    found = _index(results)
+    checked = []
+    for target in targets:
+        value = _value(found, target)
+        if value is not None:
+            # `ahead` and `at most` differ by nothing that can be measured.
+            checked.append(dataclasses.asdict(target) | {"value": value})
+            checked[-1]["met"] = value <= target.limit
+    return checked
+
+
 def report(
     results: list[dict[str, Any]],
     bounds: dict[str, Any],
@@ -134,14 +148,6 @@ def report(
     for result in results:
         if "ms" in result:
             result["of_bound"] = result["ms"] / work[result["program"]]["bound_ms"]
-    found = _index(results)
-    targets = []
-    for target in TARGETS:
-        value = _value(found, target)
-        if value is not None:
-            # `ahead` and `at most` differ by nothing that can be measured.
-            targets.append(dataclasses.asdict(target) | {"value": value})
-            targets[-1]["met"] = value <= target.limit
     return {
         "made": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "load": os.getloadavg()[0],
@@ -151,16 +157,17 @@ def report(
         "work": work,
         "results": results,
         "ratios": ratios(results),
-        "targets": targets,
+        "targets": check_targets(results, TARGETS),
     }
 
 
-def show_group(group: list[dict[str, Any]], program: Program) -> None:
+def show_group(group: list[dict[str, Any]]) -> None:
     """Prints what one program with one number of replicas gave."""
     found = _index(group)
-    ours = found.get((program.name, group[0]["replicas"], "ours"))
+    program, replicas = group[0]["program"], group[0]["replicas"]
+    ours = found.get((program, replicas, "ours"))
     titles = ("ms", "spread", "ours/peer", "first s", "peak MB", "model MB", "after MB")
-    title = f"{program.name}, n={group[0]['replicas']}"
+    title = f"{program}, n={replicas}"
     print(f"\n{title:20} " + " ".join(f"{title:>9}" for title in titles))
     for result in group:
         if "error" in result:
@@ -188,9 +195,14 @@ def show(content: dict[str, Any]) -> None:
             f"{name:20} {work['flops'] / 1e6:9.2f} {work['least_bytes'] / 1e6:9.2f} "
             f"{work['bound_ms']:9.5f}   {of_bound}"
         )
-    note = "; sizes of a smoke run measure nothing" if content["smoke"] else ""
+    show_targets(content["targets"], content["smoke"])
+
+
+def show_targets(targets: list[dict[str, Any]], smoke: bool) -> None:
+    """Prints which targets are met."""
+    note = "; sizes of a smoke run measure nothing" if smoke else ""
     print(f"\n{'targets':44} {'value':>9} {'limit':>9}{note}")
-    for target in content["targets"]:
+    for target in targets:
         against = f" to {target['peer']}" if target["peer"] else ""
         what = f"{MEASURES[target['measure']]}{against}"
         line = f"{target['program']}, n={target['replicas']}: {what}"

@@ -18,7 +18,7 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 PEERS = ("ours", "mirrored", "jax", "plain", "jit_compile")
@@ -144,13 +144,13 @@ class Worker:
         }
 
 
-def serve(arguments: argparse.Namespace, answers: Any) -> None:
+def serve(make_worker: Callable[..., Worker], arguments: argparse.Namespace, answers: Any) -> None:
     def answer(content: dict[str, Any]) -> None:
         answers.write(json.dumps(content) + "\n")
         answers.flush()
 
     try:
-        worker = Worker(arguments.peer, arguments.replicas, arguments.smoke)
+        worker = make_worker(arguments.peer, arguments.replicas, arguments.smoke)
         answer({"ready": True, "pid": os.getpid()})
         for line in sys.stdin:
             request = json.loads(line)
@@ -160,16 +160,17 @@ def serve(arguments: argparse.Namespace, answers: Any) -> None:
         answer({"error": f"{type(error).__name__}: {error}"[:2000]})
 
 
-def main() -> None:
+def main(make_worker: Callable[..., Worker] = Worker, peers: Sequence[str] = PEERS) -> None:
+    """Answers the requests on standard input by a worker."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--peer", choices=PEERS, required=True)
+    parser.add_argument("--peer", choices=peers, required=True)
     parser.add_argument("--replicas", type=int, required=True)
     parser.add_argument("--smoke", action="store_true")
     # What libraries print must not come between the answers.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    serve(parser.parse_args(), answers)
+    serve(make_worker, parser.parse_args(), answers)
     # Some libraries' threads don't let the process end in good time.
     answers.flush()
     os._exit(0)

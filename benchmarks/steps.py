@@ -32,12 +32,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 import machine
 import step_report
-from step_programs import Program, programs
+from step_programs import programs
 from step_worker import PEERS
 
 ONE_DEVICE = ("plain", "jit_compile")
@@ -45,6 +45,13 @@ START_LIMIT_SECONDS = 180.0
 REQUEST_LIMIT_SECONDS = 600.0
 CHECKED_STEPS = 5
 LOSS_TOLERANCE = 1e-3
+
+
+class Named(Protocol):
+    """What is timed: the workers know it by its name."""
+
+    @property
+    def name(self) -> str: ...
 
 
 class WorkerError(Exception):
@@ -135,7 +142,7 @@ class Entrant:
     def failed(self) -> bool:
         return "error" in self.result
 
-    def begin(self, program: Program) -> None:
+    def begin(self, program: Named) -> None:
         self.worker.ask("open", program=program.name)
         first = self.worker.ask("first")
         more = self.worker.ask("steps", count=CHECKED_STEPS - 1)
@@ -195,15 +202,17 @@ def check_losses(entrants: list[Entrant]) -> None:
 class Pool:
     """The workers. Each serves one program, or every one in a smoke run, which measures nothing."""
 
-    def __init__(self, smoke: bool) -> None:
+    def __init__(self, smoke: bool, program: str = "step_worker.py") -> None:
         self._smoke = smoke
+        self._program = program
         self._workers: dict[tuple[str, int], Worker] = {}
 
     def entrants(self, peers: list[str], program: str, replicas: int) -> list[Entrant]:
         fresh = [peer for peer in peers if (peer, replicas) not in self._workers]
         for peer in fresh:
             smoke = ["--smoke"] if self._smoke else []
-            self._workers[peer, replicas] = Worker(peer, "--replicas", str(replicas), *smoke)
+            options = ["--replicas", str(replicas), *smoke]
+            self._workers[peer, replicas] = Worker(peer, *options, program=self._program)
         entrants = [Entrant(self._workers[peer, replicas], program, replicas) for peer in peers]
         for entrant in entrants:
             if entrant.worker.peer in fresh:
@@ -226,13 +235,17 @@ class Pool:
         self._workers.clear()
 
 
-def prepare(entrants: list[Entrant], program: Program, block_seconds: float) -> None:
+def prepare(entrants: list[Entrant], program: Named, block_seconds: float) -> None:
     attempt(entrants, "begin", program)
     attempt(entrants, "settle", block_seconds)
 
 
 def measure(
-    pool: Pool, program: Program, arguments: argparse.Namespace, block_seconds: float
+    pool: Pool,
+    program: Named,
+    arguments: argparse.Namespace,
+    block_seconds: float,
+    check: Callable[[list[Entrant]], None] = check_losses,
 ) -> list[dict[str, Any]]:
     """Times one program with each number of replicas; returns a result for each peer."""
     singles = pool.entrants([p for p in arguments.peers if p in ONE_DEVICE], program.name, 1)
@@ -243,14 +256,14 @@ def measure(
         entrants = pool.entrants(many, program.name, replicas)
         prepare(entrants, program, block_seconds)
         everyone = [single.again(replicas) for single in singles] + entrants
-        check_losses(everyone)
+        check(everyone)
         for turn in range(arguments.rounds):
             # Who follows whom changes, for one may leave the caches in another's favour.
             attempt(everyone[:: -1 if turn % 2 else 1], "block")
         attempt(everyone, "finish")
         pool.give_back(entrants)
         results += [entrant.result for entrant in everyone]
-        step_report.show_group(results[-len(everyone) :], program)
+        step_report.show_group(results[-len(everyone) :])
     pool.give_back(singles)
     return results
 

@@ -104,6 +104,29 @@ def test_wrong_arguments(arguments, message):
     assert message in done.stderr
 
 
+def test_models_are_trained_by_every_peer(tmp_path):
+    path = tmp_path / "report.json"
+    command = [sys.executable, str(BENCHMARKS / "models.py"), "--smoke", "--json", str(path)]
+    done = subprocess.run(
+        [*command, "--models", "unet", "--peers", "ours", "mirrored", "plain"],
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=250,
+    )
+    assert done.returncode == 0, f"{done.stdout}{done.stderr}"
+    report = json.loads(path.read_text())
+    results = {result["peer"]: result for result in report["results"]}
+    assert set(results) == {"ours", "mirrored", "plain"}
+    for result in results.values():
+        assert "error" not in result, result
+        assert 0 < result["low_ms"] <= result["ms"] <= result["high_ms"]
+        assert result["losses"][0] == pytest.approx(results["plain"]["losses"][0], rel=0.5)
+    targets = {(t["measure"], t["peer"]): t["value"] for t in report["targets"]}
+    expected = results["ours"]["ms"] / results["plain"]["ms"]
+    assert targets["ms", "plain"] == pytest.approx(expected)
+
+
 def test_options_times_all():
     command = [sys.executable, str(BENCHMARKS / "options.py"), "--smoke"]
     done = subprocess.run(
