@@ -1,5 +1,6 @@
-// TensorFlow 2.19 and 2.20 export no printing of a `long` to their logs, though absl's headers
-// declare that they do. Checks in TensorFlow's inline functions need it.
+// TensorFlow 2.19 and 2.20 export no printing of numbers to their logs, though absl's headers declare
+// that they do. Checks in TensorFlow's inline functions need it; which numbers, the compiler's
+// inlining decides.
 #include "absl/log/internal/log_message.h"
 
 #include "absl/base/config.h"
@@ -11,7 +12,22 @@ namespace absl {
 ABSL_NAMESPACE_BEGIN
 namespace log_internal {
 
-template LogMessage& LogMessage::operator<<(const long& v);  // NOLINT(google-runtime-int)
+// NOLINTBEGIN(google-runtime-int): as absl declares them.
+template LogMessage& LogMessage::operator<<(const char& v);
+template LogMessage& LogMessage::operator<<(const signed char& v);
+template LogMessage& LogMessage::operator<<(const unsigned char& v);
+template LogMessage& LogMessage::operator<<(const short& v);
+template LogMessage& LogMessage::operator<<(const unsigned short& v);
+template LogMessage& LogMessage::operator<<(const int& v);
+template LogMessage& LogMessage::operator<<(const unsigned int& v);
+template LogMessage& LogMessage::operator<<(const long& v);
+template LogMessage& LogMessage::operator<<(const unsigned long& v);
+template LogMessage& LogMessage::operator<<(const long long& v);
+template LogMessage& LogMessage::operator<<(const unsigned long long& v);
+template LogMessage& LogMessage::operator<<(const float& v);
+template LogMessage& LogMessage::operator<<(const double& v);
+template LogMessage& LogMessage::operator<<(const bool& v);
+// NOLINTEND(google-runtime-int)
 
 }  // namespace log_internal
 ABSL_NAMESPACE_END
