@@ -25,6 +25,7 @@
 #include "cc/compiler/hlo/padded_arguments.h"
 #include "cc/compiler/hlo/skip_computation.h"
 #include "cc/compiler/hlo/static_results.h"
+#include "cc/compiler/hlo/sum_in_products.h"
 #include "cc/program/kernel_call.h"
 #include "cc/program/probes.h"
 #include "cc/program/value_numbers.h"
@@ -219,6 +220,9 @@ absl::StatusOr<ProgramSource> MakeSource(const LoweredModule& lowered, const Met
   if (lowered.options.check)
     compiled.probes = MakeProbes(lowered, metadata, compiled, module.get());
 
+  // A watched program runs as it was written, on each replica.
+  if (compiled.probes == nullptr) TF_RETURN_IF_ERROR(SumInProducts(module.get()));
+
   ProgramSource source;
   source.options =
       MakeCompileOptions(compiled, NumPartitions(metadata), lowered.has_host_transfers);
@@ -230,7 +234,6 @@ absl::StatusOr<ProgramSource> MakeSource(const LoweredModule& lowered, const Met
   if (source.replicas_alike) {
     source.mirrored_parameters = MirroredParameters(lowered, metadata, compiled);
   }
-  // A watched program runs as it was written, on each replica.
   const bool shares = lowered.options.share_updates && compiled.probes == nullptr;
   source.shares_update = source.replicas_alike && shares;
   source.overwrites_variables =

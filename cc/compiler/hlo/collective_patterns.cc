@@ -7,6 +7,7 @@
 #include "absl/algorithm/container.h"
 #include "xla/hlo/ir/hlo_casting_utils.h"
 #include "xla/hlo/ir/hlo_instructions.h"
+#include "xla/literal.h"
 
 namespace tf_tpu_ext {
 namespace {
@@ -33,6 +34,19 @@ bool IsFirstPiece(const HloInstruction& slice, const HloInstruction& piece) {
          absl::c_equal(slice.slice_limits(), piece.shape().dimensions());
 }
 
+bool IsZero(const HloInstruction& instruction) {
+  switch (instruction.opcode()) {
+    case HloOpcode::kBroadcast:
+    case HloOpcode::kConvert:
+    case HloOpcode::kReshape:
+      return IsZero(*instruction.operand(0));
+    case HloOpcode::kConstant:
+      return instruction.literal().IsAll(0);
+    default:
+      return false;
+  }
+}
+
 }  // namespace
 
 bool MeetsAllReplicas(const HloInstruction& collective, int num_replicas) {
@@ -56,6 +70,19 @@ std::optional<HloOpcode> ReducerOpcode(const xla::HloComputation& reducer,
     return std::nullopt;
   }
   return root->opcode();
+}
+
+bool AddsToZero(const HloInstruction& instruction) {
+  int initial = 0;  // operand
+  if (instruction.opcode() == HloOpcode::kReduce) {
+    initial = 1;
+  } else if (instruction.opcode() != HloOpcode::kScatter) {
+    return false;
+  }
+  if (!instruction.shape().IsArray()) return false;
+  const std::optional<HloOpcode> reducer =
+      ReducerOpcode(*instruction.to_apply(), instruction.shape().element_type());
+  return reducer == HloOpcode::kAdd && IsZero(*instruction.operand(initial));
 }
 
 const HloInstruction* FirstReplicasValue(const HloInstruction& slice, int num_replicas) {

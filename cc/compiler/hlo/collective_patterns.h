@@ -1,4 +1,4 @@
-// What the collectives of a program do, where it is one of the usual things.
+// What the collectives and reductions of a program do, where it is one of the usual things.
 #ifndef TF_TPU_EXT_CC_COMPILER_HLO_COLLECTIVE_PATTERNS_H_
 #define TF_TPU_EXT_CC_COMPILER_HLO_COLLECTIVE_PATTERNS_H_
 
@@ -22,6 +22,9 @@ xla::CollectiveDeviceList AllReplicas(int num_replicas);
 // more.
 std::optional<xla::HloOpcode> ReducerOpcode(const xla::HloComputation& reducer,
                                             xla::PrimitiveType type);
+
+// Whether it is a reduction or scatter that adds to zero.
+bool AddsToZero(const xla::HloInstruction& instruction);
 
 // The first replica's value, known to all replicas, as the aggregation ONLY_FIRST_REPLICA makes it:
 // slice [0:1] of an all-to-all of as many times the same value. Returns the instruction that is

@@ -12,4 +12,5 @@
 #include "cc/compiler/hlo/purity.cc"
 #include "cc/compiler/hlo/skip_computation.cc"
 #include "cc/compiler/hlo/static_results.cc"
+#include "cc/compiler/hlo/sum_in_products.cc"
 // NOLINTEND(bugprone-suspicious-include)

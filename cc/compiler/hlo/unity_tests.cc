@@ -11,4 +11,5 @@
 #include "cc/compiler/hlo/purity_test.cc"
 #include "cc/compiler/hlo/skip_computation_test.cc"
 #include "cc/compiler/hlo/static_results_test.cc"
+#include "cc/compiler/hlo/sum_in_products_test.cc"
 // NOLINTEND(bugprone-suspicious-include)

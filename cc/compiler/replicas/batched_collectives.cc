@@ -4,7 +4,6 @@
 #include "cc/compiler/hlo/collective_patterns.h"
 #include "cc/compiler/replicas/batching_rules.h"
 #include "cc/compiler/replicas/replica_batcher.h"
-#include "xla/literal.h"
 #include "xla/primitive_util.h"
 #include "xla/shape_util.h"
 
@@ -28,33 +27,6 @@ bool IsAssociative(HloOpcode opcode) {
     default:
       return false;
   }
-}
-
-bool IsZero(const HloInstruction& instruction) {
-  switch (instruction.opcode()) {
-    case HloOpcode::kBroadcast:
-    case HloOpcode::kConvert:
-    case HloOpcode::kReshape:
-      return IsZero(*instruction.operand(0));
-    case HloOpcode::kConstant:
-      return instruction.literal().IsAll(0);
-    default:
-      return false;
-  }
-}
-
-// Whether it is a reduction or scatter that adds to zero.
-bool AddsToZero(const HloInstruction& instruction) {
-  int initial = 0;  // operand
-  if (instruction.opcode() == HloOpcode::kReduce) {
-    initial = 1;
-  } else if (instruction.opcode() != HloOpcode::kScatter) {
-    return false;
-  }
-  if (!instruction.shape().IsArray()) return false;
-  const std::optional<HloOpcode> reducer =
-      ReducerOpcode(*instruction.to_apply(), instruction.shape().element_type());
-  return reducer == HloOpcode::kAdd && IsZero(*instruction.operand(initial));
 }
 
 }  // namespace
