@@ -9,6 +9,7 @@
 #include "cc/program/padded_argument.cc"
 #include "cc/program/probe_call.cc"
 #include "cc/program/program_key.cc"
+#include "cc/program/random_bits.cc"
 #include "cc/program/sparse_core_call.cc"
 #include "cc/program/traced_options.cc"
 #include "cc/program/transfer_call.cc"

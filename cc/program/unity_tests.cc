@@ -5,5 +5,6 @@
 #include "cc/program/custom_calls_test.cc"
 #include "cc/program/lowering_test.cc"
 #include "cc/program/program_key_test.cc"
+#include "cc/program/random_bits_test.cc"
 #include "cc/program/traced_options_test.cc"
 // NOLINTEND(bugprone-suspicious-include)

@@ -22,6 +22,7 @@
 #include "cc/compiler/hlo/insert_probes.h"
 #include "cc/compiler/hlo/matmul_precision.h"
 #include "cc/compiler/hlo/module.h"
+#include "cc/compiler/hlo/native_random_bits.h"
 #include "cc/compiler/hlo/padded_arguments.h"
 #include "cc/compiler/hlo/skip_computation.h"
 #include "cc/compiler/hlo/static_results.h"
@@ -221,7 +222,10 @@ absl::StatusOr<ProgramSource> MakeSource(const LoweredModule& lowered, const Met
     compiled.probes = MakeProbes(lowered, metadata, compiled, module.get());
 
   // A watched program runs as it was written, on each replica.
-  if (compiled.probes == nullptr) TF_RETURN_IF_ERROR(SumInProducts(module.get()));
+  if (compiled.probes == nullptr) {
+    TF_RETURN_IF_ERROR(SumInProducts(module.get()));
+    if (NumPartitions(metadata) == 1) TF_RETURN_IF_ERROR(MakeRandomBitsNatively(module.get()));
+  }
 
   ProgramSource source;
   source.options =

@@ -7,6 +7,7 @@
 #include "cc/compiler/hlo/insert_probes_test.cc"
 #include "cc/compiler/hlo/matmul_precision_test.cc"
 #include "cc/compiler/hlo/module_test.cc"
+#include "cc/compiler/hlo/native_random_bits_test.cc"
 #include "cc/compiler/hlo/padded_arguments_test.cc"
 #include "cc/compiler/hlo/purity_test.cc"
 #include "cc/compiler/hlo/skip_computation_test.cc"

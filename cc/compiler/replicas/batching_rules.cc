@@ -5,6 +5,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_map.h"
 #include "cc/compiler/hlo/purity.h"
+#include "cc/program/random_bits.h"
 #include "xla/hlo/ir/hlo_casting_utils.h"
 #include "xla/hlo/ir/hlo_instructions.h"
 #include "xla/hlo/ir/hlo_opcode.h"
@@ -84,6 +85,14 @@ std::optional<BatchedValues> BatchRows(BatchedComputation& out, const HloInstruc
                                        const BatchedValues& operands) {
   return Batch(instruction, out.AddClone(instruction, out.BatchedShape(instruction.shape()),
                                          AllBatched(out, operands)));
+}
+
+// A call for random bits takes any number of states.
+std::optional<BatchedValues> BatchCustomCall(BatchedComputation& out,
+                                             const HloInstruction& instruction,
+                                             const BatchedValues& operands) {
+  return instruction.IsCustomCall(kRandomBitsTarget) ? BatchRows(out, instruction, operands)
+                                                     : BatchKernelCall(out, instruction, operands);
 }
 
 std::optional<BatchedValues> BatchReshape(BatchedComputation& out,
@@ -311,7 +320,7 @@ Rule RuleOf(const HloInstruction& instruction) {
       {HloOpcode::kCholesky, BatchRows},
       {HloOpcode::kConcatenate, BatchConcatenate},
       {HloOpcode::kConvolution, BatchConvolution},
-      {HloOpcode::kCustomCall, BatchKernelCall},
+      {HloOpcode::kCustomCall, BatchCustomCall},
       {HloOpcode::kDot, BatchDot},
       {HloOpcode::kDynamicSlice, BatchDynamicSlice},
       {HloOpcode::kDynamicUpdateSlice, BatchDynamicUpdateSlice},

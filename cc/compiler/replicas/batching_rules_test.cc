@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "cc/compiler/replicas/batch_replicas.h"
 #include "cc/compiler/replicas/batching_testing.h"
+#include "cc/program/random_bits.h"
 #include "gtest/gtest.h"
 #include "xla/hlo/ir/hlo_instruction.h"
 #include "xla/hlo/ir/hlo_module.h"
@@ -191,6 +192,20 @@ TEST(BatchingRulesTest, ScalarBoundsDoNotMix) {
     EXPECT_EQ(clamp->operand(0)->shape().dimensions().size(), rank);
     EXPECT_EQ(clamp->operand(2)->shape().dimensions().size(), rank);
   }
+}
+
+TEST(BatchingRulesTest, OneCallMakesTheRandomBitsOfAllReplicas) {
+  const std::unique_ptr<xla::HloModule> module =
+      Step(absl::StrCat("  state = u64[3] parameter(0)\n  x = u64[3] parameter(1)\n",
+                        "  r = u32[8,16] custom-call(x), api_version=API_VERSION_TYPED_FFI, ",
+                        "custom_call_target=\"", kRandomBitsTarget, "\""),
+           "u32[8,16]");
+  const BatchedModule batched = BatchAll(*module);
+  const xla::HloInstruction* call =
+      batched.module->entry_computation()->root_instruction()->operand(0);
+  ASSERT_TRUE(call->IsCustomCall(kRandomBitsTarget));
+  EXPECT_EQ(call->shape().dimensions().size(), 3);
+  EXPECT_EQ(call->operand(0)->shape().dimensions().size(), 2);
 }
 
 TEST(BatchingRulesTest, NewDimensionsComeFirst) {

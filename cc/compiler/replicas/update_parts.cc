@@ -35,6 +35,7 @@ bool IsHeavy(const HloInstruction& instruction) {
     case HloOpcode::kCholesky:
     case HloOpcode::kConditional:
     case HloOpcode::kConvolution:
+    case HloOpcode::kCustomCall:
     case HloOpcode::kDot:
     case HloOpcode::kFft:
     case HloOpcode::kReduceWindow:

@@ -1,0 +1,64 @@
+#include "cc/compiler/hlo/native_random_bits.h"
+
+#include <cstdint>
+
+#include "cc/program/random_bits.h"
+#include "xla/hlo/ir/hlo_casting_utils.h"
+#include "xla/hlo/ir/hlo_computation.h"
+#include "xla/hlo/ir/hlo_instruction.h"
+#include "xla/hlo/ir/hlo_instructions.h"
+#include "xla/hlo/ir/hlo_opcode.h"
+#include "xla/shape_util.h"
+#include "xla/tsl/platform/errors.h"
+#include "xla/xla_data.pb.h"
+
+namespace tf_tpu_ext {
+namespace {
+
+using xla::HloComputation;
+using xla::HloInstruction;
+using xla::HloOpcode;
+
+// Fewer are made in place by XLA's code, in less time than a call takes.
+constexpr int64_t kFewestNumbers = 64;
+
+bool IsMadeNatively(xla::PrimitiveType type) {
+  return type == xla::U32 || type == xla::S32 || type == xla::U64 || type == xla::S64;
+}
+
+// Whether it is the bits, not the new state, of a generator that XLA:CPU computes by Philox.
+bool AreBits(const HloInstruction& instruction) {
+  if (instruction.opcode() != HloOpcode::kGetTupleElement || instruction.tuple_index() != 1) {
+    return false;
+  }
+  const auto* generator = xla::DynCast<xla::HloRngBitGeneratorInstruction>(instruction.operand(0));
+  if (generator == nullptr) return false;
+  const xla::RandomAlgorithm algorithm = generator->algorithm();
+  const xla::Shape& state = generator->operand(0)->shape();
+  const xla::Shape& bits = instruction.shape();
+  return (algorithm == xla::RNG_PHILOX || algorithm == xla::RNG_DEFAULT) &&
+         state.element_type() == xla::U64 && state.dimensions().size() == 1 &&
+         (state.dimensions(0) == 2 || state.dimensions(0) == 3) && bits.IsArray() &&
+         bits.is_static() && IsMadeNatively(bits.element_type()) &&
+         xla::ShapeUtil::ElementsIn(bits) >= kFewestNumbers;
+}
+
+}  // namespace
+
+absl::Status MakeRandomBitsNatively(xla::HloModule* module) {
+  for (HloComputation* computation : module->computations()) {
+    for (HloInstruction* bits : computation->MakeInstructionPostOrder()) {
+      if (!AreBits(*bits)) continue;
+      HloInstruction* const generator = bits->mutable_operand(0);
+      HloInstruction* const call = computation->AddInstruction(HloInstruction::CreateCustomCall(
+          bits->shape(), {generator->mutable_operand(0)}, kRandomBitsTarget, /*opaque=*/"",
+          xla::API_VERSION_TYPED_FFI));
+      call->set_metadata(generator->metadata());
+      // The generator stays for its new state where that is used.
+      TF_RETURN_IF_ERROR(computation->ReplaceInstruction(bits, call));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace tf_tpu_ext
