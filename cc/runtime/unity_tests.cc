@@ -13,6 +13,7 @@
 #include "cc/runtime/launch_ids_test.cc"
 #include "cc/runtime/launch_test.cc"
 #include "cc/runtime/padding_stats_test.cc"
+#include "cc/runtime/pod_collectives_test.cc"
 #include "cc/runtime/pod_launch_test.cc"
 #include "cc/runtime/pod_programs_test.cc"
 #include "cc/runtime/program_cache_test.cc"
