@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import sys
 from typing import Any
 
@@ -67,10 +68,14 @@ def run(options: argparse.Namespace) -> int:
         if not 0 <= options.seed < 2**64:
             raise script.RefusedError(f"--seed must be from 0 to 2**64 - 1, got {options.seed}")
         script.check_file(options)
-        check, program = script.load(options, f"tf_tpu_ext.launcher.{launcher}", configure)
+        told_by, program = script.load(options, f"tf_tpu_ext.launcher.{launcher}", configure)
         if options.report is not None:
             script.check_page()
     except script.RefusedError as error:
         print(f"tf-tpu check: {error}", file=sys.stderr)
         return 2
-    return int(check.launch(program, options.arguments, report=options.json, page=options.report))
+    check = importlib.import_module("tf_tpu_ext.launcher._check")
+    arguments = options.arguments
+    return int(
+        check.launch(program, arguments, told_by.tell, report=options.json, page=options.report)
+    )

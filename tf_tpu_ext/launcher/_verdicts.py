@@ -1,16 +1,13 @@
-"""What `tf-tpu check` does around a script: it asks for verdicts, and prints them."""
+"""What `tf-tpu check` does with targets: it asks their compiler, and tells the verdicts."""
 
 from __future__ import annotations
 
-import pathlib
 import sys
 from collections.abc import Sequence
 
 import tf_tpu_ext
-from tf_tpu_ext import _page
-from tf_tpu_ext.launcher import _program
+from tf_tpu_ext.launcher._check import Told
 from tf_tpu_ext.verdict import _asking, _compiler, _table
-from tf_tpu_ext.verdict._records import Verdict
 
 
 def prepare(targets: Sequence[str], *, compute: bool = True) -> None:
@@ -29,43 +26,18 @@ def prepare(targets: Sequence[str], *, compute: bool = True) -> None:
     except _compiler.UnavailableError as error:
         raise RuntimeError(str(error)) from error
     tf_tpu_ext.configure(target=targets, compute=compute)
-
-
-def launch(
-    program: _program.Program,
-    arguments: Sequence[str],
-    *,
-    report: str | None = None,
-    page: str | None = None,
-) -> int:
-    """Runs a program, and then prints what the targets' compiler says of what it compiled.
-
-    Args:
-        program: What `find` found.
-        arguments: Its command line.
-        report: A file to which to write the verdicts as JSON, or None.
-        page: A file to which to write a page with the verdicts, or None.
-
-    Returns:
-        The program's exit code if that is not 0; else 0 if all programs compile and fit on all
-        targets, and 1 if not or if there were none.
-    """
     _asking.asker.progress = _show_progress
-    code = _program.run(program, list(arguments))
+
+
+def tell() -> Told:
+    """Returns the verdicts. They are good if all programs compile and fit, and there were any."""
     verdicts = tf_tpu_ext.verdicts()
-    sys.stdout.flush()
-    if report is not None:
-        pathlib.Path(report).write_text(_table.to_json(verdicts) + "\n")
-    if page is not None:
-        _page.report(page, title=program.name)
-    print(_summary(verdicts), file=sys.stderr, flush=True)
-    return code or int(not verdicts or not all(verdict.ok for verdict in verdicts))
-
-
-def _summary(verdicts: Sequence[Verdict]) -> str:
-    if not verdicts:
-        return "tf-tpu check: the script has compiled no program for a TPU, so nothing was checked."
-    return _table.to_text(verdicts)
+    if verdicts:
+        text = _table.to_text(verdicts)
+    else:
+        text = "tf-tpu check: the script has compiled no program for a TPU, so nothing was checked."
+    good = bool(verdicts) and all(verdict.ok for verdict in verdicts)
+    return Told(text, _table.to_json(verdicts), good)
 
 
 def _show_progress(text: str) -> None:
