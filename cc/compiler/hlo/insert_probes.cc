@@ -75,8 +75,10 @@ class Inserter {
   explicit Inserter(xla::HloModule* module) : module_(*module) {}
 
   Probes Insert() {
-    FindComputations();
-    NumberAll(module_.entry_computation());
+    List(module_.entry_computation());
+    for (HloInstruction* instruction : instructions_) {
+      if (WantsProbe(*instruction)) Number(instruction);
+    }
     for (const HloInstruction* instruction : probed_) {
       probes_.probes[number_.at(instruction)].operands = OperandsOf(*instruction);
     }
@@ -91,18 +93,14 @@ class Inserter {
   }
 
  private:
-  void FindComputations() {
-    std::vector<HloComputation*> open = {module_.entry_computation()};
-    std::set<const HloComputation*> found = {open[0]};
-    while (!open.empty()) {
-      HloComputation* const computation = open.back();
-      open.pop_back();
-      computations_.push_back(computation);
-      for (HloInstruction* instruction : computation->instructions()) {
-        for (HloComputation* run : RunBy(*instruction)) {
-          callers_[run].push_back(instruction);
-          if (found.insert(run).second) open.push_back(run);
-        }
+  // In an order in which the program may compute them.
+  void List(HloComputation* computation) {
+    if (!listed_.insert(computation).second) return;
+    for (HloInstruction* instruction : computation->MakeInstructionPostOrder()) {
+      instructions_.push_back(instruction);
+      for (HloComputation* run : RunBy(*instruction)) {
+        callers_[run].push_back(instruction);
+        List(run);
       }
     }
   }
@@ -171,15 +169,6 @@ class Inserter {
                        int64_t index) {
     return instruction.opcode() == HloOpcode::kGetTupleElement &&
            instruction.operand(0) == &parameter && instruction.tuple_index() == index;
-  }
-
-  // In an order in which the program may compute them.
-  void NumberAll(HloComputation* computation) {
-    if (!numbered_.insert(computation).second) return;
-    for (HloInstruction* instruction : computation->MakeInstructionPostOrder()) {
-      if (WantsProbe(*instruction)) Number(instruction);
-      for (HloComputation* run : RunBy(*instruction)) NumberAll(run);
-    }
   }
 
   void Number(HloInstruction* instruction) {
@@ -283,12 +272,10 @@ class Inserter {
 
   void NoteWhatGoesToTheHost() {
     Search search;
-    for (const HloComputation* computation : computations_) {
-      for (const HloInstruction* instruction : computation->instructions()) {
-        const auto* call = xla::DynCast<xla::HloCustomCallInstruction>(instruction);
-        if (call == nullptr || !call->custom_call_has_side_effect()) continue;
-        for (const HloInstruction* operand : call->operands()) Follow(operand, {}, &search);
-      }
+    for (const HloInstruction* instruction : instructions_) {
+      const auto* call = xla::DynCast<xla::HloCustomCallInstruction>(instruction);
+      if (call == nullptr || !call->custom_call_has_side_effect()) continue;
+      for (const HloInstruction* operand : call->operands()) Follow(operand, {}, &search);
     }
     probes_.to_host.assign(search.found.begin(), search.found.end());
   }
@@ -322,9 +309,10 @@ class Inserter {
 
   xla::HloModule& module_;
   Probes probes_;
-  std::vector<HloComputation*> computations_;
+  // Of the entry computation and all that it runs.
+  std::vector<HloInstruction*> instructions_;
+  std::set<const HloComputation*> listed_;
   absl::flat_hash_map<const HloComputation*, std::vector<const HloInstruction*>> callers_;
-  std::set<const HloComputation*> numbered_;
   absl::flat_hash_map<const HloComputation*, size_t> numbers_of_computations_;
   absl::flat_hash_map<const HloInstruction*, int> number_;
   // In the order of their numbers.
