@@ -289,7 +289,11 @@ for size in (8, 8, 4):
     assert {row["core"] for row in facts["collectives"]} == {x for x in lanes if "core" in x}
     assert "worker 1, all-reduce 2 " in section_of(text, "collectives")
     # On each of two cores, three times, 4 bytes.
-    assert re.search(r"worker 0, unknown 6 24 B 24 B ", section_of(text, "host"))
+    for worker in (0, 1):
+        assert re.search(
+            rf"worker {worker}, script\.py:\d+ return \S+\(tf\.square, mean\) 6 24 B 24 B ",
+            section_of(text, "host"),
+        ), section_of(text, "host")
 
 
 def test_a_worker_that_is_lost(monkeypatch, tmp_path):

@@ -8,6 +8,9 @@ namespace tf_tpu_ext {
 inline constexpr char kTpuReplicate[] = "_tpu_replicate";
 inline constexpr char kOutsideCompilation[] = "_xla_outside_compilation";
 
+// An attribute of a cluster's op: the Python line that made it, where workers would not know it.
+inline constexpr char kPythonLine[] = "_tpu_ext_python_line";
+
 // An attribute of an execute op that is placed on the host: the device of the core that it is for.
 inline constexpr char kCoreDevice[] = "_tpu_ext_core_device";
 
@@ -28,6 +31,7 @@ inline constexpr char kBridgeHostComputeOp[] = "XlaHostCompute";
 inline constexpr char kHostFunctionName[] = "_host_function";
 inline constexpr char kHostFunctionLibrary[] = "_host_library";
 inline constexpr char kHostFunctionSource[] = "_host_source";
+inline constexpr char kHostFunctionCluster[] = "_host_cluster";
 // An attribute of a HostCall that is being compiled: which of the program's functions it calls.
 inline constexpr char kHostFunctionNumber[] = "_host_function_number";
 // How the names begin under which clusters of the host graph are counted. The bridge carries them

@@ -29,6 +29,7 @@ REGISTER_OP("TpuExt>HostCall")
     .Attr("function: string")
     .Attr("library: string")
     .Attr("source: string = ''")
+    .Attr("cluster: string = ''")
     .SetIsStateful()
     .SetShapeFn(ShapesFromAttribute)
     .Doc(R"doc(
@@ -43,6 +44,7 @@ shapes: Static shapes of the outputs.
 function: The name of the function.
 library: A serialized FunctionDefLibrary with the function and all that it calls.
 source: The Python line that made the cluster, if known.
+cluster: The cluster's name in its computation.
 )doc");
 
 REGISTER_OP("TpuExt>HostBarrier")

@@ -306,6 +306,8 @@ std::string SourceOf(const HostCluster& cluster) {
   for (const Node* node : cluster.nodes) {
     const SourceLine line = UserLine(node->GetStackTrace().get());
     if (line.known()) return line.Text();
+    std::string marked;
+    if (tensorflow::TryGetNodeAttr(node->attrs(), kPythonLine, &marked)) return marked;
   }
   return "";
 }

@@ -247,6 +247,14 @@ TEST_F(HostClusterTest, UnknownOutputsAreLeft) {
   EXPECT_FALSE(*changed);
 }
 
+TEST_F(HostClusterTest, OpsTellTheirLineWhereThereIsNoStackTrace) {
+  Node* const sine = Operation("sine", "Sin", {Placeholder("x")});
+  Include({sine});
+  EXPECT_EQ(SourceOf(cluster_), "");
+  sine->AddAttr(kPythonLine, "model.py:3");
+  EXPECT_EQ(SourceOf(cluster_), "model.py:3");
+}
+
 TEST_F(HostClusterTest, TheFunctionIsTheSameForTheSameNodes) {
   Node* x = Placeholder("x");
   Node* sine = Operation("sine", "Sin", {x});

@@ -137,6 +137,7 @@ NodeDef DefineCall(const HostCluster& cluster, const HostFunction& function, std
   tensorflow::AddNodeAttr(kHostFunctionName, function.name, &definition);
   tensorflow::AddNodeAttr(kHostFunctionLibrary, function.library, &definition);
   tensorflow::AddNodeAttr(kHostFunctionSource, function.source, &definition);
+  tensorflow::AddNodeAttr(kHostFunctionCluster, cluster.name, &definition);
   if (!cluster.computation.empty()) {
     tensorflow::AddNodeAttr(kTpuReplicate, cluster.computation, &definition);
   }

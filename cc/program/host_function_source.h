@@ -12,6 +12,8 @@ struct HostFunctionSource {
   std::string library;
   // The Python line that made the cluster, if known.
   std::string source;
+  // The cluster's name in its computation.
+  std::string cluster;
 };
 
 }  // namespace tf_tpu_ext

@@ -182,6 +182,23 @@ TEST(HostFunctionsTest, StartHandsOverErrors) {
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
 }
 
+TEST(HostFunctionsTest, RecordsWhatAnotherHostHasPrepared) {
+  HostFunctionSource source = ChainOfOps("of_another_host", {"Square"});
+  source.source = "model.py:3";
+  source.cluster = "5";
+  Make({source});
+  Make({source});
+  int found = 0;
+  for (const ClusterRecord& record : TestProcess::Get().transfer_stats.RecordedClusters()) {
+    if (record.counted_as != source.name) continue;
+    ++found;
+    EXPECT_EQ(record.cluster, "5");
+    EXPECT_EQ(record.source, "model.py:3");
+    EXPECT_EQ(record.not_folded_because, "");
+  }
+  EXPECT_EQ(found, 1);
+}
+
 TEST(HostFunctionsTest, RefusesWhatIsNoFunction) {
   EXPECT_EQ(HostFunctions::Create({{"f", "no library", ""}}, 1, &TestProcess::Get().host_threads,
                                   &TestProcess::Get().transfer_stats)

@@ -109,6 +109,17 @@ PATCHES = (
         install=_clusters.install_cluster_calls,
     ),
     Patch(
+        name="cluster_lines",
+        group="tensorflow",
+        target="tensorflow.python.tpu.tpu_replication.TPUReplicateContext.AddOp` and `"
+        "OutsideCompilationV2Context._set_outside_compilation_attributes",
+        change="With workers, ops of outside compilation clusters have an attribute more: the "
+        "Python line that made them.",
+        reason="profiles, reports and findings tell the line, and TensorFlow sends workers "
+        "functions without the stack traces of their ops.",
+        install=_clusters.install_cluster_lines,
+    ),
+    Patch(
         name="cluster_captures",
         group="tensorflow",
         target="tensorflow.python.ops.while_v2._WhileBodyGradFuncGraph._capture_helper",

@@ -5,13 +5,30 @@ from __future__ import annotations
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.core.framework import attr_value_pb2
+
+from tf_tpu_ext import _user_lines, _workers
 
 CLUSTER_ATTRIBUTE = "_xla_outside_compilation"
+# cc/ops/op_names.h
+_LINE_ATTRIBUTE = "_tpu_ext_python_line"
 
 
 def cluster_of(op: tf.Operation) -> str | None:
     """Returns the name of the op's cluster, or None if it belongs to none."""
     return text_attribute(op, CLUSTER_ATTRIBUTE)
+
+
+def mark_line(op: tf.Operation) -> None:
+    """Has an op of a cluster tell the Python line that made it, if workers are to run it.
+
+    TensorFlow sends them functions without stack traces.
+    """
+    if not _workers.known or cluster_of(op) is None:
+        return
+    line = _user_lines.user_line(op.traceback or ())
+    if line:
+        op._set_attr(_LINE_ATTRIBUTE, attr_value_pb2.AttrValue(s=line.encode()))
 
 
 def text_attribute(op: tf.Operation, name: str) -> str | None:

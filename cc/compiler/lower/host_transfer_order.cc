@@ -61,7 +61,8 @@ void RenameHostCompute(NodeDef* node) {
                                               {"manual_sharding", "manual_sharding"},
                                               {kHostFunctionName, "function"},
                                               {kHostFunctionLibrary, "library"},
-                                              {kHostFunctionSource, "source"}});
+                                              {kHostFunctionSource, "source"},
+                                              {kHostFunctionCluster, "cluster"}});
   std::map<std::string, AttrValue> kept;
   for (const auto& [name, kept_name] : *names) {
     if (auto it = attributes.find(name); it != attributes.end()) kept[kept_name] = it->second;

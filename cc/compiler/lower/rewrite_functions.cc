@@ -78,7 +78,8 @@ absl::Status TakeHostFunctions(FunctionLibraryDefinition* library,
       const std::string& called = attributes["function"].s();
       const auto [number, fresh] = numbers.emplace(called, functions->size());
       if (fresh) {
-        functions->push_back({called, attributes["library"].s(), attributes["source"].s()});
+        functions->push_back({called, attributes["library"].s(), attributes["source"].s(),
+                              attributes["cluster"].s()});
       }
       // The call is compiled from the number alone, and nodes are copied more than once.
       attributes["library"].set_s("");
