@@ -20,7 +20,6 @@
 #include "cc/base/machine.h"
 #include "cc/base/process.h"
 #include "cc/base/program_options.h"
-#include "cc/base/slow_notice.h"
 #include "cc/base/user_lines.h"
 #include "cc/check/findings.h"
 #include "cc/compiler/build/compilation_cache.h"
@@ -44,7 +43,6 @@
 #include "cc/program/target_program.h"
 #include "cc/runtime/collective_table.h"
 #include "cc/runtime/first_launches.h"
-#include "cc/runtime/launch_table.h"
 #include "cc/runtime/padding_stats.h"
 #include "cc/runtime/process_objects.h"
 #include "cc/runtime/program_cache.h"
@@ -234,14 +232,9 @@ OwnedText TfTpuExt_FirstLaunches() {
   return tf_tpu_ext::GiveRecords(tf_tpu_ext::Process::Get().first_launches->Get());
 }
 
-// What goes on now, as a JSON object: how many launches have ended, the oldest that goes on, waits
-// in it that have lasted for so long, and what is being compiled.
+// What goes on now, as a JSON object.
 OwnedText TfTpuExt_Progress(double age_seconds) {
-  const tf_tpu_ext::LaunchProgress progress =
-      tf_tpu_ext::Process::Get().launches->Progress(absl::Seconds(age_seconds));
-  return tf_tpu_ext::Give(tf_tpu_ext::Describe(progress)
-                              .Objects("ongoing", tf_tpu_ext::DescribeAll(tf_tpu_ext::AllOngoing()))
-                              .Text());
+  return tf_tpu_ext::Give(tf_tpu_ext::DescribeProgress(absl::Seconds(age_seconds)).Text());
 }
 
 // Takes the files of gs:// from a folder, or refuses them if it is empty; returns null, or why it

@@ -14,7 +14,7 @@ import time
 import pytest
 
 import tf_tpu_ext
-from tf_tpu_ext.launcher._progress import Compiling, Line, Now, of_process
+from tf_tpu_ext.launcher._progress import Compiling, Line, Now, of_process, together
 
 CLI = pathlib.Path(tf_tpu_ext.__file__).parent / "cli"
 SCRIPT = """
@@ -46,6 +46,36 @@ time.sleep(float(sys.argv[3]))
 """
 
 
+# The host of the last core takes its time, and the others wait in the sum.
+LATE_SCRIPT = """
+import tensorflow as tf
+import tf_tpu_ext
+
+resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu="any")
+tf.config.experimental_connect_to_cluster(resolver)
+tf.tpu.experimental.initialize_tpu_system(resolver)
+strategy = tf.distribute.TPUStrategy(resolver)
+
+
+def late(x):
+    end = tf.timestamp() + tf.where(x > 2.5, tf.constant(14.0, tf.float64), 0.0)
+    return tf.while_loop(lambda y: tf.timestamp() < end, lambda y: [y], [x])[0]
+
+
+@tf.function
+def train_step():
+    def replica():
+        context = tf.distribute.get_replica_context()
+        x = tf.cast(context.replica_id_in_sync_group, tf.float32)
+        return context.all_reduce("SUM", tf_tpu_ext.tpu.outside_compilation(late, x))
+
+    return strategy.run(replica)
+
+
+train_step()
+"""
+
+
 def test_line_tells_the_rate_of_the_last_seconds():
     line = Line()
     assert line.text(Now(0), 100.0) == "tf-tpu: 0 steps, 0.0 steps/s"
@@ -74,6 +104,24 @@ def test_line_tells_what_is_waited_for():
     assert line.text(Now(5, compiling=compiling), 12.0).endswith(
         ", compiling train (12 instructions) for 3 s"
     )
+
+
+def test_workers_tell_who_waits_for_whom():
+    train = (Compiling("train (12 instructions)", 3.0),)
+    told = [
+        Now(4, 9, "train", "cores [0] wait in all-reduce.", (Compiling(train[0].what, 2.0),)),
+        Now(3, 8, "evaluate", "cores [0] are ready and wait for cores [1]; "),
+        Now(4, compiling=train),
+    ]
+    assert together(told) == Now(
+        4,
+        8,
+        "evaluate",
+        "worker 0: cores [0] wait in all-reduce; "
+        "worker 1: cores [0] are ready and wait for cores [1]",
+        train,
+    )
+    assert together([Now(2), Now(3)]) == Now(3)
 
 
 def test_steps_are_launches_that_have_ended():
@@ -117,8 +165,8 @@ def test_launch_that_goes_on_is_named(make_strategy):
     assert (of_process().run_id, of_process().steps) == (0, now.steps + 1)
 
 
-def run(folder, *arguments, options=("--progress",), **settings):
-    (folder / "train.py").write_text(SCRIPT)
+def run(folder, *arguments, options=("--progress",), script=SCRIPT, **settings):
+    (folder / "train.py").write_text(script)
     return subprocess.run(
         [sys.executable, str(CLI), "run", "--cores=2", *options, "train.py", *arguments],
         cwd=folder,
@@ -187,3 +235,16 @@ def test_workers_are_asked(tmp_path, workers):
     lines = [line for line in done.stderr.splitlines() if "steps/s" in line]
     assert lines, done.stderr
     assert any(not line.startswith("tf-tpu: 0 steps") for line in lines), done.stderr
+
+
+def test_workers_tell_what_they_wait_for(tmp_path):
+    done = run(
+        tmp_path,
+        options=("--progress", "--workers=2"),
+        script=LATE_SCRIPT,
+        capture_output=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"train_step\S*: worker 0: .*all-reduce.*, for \d+ s", done.stderr), (
+        done.stderr
+    )

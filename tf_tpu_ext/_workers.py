@@ -6,7 +6,7 @@ import contextlib
 import ctypes
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tf_tpu_ext import _machine, _native
@@ -144,14 +144,30 @@ def describe_work(address: str) -> dict[str, Any]:
     return _ask(address, "TpuExt>DescribeWork")
 
 
-def _ask(address: str, op: str) -> dict[str, Any]:
+def describe_progress(address: str, age_seconds: float) -> dict[str, Any]:
+    """Asks a worker for what the op `TpuExt>DescribeProgress` tells.
+
+    Args:
+        address: Where it listens, `host:port`.
+        age_seconds: Waits that have not lasted for so long are left out.
+
+    Raises:
+        tf.errors.OpError: There is no worker, or it is lost.
+    """
+    from tensorflow.core.framework import attr_value_pb2
+
+    age = attr_value_pb2.AttrValue(f=age_seconds)
+    return _ask(address, "TpuExt>DescribeProgress", {"age_seconds": age})
+
+
+def _ask(address: str, op: str, attributes: Mapping[str, Any] | None = None) -> dict[str, Any]:
     import tensorflow as tf
 
     why = _why_silent(address, _CHECK_SECONDS)
     if why is not None:
         raise tf.errors.UnavailableError(None, None, f"There is no worker at {address}: {why}.")
     with tf.Graph().as_default() as graph:
-        described = graph.create_op(op, [], [tf.string]).outputs[0]
+        described = graph.create_op(op, [], [tf.string], attrs=attributes).outputs[0]
         with tf.compat.v1.Session(f"grpc://{address}") as session:
             found: dict[str, Any] = json.loads(session.run(described))
             return found

@@ -204,12 +204,14 @@ JsonObject Describe(const Ongoing& ongoing) {
       .Number("seconds", absl::ToDoubleSeconds(absl::Now() - ongoing.start));
 }
 
-JsonObject Describe(const LaunchProgress& progress) {
+JsonObject DescribeProgress(absl::Duration age) {
+  const LaunchProgress progress = Process::Get().launches->Progress(age);
   return JsonObject()
       .Integer("ended", progress.ended)
       .Integer("run_id", progress.run_id.value())
       .String("program", progress.program)
-      .String("waits", progress.waits);
+      .String("waits", progress.waits)
+      .Objects("ongoing", DescribeAll(AllOngoing()));
 }
 
 }  // namespace tf_tpu_ext

@@ -34,7 +34,9 @@ JsonObject Describe(const CollectiveMeeting& meeting);
 JsonObject Describe(const FaultCounts& counts);
 JsonObject Describe(const TargetProgram& program);
 JsonObject Describe(const Ongoing& ongoing);
-JsonObject Describe(const LaunchProgress& progress);
+// What goes on now: how many launches have ended, the oldest that goes on, waits in it that have
+// lasted for `age`, and what is being compiled.
+JsonObject DescribeProgress(absl::Duration age);
 
 template <class Records>
 std::vector<JsonObject> DescribeAll(const Records& records) {

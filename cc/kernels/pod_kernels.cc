@@ -171,6 +171,37 @@ class DescribeWorkOp : public DescribingOp {
 
 REGISTER_KERNEL_BUILDER(Name("TpuExt>DescribeWork").Device(tensorflow::DEVICE_CPU), DescribeWorkOp);
 
+REGISTER_OP("TpuExt>DescribeProgress")
+    .Attr("age_seconds: float")
+    .Output("description: string")
+    .SetIsStateful()
+    .SetShapeFn(tensorflow::shape_inference::ScalarShape)
+    .Doc(R"doc(
+Tells what the worker does now on which it runs.
+
+age_seconds: Waits that have not lasted for so long are left out.
+description: A JSON object with `ended` (the number of launches that have), `run_id`, `program` and
+  `waits` of the oldest launch that goes on, and the list `ongoing` of compilations.
+)doc");
+
+class DescribeProgressOp : public DescribingOp {
+ public:
+  explicit DescribeProgressOp(tensorflow::OpKernelConstruction* construction)
+      : DescribingOp(construction) {
+    float seconds = 0;
+    OP_REQUIRES_OK(construction, construction->GetAttr("age_seconds", &seconds));
+    age_ = absl::Seconds(seconds);
+  }
+
+ private:
+  JsonObject Described() const override { return DescribeProgress(age_); }
+
+  absl::Duration age_;
+};
+
+REGISTER_KERNEL_BUILDER(Name("TpuExt>DescribeProgress").Device(tensorflow::DEVICE_CPU),
+                        DescribeProgressOp);
+
 }  // namespace
 
 void SetVersions(const std::string& package, const std::string& tensorflow) {

@@ -6,11 +6,12 @@ import collections
 import contextlib
 import ctypes
 import dataclasses
+import itertools
 import json
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TextIO
 
 from tf_tpu_ext import _native, _workers
@@ -101,9 +102,44 @@ class Line:
 
 def of_process() -> Now:
     """Returns what goes on in this process."""
-    told = json.loads(
-        _native.text_of("TfTpuExt_Progress", ctypes.c_double(_PATIENCE_SECONDS)) or "{}"
+    return _now(
+        json.loads(_native.text_of("TfTpuExt_Progress", ctypes.c_double(_PATIENCE_SECONDS)) or "{}")
     )
+
+
+def of_workers(addresses: list[str]) -> Now:
+    """Returns what goes on in the workers of a pod: each launch is one of all of them.
+
+    Raises:
+        tf.errors.OpError: A worker is lost.
+    """
+    return together(
+        [_now(_workers.describe_progress(address, _PATIENCE_SECONDS)) for address in addresses]
+    )
+
+
+def together(workers: Sequence[Now]) -> Now:
+    """Returns what workers do together, of what each of them does."""
+    # The one that is behind.
+    behind = min((now for now in workers if now.run_id), key=lambda now: now.run_id, default=Now(0))
+    waits = [
+        f"worker {number}: {now.waits.rstrip('; .')}"
+        for number, now in enumerate(workers)
+        if now.waits
+    ]
+    compiling: dict[str, float] = {}
+    for each in itertools.chain.from_iterable(now.compiling for now in workers):
+        compiling[each.what] = max(each.seconds, compiling.get(each.what, 0.0))
+    return Now(
+        steps=max(now.steps for now in workers),
+        run_id=behind.run_id,
+        program=behind.program,
+        waits="; ".join(waits),
+        compiling=tuple(itertools.starmap(Compiling, compiling.items())),
+    )
+
+
+def _now(told: Mapping[str, Any]) -> Now:
     return Now(
         steps=told["ended"],
         run_id=told["run_id"],
@@ -115,15 +151,6 @@ def of_process() -> Now:
             if each["doing"] == "compiling"
         ),
     )
-
-
-def of_workers(addresses: list[str]) -> Now:
-    """Returns how far the workers of a pod are: each launch is one of all of them.
-
-    Raises:
-        tf.errors.OpError: A worker is lost.
-    """
-    return Now(steps=max(_workers.describe(address)["launches"] for address in addresses))
 
 
 @contextlib.contextmanager
