@@ -457,6 +457,108 @@ class TestHost:
         assert found_by(lambda: run(per_replica(strategy, [3.0]))) == []
         assert last.numpy() == 3.0
 
+    def test_race_with_a_branch(self, make_strategy):
+        strategy = make_strategy(2)
+        best = tf.Variable(0.0)
+
+        @tf.function
+        def run(x):
+            def step(x):
+                def better():
+                    return v1.tpu.outside_compilation(keep, x)
+
+                x = tf.cond(x > 1.5, better, lambda: x)
+                return x + v1.tpu.outside_compilation(best.read_value)
+
+            def keep(x):
+                best.assign(x)
+                return tf.identity(x)
+
+            return strategy.run(step, args=(x,))
+
+        [finding] = found_by(lambda: run(per_replica(strategy, [2.0, 1.0])))
+        assert finding.kind == "race"
+        assert finding.source == line_of(run.python_function, "best.assign(x)")
+        assert finding.other_source == line_of(run.python_function, "best.read_value")
+        assert best.numpy() == 2.0
+
+    def test_no_race_of_branches(self, make_strategy):
+        strategy = make_strategy(2)
+        last = tf.Variable(0.0)
+
+        @tf.function
+        def run(x):
+            def step(x):
+                def note(y):
+                    last.assign(y)
+                    return tf.identity(y)
+
+                return tf.cond(
+                    replica_id() < 1,
+                    lambda: v1.tpu.outside_compilation(note, x),
+                    lambda: x,
+                )
+
+            return strategy.run(step, args=(x,))
+
+        assert found_by(lambda: run(per_replica(strategy, [2.0, 1.0]))) == []
+        assert last.numpy() == 2.0
+
+    def test_no_race_with_a_branch_before_a_sum(self, make_strategy):
+        strategy = make_strategy(2)
+        shared = tf.Variable(0.0)
+
+        @tf.function
+        def run(x):
+            def step(x):
+                def note(y):
+                    shared.assign(y)
+                    return tf.identity(y)
+
+                x = tf.cond(
+                    replica_id() < 1, lambda: v1.tpu.outside_compilation(note, x), lambda: x
+                )
+                total = tf.distribute.get_replica_context().all_reduce("SUM", x)
+                return v1.tpu.outside_compilation(lambda y: y + shared, total)
+
+            return strategy.run(step, args=(x,))
+
+        assert found_by(lambda: run(per_replica(strategy, [2.0, 1.0]))) == []
+
+    @pytest.mark.parametrize("control_flow", ["v1", "v2"])
+    @pytest.mark.parametrize("others_read", [False, True])
+    def test_race_with_a_branch_in_a_session(self, control_flow, others_read):
+        def step(x):
+            def keep(x):
+                with tf.control_dependencies([best.assign(x)]):
+                    return tf.identity(x)
+
+            x = v1.cond(x > 1.5, lambda: v1.tpu.outside_compilation(keep, x), lambda: x)
+            return x + v1.tpu.outside_compilation(best.read_value) if others_read else x
+
+        was_v2 = v1.control_flow_v2_enabled()
+        (v1.enable_control_flow_v2 if control_flow == "v2" else v1.disable_control_flow_v2)()
+        try:
+            with tf.Graph().as_default(), v1.Session() as session:
+                best = v1.get_variable("best", initializer=0.0, use_resource=True)
+                feeds = [v1.placeholder(tf.float32, []) for _ in range(8)]
+                results = v1.tpu.replicate(step, [[feed] for feed in feeds])
+
+                def run():
+                    session.run([v1.tpu.initialize_system(), best.initializer])
+                    session.run(results, dict.fromkeys(feeds, 1.0))
+
+                found = found_by(run)
+        finally:
+            (v1.enable_control_flow_v2 if was_v2 else v1.disable_control_flow_v2)()
+        if not others_read:
+            assert found == []
+            return
+        [finding] = found
+        assert finding.kind == "race"
+        assert finding.source == line_of(step, "best.assign(x)")
+        assert finding.other_source == line_of(step, "best.read_value")
+
 
 def test_training_is_the_same_watched(make_strategy):
     """Findings and values of a model with normalization and a metric."""

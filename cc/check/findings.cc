@@ -12,8 +12,8 @@ int64_t Findings::BeginStep(int64_t program_id) {
 }
 
 void Findings::Add(Finding finding) {
-  Key key(finding.kind, finding.program_id, finding.op, finding.instruction, finding.argument,
-          finding.variable, finding.other_op);
+  Key key(finding.kind, finding.program_id, finding.op, finding.source, finding.instruction,
+          finding.argument, finding.variable, finding.other_op, finding.other_source);
   absl::MutexLock lock(&mutex_);
   const auto place = places_.find(key);
   if (place != places_.end()) {

@@ -69,7 +69,9 @@ class Findings {
   int64_t steps() const;
 
  private:
-  using Key = std::tuple<std::string, int64_t, std::string, std::string, int, int, std::string>;
+  // Races of graphs have no program's number: the lines tell them apart.
+  using Key = std::tuple<std::string, int64_t, std::string, std::string, std::string, int, int,
+                         std::string, std::string>;
 
   std::atomic<uint64_t> seed_{0};
   mutable absl::Mutex mutex_;

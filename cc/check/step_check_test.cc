@@ -142,6 +142,19 @@ TEST_F(StepCheckTest, TheCustomCallShowsValues) {
   EXPECT_EQ(findings_.Get()[0].replica, 1);
 }
 
+TEST(FindingsTest, RacesOfOtherLinesAreOthers) {
+  Findings findings;
+  Finding finding;
+  finding.kind = kRaceFinding;
+  finding.op = "AssignVariableOp";
+  for (const char* source : {"model.py:3", "model.py:9", "model.py:3"}) {
+    finding.source = source;
+    findings.Add(finding);
+  }
+  ASSERT_EQ(findings.Get().size(), 2u);
+  EXPECT_EQ(findings.Get()[0].count, 2);
+}
+
 TEST(FindingsTest, HaveAnEnd) {
   Findings findings;
   for (size_t i = 0; i < 2 * Findings::kMost; ++i) {

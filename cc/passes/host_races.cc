@@ -1,7 +1,10 @@
 #include "cc/passes/host_races.h"
 
+#include <algorithm>
 #include <cstddef>
+#include <functional>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "absl/algorithm/container.h"
@@ -11,6 +14,7 @@
 #include "absl/strings/string_view.h"
 #include "cc/base/user_lines.h"
 #include "cc/ops/op_names.h"
+#include "cc/passes/switch_branches.h"
 #include "cc/program/traced_options.h"
 #include "tensorflow/core/framework/function.pb.h"
 #include "tensorflow/core/framework/node_def.pb.h"
@@ -57,16 +61,49 @@ std::string Text(const NodeDef& node, const char* name) {
   return found == node.attr().end() ? "" : found->second.s();
 }
 
+bool IsLoop(absl::string_view op) { return op == "While" || op == "StatelessWhile"; }
+
+// Where the ops of a body are in the program.
+struct Place {
+  // Empty for the host's own.
+  std::string computation;
+  // That which the whole body belongs to, if it does.
+  std::string cluster;
+  // Of the calls that lead to the body.
+  std::string path;
+  // The loops around it, the outermost first.
+  std::vector<std::string> loops;
+  // That have to be taken before it runs.
+  Branches branches;
+};
+
+// Whether its result is its first input.
+bool PassesOn(const NodeDef& node) {
+  int inputs = 0;
+  bool alike = true;
+  for (const std::string& input : node.input()) {
+    if (input.front() == '^') continue;
+    ++inputs;
+    alike = alike && input == node.input(0);
+  }
+  // The value that all replicas get, or only some branch.
+  return inputs == 1 || (inputs > 1 && node.op() == "TPUReplicatedInput" && alike) ||
+         node.op() == "Switch";
+}
+
 struct Access {
   HostAccess place;
   Use use = Use::kNone;
   std::string cluster;
+  std::vector<std::string> loops;
+  bool in_branch = false;
 };
 
 struct Computation {
   int replicas = 1;
   bool check = false;
-  bool has_collectives = false;
+  // The loops around each collective.
+  std::set<std::vector<std::string>> collectives;
   // By the node that makes the variable's handle.
   std::map<std::string, std::vector<Access>> accesses;
 };
@@ -91,7 +128,7 @@ class Search {
       nodes.push_back(node->def());
       sources[node->name()] = UserLine(node->GetStackTrace().get()).Text();
     }
-    Read(nodes, sources, "", {});
+    Read(nodes, sources, {}, {});
   }
 
   std::vector<HostRace> Races() const {
@@ -118,48 +155,83 @@ class Search {
     }
   }
 
-  // `computation` is that of the whole body; empty for the host's.
   template <typename Nodes>
   void Read(const Nodes& nodes, const std::map<std::string, std::string>& sources,
-            const std::string& computation, const Bindings& bindings) {
+            const Place& body, const Bindings& bindings) {
     std::map<std::string, const NodeDef*> by_name;
     for (const NodeDef& node : nodes) by_name[node.name()] = &node;
+    const auto maker_of = [&](const std::string& input) {
+      return MakerOf(input, by_name, bindings);
+    };
+    const auto branches = FindSwitchBranches(by_name, maker_of);
     for (const NodeDef& node : nodes) {
-      const std::string own = Text(node, kTpuReplicate);
-      const std::string& owner = own.empty() ? computation : own;
-      const auto found = computations_.find(owner);
-      if (found != computations_.end()) {
-        const std::string cluster = Text(node, kOutsideCompilation);
-        if (cluster.empty()) {
-          found->second.has_collectives |= IsCollective(node.op());
+      const Place place = PlaceOf(node, body, branches);
+      if (const auto found = computations_.find(place.computation); found != computations_.end()) {
+        if (place.cluster.empty()) {
+          if (IsCollective(node.op())) found->second.collectives.insert(place.loops);
         } else if (const Use use = UseBy(node.op()); use != Use::kNone && node.input_size() > 0) {
           const auto source = sources.find(node.name());
-          found->second.accesses[MakerOf(node.input(0), by_name, bindings)].push_back(
-              {{node.name(), source == sources.end() ? "" : source->second}, use, cluster});
+          const bool known = source != sources.end() && !source->second.empty();
+          found->second.accesses[maker_of(node.input(0))].push_back(
+              {{node.name(), known ? source->second : Text(node, kPythonLine)},
+               use,
+               place.cluster,
+               place.loops,
+               !place.branches.empty()});
         }
       }
-      if (!IsConditional(node.op())) ReadCallees(node, owner, by_name, bindings);
+      ReadCallees(node, place, maker_of);
     }
   }
 
-  void ReadCallees(const NodeDef& node, const std::string& owner,
-                   const std::map<std::string, const NodeDef*>& by_name, const Bindings& bindings) {
-    for (const auto& [attribute, value] : node.attr()) {
-      if (!value.has_func() || !open_.insert(value.func().name()).second) continue;
-      if (const FunctionDef* function = library_.Find(value.func().name())) {
-        Bindings inner;
-        for (int i = 0; i < function->signature().input_arg_size() && i < node.input_size(); ++i) {
-          inner[function->signature().input_arg(i).name()] =
-              MakerOf(node.input(i), by_name, bindings);
-        }
-        std::map<std::string, std::string> sources;
-        if (const auto* traces = library_.GetStackTraces(value.func().name())) {
-          for (const auto& [name, trace] : *traces) sources[name] = UserLine(trace.get()).Text();
-        }
-        Read(function->node_def(), sources, owner, inner);
-      }
-      open_.erase(value.func().name());
+  static Place PlaceOf(const NodeDef& node, const Place& body,
+                       const std::map<std::string, Branches>& branches) {
+    Place place = body;
+    if (std::string own = Text(node, kTpuReplicate); !own.empty()) {
+      place.computation = std::move(own);
     }
+    // A function that is called twice has two of each cluster.
+    const std::string cluster = Text(node, kOutsideCompilation);
+    if (place.cluster.empty() && !cluster.empty()) {
+      place.cluster = absl::StrCat(body.path, "/", cluster);
+    }
+    if (const auto found = branches.find(node.name()); found != branches.end()) {
+      place.branches.insert(found->second.begin(), found->second.end());
+    }
+    return place;
+  }
+
+  void ReadCallees(const NodeDef& node, const Place& place,
+                   const std::function<std::string(const std::string&)>& maker_of) {
+    Place inner = place;
+    absl::StrAppend(&inner.path, "/", node.name());
+    if (IsLoop(node.op())) inner.loops.push_back(inner.path);
+    if (IsConditional(node.op())) inner.branches.insert(inner.path);
+    // The first input of a conditional says which branch is taken.
+    const int skipped = IsConditional(node.op()) ? 1 : 0;
+    for (const auto& [attribute, value] : node.attr()) {
+      if (value.has_func()) ReadCallee(node, value.func().name(), skipped, inner, maker_of);
+      for (const auto& branch : value.list().func()) {
+        ReadCallee(node, branch.name(), skipped, inner, maker_of);
+      }
+    }
+  }
+
+  void ReadCallee(const NodeDef& node, const std::string& name, int skipped, const Place& place,
+                  const std::function<std::string(const std::string&)>& maker_of) {
+    const FunctionDef* const function = library_.Find(name);
+    if (function == nullptr || !open_.insert(name).second) return;
+    Bindings bindings;
+    for (int i = 0; i < function->signature().input_arg_size(); ++i) {
+      if (i + skipped >= node.input_size()) break;
+      bindings[function->signature().input_arg(i).name()] = maker_of(node.input(i + skipped));
+    }
+    std::map<std::string, std::string> sources;
+    if (const auto* traces = library_.GetStackTraces(name)) {
+      for (const auto& [op, trace] : *traces) sources[op] = UserLine(trace.get()).Text();
+    }
+    Read(function->node_def(), sources, place, bindings);
+    open_.erase(name);
   }
 
   // The node whose result an input is, through ops that pass it on and through calls.
@@ -173,18 +245,35 @@ class Search {
         const std::string shared = Text(maker, "shared_name");
         return shared.empty() ? name : absl::StrCat("variable ", shared);
       }
-      if (maker.input_size() != 1 || maker.input(0).front() == '^') return name;
+      if (!PassesOn(maker)) return name;
       name = maker.input(0).substr(0, maker.input(0).find(':'));
     }
     const auto bound = bindings.find(name);
     return bound == bindings.end() ? name : bound->second;
   }
 
+  // Whether there is a collective that all replicas may have to reach between the two. Of two in
+  // one loop, collectives outside of it keep no iterations apart.
+  static bool MayBeKeptApart(const Computation& computation, const Access& a, const Access& b) {
+    if (a.cluster == b.cluster) return false;
+    const auto differ =
+        std::mismatch(a.loops.begin(), a.loops.end(), b.loops.begin(), b.loops.end());
+    const std::vector<std::string> common(a.loops.begin(), differ.first);
+    return absl::c_any_of(computation.collectives, [&](const std::vector<std::string>& loops) {
+      return loops.size() >= common.size() &&
+             std::equal(common.begin(), common.end(), loops.begin());
+    });
+  }
+
   static bool Race(const Computation& computation, const Access& write, const Access& other,
                    bool same) {
-    if (write.use == Use::kWrite) return true;
-    if (write.use != Use::kAdd || other.use != Use::kRead || same) return false;
-    return write.cluster == other.cluster || !computation.has_collectives;
+    // Maybe one replica alone takes the branches; then another one makes what is in none.
+    if (write.in_branch && other.in_branch) return false;
+    if (write.use == Use::kWrite && same) return true;
+    if (write.use != Use::kWrite && (write.use != Use::kAdd || other.use != Use::kRead)) {
+      return false;
+    }
+    return !MayBeKeptApart(computation, write, other);
   }
 
   static void AddRaces(const std::string& name, const Computation& computation,

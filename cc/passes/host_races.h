@@ -26,10 +26,9 @@ struct HostRace {
 };
 
 // The races of the computations that were traced with the option `check`, or that `check` holds for
-// if they say nothing. Ops that add to a variable or subtract from it don't race with each other.
-// Ops in branches are left out: maybe one replica alone takes the branch. So are two ops of
-// different clusters where one adds, in computations with collectives: these may keep them apart.
-// The graph must not have met the bridge yet.
+// if they say nothing. Ops that add to a variable or subtract from it don't race with each other,
+// nor do two ops in branches: maybe one replica alone takes them. Two ops of different clusters are
+// left out if collectives may keep them apart. The graph must not have met the bridge yet.
 std::vector<HostRace> FindHostRaces(const tensorflow::Graph& graph,
                                     const tensorflow::FunctionLibraryDefinition& library,
                                     bool check);

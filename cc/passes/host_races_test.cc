@@ -1,5 +1,6 @@
 #include "cc/passes/host_races.h"
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -65,11 +66,11 @@ class HostRacesTest : public ::testing::Test {
     return Add(node, {});
   }
 
-  Node* AddValue() {
+  Node* AddValue(tensorflow::DataType type = tensorflow::DT_FLOAT) {
     NodeDef node;
     node.set_name(graph_.NewName("value"));
     node.set_op("Placeholder");
-    tensorflow::AddNodeAttr("dtype", tensorflow::DT_FLOAT, &node);
+    tensorflow::AddNodeAttr("dtype", type, &node);
     return Add(node, {});
   }
 
@@ -81,6 +82,63 @@ class HostRacesTest : public ::testing::Test {
       inputs.push_back(nodes.back()->name());
     }
     Add(Define(graph_.NewName(op), op, inputs, cluster), nodes);
+  }
+
+  void AddSum() {
+    NodeDef sum;
+    sum.set_name("sum");
+    sum.set_op("CrossReplicaSum");
+    tensorflow::AddNodeAttr("T", tensorflow::DT_FLOAT, &sum);
+    tensorflow::AddNodeAttr(kTpuReplicate, "step", &sum);
+    Node* const value = AddValue();
+    sum.add_input(value->name());
+    sum.add_input(value->name());
+    Add(sum, {value, value});
+  }
+
+  // A function of a variable's handle.
+  void AddFunction(const std::string& name, const std::vector<NodeDef>& nodes) {
+    FunctionDef function;
+    function.mutable_signature()->set_name(name);
+    auto* const argument = function.mutable_signature()->add_input_arg();
+    argument->set_name("handle");
+    argument->set_type(tensorflow::DT_RESOURCE);
+    for (const NodeDef& node : nodes) *function.add_node_def() = node;
+    EXPECT_TRUE(library_.AddFunctionDef(function).ok());
+  }
+
+  // An op that runs functions of the variable; one attribute of several functions is their list.
+  void AddCall(const std::string& op, const std::vector<std::string>& attributes,
+               const std::vector<std::string>& functions, Node* variable) {
+    NodeDef call;
+    call.set_name(graph_.NewName(op));
+    call.set_op(op);
+    std::vector<tensorflow::NameAttrList> named(functions.size());
+    for (size_t i = 0; i < functions.size(); ++i) named[i].set_name(functions[i]);
+    if (attributes.size() == functions.size()) {
+      for (size_t i = 0; i < functions.size(); ++i) {
+        tensorflow::AddNodeAttr(attributes[i], named[i], &call);
+      }
+    } else {
+      tensorflow::AddNodeAttr(attributes[0], named, &call);
+    }
+    const std::vector<tensorflow::DataType> resource = {tensorflow::DT_RESOURCE};
+    std::vector<Node*> inputs = {variable};
+    if (op == "While") {
+      tensorflow::AddNodeAttr("T", resource, &call);
+    } else {
+      tensorflow::AddNodeAttr("Tin", resource, &call);
+      tensorflow::AddNodeAttr("Tout", std::vector<tensorflow::DataType>(), &call);
+    }
+    if (op == "If") {
+      inputs = {AddValue(tensorflow::DT_BOOL), variable};
+      tensorflow::AddNodeAttr("Tcond", tensorflow::DT_BOOL, &call);
+    } else if (op == "Case") {
+      inputs = {AddValue(tensorflow::DT_INT32), variable};
+    }
+    tensorflow::AddNodeAttr(kTpuReplicate, "step", &call);
+    for (Node* input : inputs) call.add_input(input->name());
+    Add(call, inputs);
   }
 
   // Each as "write other".
@@ -129,14 +187,7 @@ TEST_F(HostRacesTest, CollectivesMayKeepClustersApart) {
   Use("AssignAddVariableOp", v, "0");
   Use("ReadVariableOp", v, "1");
   EXPECT_EQ(Find().size(), 1u);
-  NodeDef sum = Define("sum", "CrossReplicaSum", {}, "");
-  sum.clear_attr();
-  tensorflow::AddNodeAttr("T", tensorflow::DT_FLOAT, &sum);
-  tensorflow::AddNodeAttr(kTpuReplicate, "step", &sum);
-  Node* const value = AddValue();
-  sum.add_input(value->name());
-  sum.add_input(value->name());
-  Add(sum, {value, value});
+  AddSum();
   EXPECT_TRUE(Find().empty());
 }
 
@@ -149,41 +200,111 @@ TEST_F(HostRacesTest, OtherVariablesAndReadsAreFine) {
   EXPECT_TRUE(Find().empty());
 }
 
-TEST_F(HostRacesTest, FollowsVariablesIntoFunctions) {
-  FunctionDef body;
-  body.mutable_signature()->set_name("body");
-  auto* const argument = body.mutable_signature()->add_input_arg();
-  argument->set_name("handle");
-  argument->set_type(tensorflow::DT_RESOURCE);
-  *body.add_node_def() = Define("read", "ReadVariableOp", {"handle"}, "0");
-  ASSERT_TRUE(library_.AddFunctionDef(body).ok());
+TEST_F(HostRacesTest, WritesInOneClusterRaceWhateverMeets) {
+  AddMetadata(2);
+  Node* const v = AddHandle("v");
+  Use("AssignVariableOp", v, "0");
+  Use("ReadVariableOp", v, "0");
+  Use("ReadVariableOp", v, "1");
+  AddSum();
+  // The write with itself and with the read of its cluster.
+  EXPECT_EQ(Find().size(), 2u);
+}
+
+TEST_F(HostRacesTest, FollowsVariablesIntoCalls) {
+  AddFunction("body", {Define("read", "ReadVariableOp", {"handle"}, "0")});
   AddMetadata(2);
   Node* const v = AddHandle("v");
   Use("AssignVariableOp", v, "1");
-  for (const char* op : {"StatefulPartitionedCall", "If"}) {
-    NodeDef call;
-    call.set_name(op);
-    call.set_op(op);
-    const std::vector<tensorflow::DataType> resource = {tensorflow::DT_RESOURCE};
-    tensorflow::NameAttrList function;
-    function.set_name("body");
-    tensorflow::AddNodeAttr("Tin", resource, &call);
-    tensorflow::AddNodeAttr("Tout", std::vector<tensorflow::DataType>(), &call);
-    tensorflow::AddNodeAttr(kTpuReplicate, "step", &call);
-    std::vector<Node*> inputs = {v};
-    if (call.op() == "If") {
-      inputs = {AddValue(), v};
-      tensorflow::AddNodeAttr("Tcond", tensorflow::DT_FLOAT, &call);
-      tensorflow::AddNodeAttr("then_branch", function, &call);
-      tensorflow::AddNodeAttr("else_branch", function, &call);
-    } else {
-      tensorflow::AddNodeAttr("f", function, &call);
-    }
-    for (Node* input : inputs) call.add_input(input->name());
-    Add(call, inputs);
-  }
-  // The write with itself, and with the read of the call; not with that of the branch.
+  AddCall("StatefulPartitionedCall", {"f"}, {"body"}, v);
   EXPECT_EQ(Find().size(), 2u);
+  // By another call, the same op is another access.
+  AddCall("StatefulPartitionedCall", {"f"}, {"body"}, v);
+  EXPECT_EQ(Find().size(), 3u);
+}
+
+TEST_F(HostRacesTest, BranchesAreTakenByOneReplicaAlone) {
+  AddFunction("write", {Define("in_branch", "AssignVariableOp", {"handle", "handle"}, "0")});
+  AddFunction("other", {Define("in_other", "AssignVariableOp", {"handle", "handle"}, "1")});
+  AddMetadata(2);
+  Node* const v = AddHandle("v");
+  AddCall("If", {"then_branch", "else_branch"}, {"write", "other"}, v);
+  AddCall("Case", {"branches"}, {"write", "other"}, v);
+  // Each of them with itself, with the other branch, and with the other conditional's.
+  EXPECT_TRUE(Find().empty());
+  // Another replica may read meanwhile.
+  Add(Define("read", "ReadVariableOp", {v->name()}, "2"), {v});
+  Races races = Find();
+  std::sort(races.begin(), races.end());
+  EXPECT_EQ(races, (Races{"in_branch read", "in_branch read", "in_other read", "in_other read"}));
+}
+
+TEST_F(HostRacesTest, CollectivesMayKeepBranchesApart) {
+  AddFunction("write", {Define("in_branch", "AssignVariableOp", {"handle", "handle"}, "0")});
+  AddFunction("nothing", {});
+  AddMetadata(2);
+  Node* const v = AddHandle("v");
+  AddCall("If", {"then_branch", "else_branch"}, {"write", "nothing"}, v);
+  Use("ReadVariableOp", v, "1");
+  EXPECT_EQ(Find().size(), 1u);
+  AddSum();
+  EXPECT_TRUE(Find().empty());
+}
+
+TEST_F(HostRacesTest, CollectivesOutsideOfALoopKeepNoIterationsApart) {
+  AddFunction("condition", {});
+  AddFunction("body", {Define("add", "AssignAddVariableOp", {"handle", "handle"}, "0"),
+                       Define("read", "ReadVariableOp", {"handle"}, "1")});
+  AddMetadata(2);
+  Node* const v = AddHandle("v");
+  AddCall("While", {"cond", "body"}, {"condition", "body"}, v);
+  AddSum();
+  EXPECT_EQ(Find(), Races{"add read"});
+  // Outside of the loop, it may come after the collective.
+  Use("ReadVariableOp", v, "2");
+  EXPECT_EQ(Find(), Races{"add read"});
+}
+
+TEST_F(HostRacesTest, CollectivesInALoopMayKeepIterationsApart) {
+  AddFunction("condition", {});
+  NodeDef sum = Define("sum", "CrossReplicaSum", {"handle", "handle"}, "");
+  AddFunction("body", {Define("add", "AssignAddVariableOp", {"handle", "handle"}, "0"), sum,
+                       Define("read", "ReadVariableOp", {"handle"}, "1")});
+  AddMetadata(2);
+  AddCall("While", {"cond", "body"}, {"condition", "body"}, AddHandle("v"));
+  EXPECT_TRUE(Find().empty());
+}
+
+TEST_F(HostRacesTest, KnowsBranchesOfTensorFlow1) {
+  AddMetadata(2);
+  Node* const v = AddHandle("v");
+  NodeDef pick;
+  pick.set_name("pick");
+  pick.set_op("Switch");
+  tensorflow::AddNodeAttr("T", tensorflow::DT_RESOURCE, &pick);
+  pick.add_input(v->name());
+  Node* const predicate = AddValue(tensorflow::DT_BOOL);
+  pick.add_input(predicate->name());
+  Node* const picked = Add(pick, {v, predicate});
+  Use("AssignVariableOp", picked, "0");
+  EXPECT_TRUE(Find().empty());
+  Use("AssignVariableOp", v, "1");
+  // With itself, and with that in the branch.
+  EXPECT_EQ(Find().size(), 2u);
+}
+
+TEST_F(HostRacesTest, FollowsWhatAllReplicasGet) {
+  AddMetadata(2);
+  Node* const v = AddHandle("v");
+  NodeDef replicated;
+  replicated.set_name("replicated");
+  replicated.set_op("TPUReplicatedInput");
+  tensorflow::AddNodeAttr("T", tensorflow::DT_RESOURCE, &replicated);
+  tensorflow::AddNodeAttr("N", 2, &replicated);
+  for (int i = 0; i < 2; ++i) replicated.add_input(v->name());
+  Use("AssignAddVariableOp", Add(replicated, {v, v}), "0");
+  Use("ReadVariableOp", v, "1");
+  EXPECT_EQ(Find().size(), 1u);
 }
 
 }  // namespace

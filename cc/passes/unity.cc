@@ -20,4 +20,5 @@
 #include "cc/passes/run_on_caller.cc"
 #include "cc/passes/shared_identities.cc"
 #include "cc/passes/stale_functions.cc"
+#include "cc/passes/switch_branches.cc"
 // NOLINTEND(bugprone-suspicious-include)

@@ -13,4 +13,5 @@
 #include "cc/passes/run_on_caller_test.cc"
 #include "cc/passes/session_passes_test.cc"
 #include "cc/passes/stale_functions_test.cc"
+#include "cc/passes/switch_branches_test.cc"
 // NOLINTEND(bugprone-suspicious-include)
