@@ -38,7 +38,7 @@ ENTRY entry {
 )";
 
 xla::Literal Count(const xla::Shape& shape) {
-  xla::Literal literal(shape);
+  xla::Literal literal = xla::Literal::CreateFromShape(shape);
   float next = 0;
   EXPECT_TRUE(
       literal.Populate<float>([&](absl::Span<const int64_t>) { return next = next * 0.9F + 1; })

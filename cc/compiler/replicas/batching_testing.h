@@ -86,7 +86,7 @@ inline void PrintTo(const RuleCase& rule, std::ostream* out) { *out << rule.name
 
 // Numbers that differ between parameters, replicas and places.
 inline xla::Literal Filled(const xla::Shape& shape, int seed) {
-  xla::Literal literal(shape);
+  xla::Literal literal = xla::Literal::CreateFromShape(shape);
   for (int64_t i = 0; i < xla::ShapeUtil::ElementsIn(shape); ++i) {
     const int64_t number = (seed * 31 + i * 7 + i * i) % 23;
     switch (shape.element_type()) {
@@ -130,7 +130,8 @@ inline std::vector<xla::Literal> Evaluate(const xla::HloModule& module,
 
 // The arrays of all replicas, one after the other.
 inline xla::Literal BatchOf(const std::vector<const xla::Literal*>& replicas) {
-  xla::Literal batch(xla::ShapeUtil::PrependMajorDimension(kReplicas, replicas[0]->shape()));
+  xla::Literal batch = xla::Literal::CreateFromShape(
+      xla::ShapeUtil::PrependMajorDimension(kReplicas, replicas[0]->shape()));
   auto* to = static_cast<char*>(batch.untyped_data());
   for (const xla::Literal* replica : replicas) {
     std::memcpy(to, replica->untyped_data(), replica->size_bytes());
