@@ -361,10 +361,8 @@ def test_xprof_answers(strategy: Any, tmp_path: pathlib.Path) -> None:
     [analysis] = [
         table for table in answers["input_pipeline_analyzer"] if "stepnum" in columns(table)
     ]
-    # XProf leaves out a step that it can't connect with the program's, now and then.
     steps = [row["c"][0]["v"] for row in analysis["rows"]]
-    assert len(steps) >= STEPS - 1
-    assert set(steps) <= {str(number) for number in range(STEPS)}
+    assert steps == [str(number) for number in range(STEPS)]
 
     expected = sum(
         op.end - op.begin

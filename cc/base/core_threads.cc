@@ -12,7 +12,7 @@ namespace {
 constexpr int kQuickRounds = 10;
 
 struct Place {
-  const CoreThreads* threads = nullptr;
+  CoreThreads* threads = nullptr;
   int id = -1;
 };
 
@@ -76,6 +76,8 @@ void CoreThreads::WatchProgress() {
   }
   watch_.Signal();
 }
+
+CoreThreads* CoreThreads::OfCaller() { return place.threads; }
 
 int CoreThreads::CurrentThreadId() const { return place.threads == this ? place.id : -1; }
 

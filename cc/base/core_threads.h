@@ -48,6 +48,8 @@ class CoreThreads : public tensorflow::thread::ThreadPoolInterface {
   // saves the caller microseconds.
   void ScheduleSoon(std::function<void()> work);
   int NumThreads() const override { return options_.max_threads; }
+  // Those that the calling thread is one of; null for another thread.
+  static CoreThreads* OfCaller();
   // The place of the calling thread among these, -1 for others.
   int CurrentThreadId() const override;
 

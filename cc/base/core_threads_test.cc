@@ -125,7 +125,9 @@ TEST(CoreThreadsTest, DeletesWorkOnItsThread) {
 TEST(CoreThreadsTest, AThreadDoesItsOwnWorkNext) {
   CoreThreads threads(Threads(2, 8));
   absl::Notification done;
+  EXPECT_EQ(CoreThreads::OfCaller(), nullptr);
   threads.Schedule([&] {
+    EXPECT_EQ(CoreThreads::OfCaller(), &threads);
     const int first = threads.CurrentThreadId();
     threads.ScheduleAfterCurrent([&, first] {
       EXPECT_EQ(threads.CurrentThreadId(), first);

@@ -4,6 +4,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "cc/base/core_threads.h"
+#include "cc/profile/recorder.h"
 #include "tensorflow/core/platform/errors.h"
 #include "xla/tsl/platform/statusor.h"
 
@@ -58,8 +60,17 @@ absl::Status LaunchTable::Arrive(
     }
   }
   if (created) launch->WatchWait();
-  if (complete) launch->Start();
+  if (complete) Start(launch);
   return absl::OkStatus();
+}
+
+void LaunchTable::Start(const std::shared_ptr<Launch>& launch) const {
+  // A profile that ends with the step lacks what has not returned by then: without the op that
+  // brings the core, nothing would say which step the programs belong to.
+  CoreThreads* const threads =
+      NowIfRecording(services_.recorder).has_value() ? CoreThreads::OfCaller() : nullptr;
+  if (threads == nullptr) return launch->Start();
+  threads->ScheduleAfterCurrent([launch] { launch->Start(); });
 }
 
 void LaunchTable::Reject(LaunchId launch_id, const absl::Status& status) {

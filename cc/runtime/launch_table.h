@@ -64,6 +64,7 @@ class LaunchTable {
                                                        const std::shared_ptr<Program>& program,
                                                        bool* created)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Start(const std::shared_ptr<Launch>& launch) const;
   void Leave(RunId run_id);
 
   const LaunchServices services_;

@@ -8,6 +8,9 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/synchronization/notification.h"
+#include "cc/base/core_threads.h"
+#include "cc/profile/recorder.h"
 #include "cc/runtime/collective_table.h"
 #include "cc/runtime/core_order.h"
 #include "cc/runtime/launch_fakes.h"
@@ -48,6 +51,7 @@ class LaunchTest : public ::testing::Test {
     services.core_order = &order_;
     services.compute_pool = &pool_;
     services.transfers = &transfers_;
+    services.recorder = &recorder_;
     services.run_long = [this](std::function<void()> work) {
       long_work_.push_back(std::move(work));
     };
@@ -87,6 +91,7 @@ class LaunchTest : public ::testing::Test {
   FakeTransfers transfers_;
   CollectiveTable collectives_;
   CoreOrder order_;
+  ProfileRecorder recorder_;
   std::vector<std::function<void()>> long_work_;
   LaunchTable table_;
   absl::Status refusal_;
@@ -149,6 +154,25 @@ TEST_F(LaunchTest, StartsWhenTheLastCoreHasCome) {
   EXPECT_EQ(order_of_ends_, (std::vector<int>{4, 5}));
   EXPECT_EQ(transfers_.log, std::vector<std::string>{"finish 7"});
   EXPECT_EQ(monitor_.num_waits(), 0);
+}
+
+TEST_F(LaunchTest, InAProfileStartsWhenTheOpHasReturned) {
+  auto program = std::make_shared<FakeProgram>(OnCores({0}));
+  CoreThreads threads(CoreThreads::Options{/*usual_threads=*/1, /*max_threads=*/1});
+  for (const bool profiled : {false, true}) {
+    if (profiled) recorder_.Start();
+    absl::Notification came;
+    threads.Schedule([&] {
+      Arrive(0, program);
+      EXPECT_EQ(program->runs.size(), profiled ? 0 : 1);
+      // After what the op has left to be done.
+      CoreThreads::OfCaller()->Schedule([&] { came.Notify(); });
+    });
+    came.WaitForNotification();
+    ASSERT_EQ(program->runs.size(), 1);
+    program->OfSlot(Slot(0)).End({FloatTensor({1})});
+    program->runs.clear();
+  }
 }
 
 TEST_F(LaunchTest, ACoreThatComesAgainBeginsTheNextRound) {
