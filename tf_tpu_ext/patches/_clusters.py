@@ -72,12 +72,13 @@ def install_cluster_calls(changes: Changes) -> None:
         TPUReplicateContext,
     )
 
-    from tf_tpu_ext.tpu import _cluster_functions
+    from tf_tpu_ext.tpu import _cluster_functions, _clusters
 
     def add_of(stock: Callable[..., None]) -> Callable[..., None]:
         def add_and_mark(self: Any, op: Any) -> None:
             stock(self, op)
             _cluster_functions.mark_called_function(op)
+            _clusters.mark_line(op)
 
         return add_and_mark
 
@@ -93,25 +94,6 @@ def install_cluster_calls(changes: Changes) -> None:
     changes.wrap(TPUReplicateContext, "AddOp", add_of)
     changes.wrap(OutsideCompilationV2Context, "_set_outside_compilation_attributes", add_of)
     changes.wrap(tf.Operation, "_set_func_attr", set_of)
-
-
-def install_cluster_lines(changes: Changes) -> None:
-    from tensorflow.python.tpu.tpu_replication import (
-        OutsideCompilationV2Context,
-        TPUReplicateContext,
-    )
-
-    from tf_tpu_ext.tpu import _clusters
-
-    def add_of(stock: Callable[..., None]) -> Callable[..., None]:
-        def add_with_line(self: Any, op: Any) -> None:
-            stock(self, op)
-            _clusters.mark_line(op)
-
-        return add_with_line
-
-    changes.wrap(TPUReplicateContext, "AddOp", add_of)
-    changes.wrap(OutsideCompilationV2Context, "_set_outside_compilation_attributes", add_of)
 
 
 def install_cluster_captures(changes: Changes) -> None:

@@ -103,21 +103,12 @@ PATCHES = (
         group="tensorflow",
         target="tensorflow.python.tpu.tpu_replication`'s contexts and `tf.Operation._set_func_attr",
         change="A `tf.function` that is called in an outside compilation cluster runs on the host "
-        "too.",
+        "too. With workers, the ops of a cluster have an attribute more: the Python line that made "
+        "them.",
         reason="stock TensorFlow marks the call, and loses the mark when it inlines the function: "
-        "strings, prints and Python functions in it fail to compile.",
+        "strings, prints and Python functions in it fail to compile. It sends workers functions "
+        "without stack traces, and profiles, reports and findings tell the line.",
         install=_clusters.install_cluster_calls,
-    ),
-    Patch(
-        name="cluster_lines",
-        group="tensorflow",
-        target="tensorflow.python.tpu.tpu_replication.TPUReplicateContext.AddOp` and `"
-        "OutsideCompilationV2Context._set_outside_compilation_attributes",
-        change="With workers, ops of outside compilation clusters have an attribute more: the "
-        "Python line that made them.",
-        reason="profiles, reports and findings tell the line, and TensorFlow sends workers "
-        "functions without the stack traces of their ops.",
-        install=_clusters.install_cluster_lines,
     ),
     Patch(
         name="cluster_captures",
