@@ -1,9 +1,11 @@
 #include "cc/kernels/variable_types.h"
 
 #include <string>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "cc/ops/host_update_ops.h"
 #include "tensorflow/core/framework/node_def_util.h"
 #include "tensorflow/core/framework/resource_mgr.h"
 #include "tensorflow/core/framework/resource_var.h"
@@ -18,7 +20,8 @@ using tensorflow::Var;
 
 DataType UpdatedType(const tensorflow::OpKernelConstruction& construction) {
   DataType type = tensorflow::DT_INVALID;
-  const std::string& op = construction.def().op();
+  std::string op = construction.def().op();
+  if (std::string original = OriginalOfHostUpdate(op); !original.empty()) op = std::move(original);
   // The type of a generator of random numbers is that of the numbers, not of its state.
   if (op == "AssignVariableOp" || absl::StartsWith(op, "Stateful")) return type;
   for (const char* attribute : {"T", "dtype"}) {

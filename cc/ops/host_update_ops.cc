@@ -13,15 +13,29 @@ namespace {
 
 constexpr char kPrefix[] = "TpuExt>";
 
-// Those that the bridge takes apart, and the other scatters.
-constexpr const char* kUpdates[] = {
-    "AssignAddVariableOp",        "AssignSubVariableOp",   "ResourceApplyAdagrad",
-    "ResourceApplyAdagradV2",     "ResourceApplyAdam",     "ResourceApplyCenteredRMSProp",
-    "ResourceApplyFtrl",          "ResourceApplyFtrlV2",   "ResourceApplyGradientDescent",
-    "ResourceApplyKerasMomentum", "ResourceApplyMomentum", "ResourceApplyProximalAdagrad",
-    "ResourceApplyRMSProp",       "ResourceScatterAdd",    "ResourceScatterDiv",
-    "ResourceScatterMax",         "ResourceScatterMin",    "ResourceScatterMul",
-    "ResourceScatterSub",         "ResourceScatterUpdate"};
+// Those that the bridge takes apart, and the other scatters. An assignment in a branch becomes one
+// of what all replicas have, of which only the first replica's counts.
+constexpr const char* kUpdates[] = {"AssignVariableOp",
+                                    "AssignAddVariableOp",
+                                    "AssignSubVariableOp",
+                                    "ResourceApplyAdagrad",
+                                    "ResourceApplyAdagradV2",
+                                    "ResourceApplyAdam",
+                                    "ResourceApplyCenteredRMSProp",
+                                    "ResourceApplyFtrl",
+                                    "ResourceApplyFtrlV2",
+                                    "ResourceApplyGradientDescent",
+                                    "ResourceApplyKerasMomentum",
+                                    "ResourceApplyMomentum",
+                                    "ResourceApplyProximalAdagrad",
+                                    "ResourceApplyRMSProp",
+                                    "ResourceScatterAdd",
+                                    "ResourceScatterDiv",
+                                    "ResourceScatterMax",
+                                    "ResourceScatterMin",
+                                    "ResourceScatterMul",
+                                    "ResourceScatterSub",
+                                    "ResourceScatterUpdate"};
 
 }  // namespace
 

@@ -113,7 +113,7 @@ TEST_F(HostUpdatesTest, NamesLeadThereAndBack) {
   EXPECT_EQ(OriginalOfHostUpdate(HostUpdateOverride("AssignSubVariableOp")), "AssignSubVariableOp");
   EXPECT_EQ(OriginalOfHostUpdate("AssignSubVariableOp"), "");
   EXPECT_EQ(OriginalOfHostUpdate(kHostCallOp), "");
-  EXPECT_FALSE(IsHostUpdate("AssignVariableOp"));
+  EXPECT_FALSE(IsHostUpdate("ReadVariableOp"));
   EXPECT_FALSE(IsHostUpdate(HostUpdateOverride("AssignSubVariableOp")));
 }
 

@@ -215,6 +215,23 @@ class TestHostVariable:
             expected[:] = rounds * replicas
         np.testing.assert_array_equal(variable.numpy(), expected)
 
+    def test_assigned_in_a_branch_that_one_replica_takes(self, strategy, mode, host_variable):
+        def host(x):
+            host_variable.assign(x)
+            return tf.identity(x)
+
+        def computation(chosen):
+            replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+            return tf.cond(
+                tf.equal(replica, chosen),
+                lambda: outside(host, 10.0 + tf.cast(replica, tf.float32)),
+                lambda: 0.0,
+            )
+
+        for chosen in reversed(range(strategy.num_replicas_in_sync)):
+            run(strategy, computation, tf.constant(chosen))
+            assert host_variable.numpy() == 10.0 + chosen
+
     def test_used_in_two_clusters(self, strategy, mode, host_variable):
         def computation(x):
             def write(x):
