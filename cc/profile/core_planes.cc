@@ -241,7 +241,9 @@ class CorePlane {
       for (const ThunkEvent* op : found->second) {
         runs.push_back(run);
         ops.push_back(op);
-        spans.push_back({op->begin_ps, op->end_ps});
+        // A thread may note the end of its op when others have gone on to the end of the run.
+        const int64_t end = std::min(op->end_ps, run->end * kPicosPerNano);
+        spans.push_back({op->begin_ps, std::max(op->begin_ps, end)});
       }
     }
     XLineBuilder line = Line(kOps, tsl::profiler::kXlaOpLineName);

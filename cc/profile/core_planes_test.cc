@@ -164,6 +164,15 @@ TEST_F(CorePlanesTest, OpsTellWhatXprofNeeds) {
   EXPECT_EQ(visitor.GetStat(StatType::kDevCapPeakHbmBwGigabytesPerSecond)->DoubleValue(), 2);
 }
 
+TEST_F(CorePlanesTest, AnOpEndsWithItsRun) {
+  recording_.runs = {RunOf(program_, 1, {Core(0)}, 100, 200)};
+  Build({DotOf(recording_.runs[0], 150'000, 230'000)});
+  const auto ops = EventsOf(PlaneOf(0), "XLA Ops");
+  ASSERT_EQ(ops.size(), 1);
+  EXPECT_EQ(ops[0].begin_ps, 150'000);
+  EXPECT_EQ(ops[0].duration_ps, 50'000);
+}
+
 TEST_F(CorePlanesTest, OneRunForSeveralCoresIsOnAllOfThem) {
   recording_.runs = {RunOf(program_, 1, {Core(2), Core(3)}, 100, 200)};
   Build({DotOf(recording_.runs[0], 110'000, 150'000)});
