@@ -1,4 +1,4 @@
-"""The models that models.py trains: what people train, in sizes for a machine without accelerator."""
+"""The models that models.py trains: what people train, in sizes for a machine without a TPU."""
 
 from __future__ import annotations
 
