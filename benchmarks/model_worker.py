@@ -12,6 +12,8 @@ from typing import Any
 import step_worker
 from keras_models import models
 
+PEERS = ("ours", "mirrored", "plain", "jit_compile")
+
 
 class Worker(step_worker.Worker):
     """Trains a model by `fit`."""
@@ -77,4 +79,4 @@ class Worker(step_worker.Worker):
 
 
 if __name__ == "__main__":
-    step_worker.main(Worker, ("ours", "mirrored", "plain", "jit_compile"))
+    step_worker.main(Worker, PEERS)

@@ -183,16 +183,22 @@ def attempt(entrants: Sequence[Any], do: str, *arguments: Any) -> None:
                 entrant.result["error"] = str(error)
 
 
-def check_losses(entrants: list[Entrant]) -> None:
+def losses_agree(losses: list[float], expected: list[float]) -> bool:
+    """Whether every loss is the expected one."""
+    return all(
+        math.isclose(loss, right, rel_tol=LOSS_TOLERANCE)
+        for loss, right in zip(losses, expected, strict=True)
+    )
+
+
+def check_losses(
+    entrants: list[Entrant], agree: Callable[[list[float], list[float]], bool] = losses_agree
+) -> None:
     """Marks as failed who computes something else than the first entrant that works."""
     working = [entrant for entrant in entrants if not entrant.failed]
     for entrant in working:
         losses, expected = entrant.result["losses"], working[0].result["losses"]
-        same = all(
-            math.isclose(loss, right, rel_tol=LOSS_TOLERANCE)
-            for loss, right in zip(losses, expected, strict=True)
-        )
-        if not same or losses[0] == losses[-1]:
+        if not agree(losses, expected) or losses[0] == losses[-1]:
             entrant.result["error"] = (
                 f"computes something else: its losses are {losses}, those of "
                 f"{working[0].worker.peer} {expected}, which must agree and change"
@@ -245,7 +251,7 @@ def measure(
     program: Named,
     arguments: argparse.Namespace,
     block_seconds: float,
-    check: Callable[[list[Entrant]], None] = check_losses,
+    agree: Callable[[list[float], list[float]], bool] = losses_agree,
 ) -> list[dict[str, Any]]:
     """Times one program with each number of replicas; returns a result for each peer."""
     singles = pool.entrants([p for p in arguments.peers if p in ONE_DEVICE], program.name, 1)
@@ -256,7 +262,7 @@ def measure(
         entrants = pool.entrants(many, program.name, replicas)
         prepare(entrants, program, block_seconds)
         everyone = [single.again(replicas) for single in singles] + entrants
-        check(everyone)
+        check_losses(everyone, agree)
         for turn in range(arguments.rounds):
             # Who follows whom changes, for one may leave the caches in another's favour.
             attempt(everyone[:: -1 if turn % 2 else 1], "block")
