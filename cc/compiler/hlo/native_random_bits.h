@@ -8,7 +8,8 @@
 namespace tf_tpu_ext {
 
 // Has arrays of random bits made by a call (see random_bits.h) that makes the same bits as XLA's
-// code, in a seventh of the time. Programs whose arrays are divided between cores must be left alone.
+// code, in a seventh of the time. Programs whose arrays are divided between cores must be left
+// alone.
 absl::Status MakeRandomBitsNatively(xla::HloModule* module);
 
 }  // namespace tf_tpu_ext
