@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "absl/base/call_once.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
@@ -15,31 +16,31 @@ constexpr char kPrefix[] = "TpuExt>";
 
 // Those that the bridge takes apart, and the other scatters. An assignment in a branch becomes one
 // of what all replicas have, of which only the first replica's counts.
-constexpr const char* kUpdates[] = {"AssignVariableOp",
-                                    "AssignAddVariableOp",
-                                    "AssignSubVariableOp",
-                                    "ResourceApplyAdagrad",
-                                    "ResourceApplyAdagradV2",
-                                    "ResourceApplyAdam",
-                                    "ResourceApplyCenteredRMSProp",
-                                    "ResourceApplyFtrl",
-                                    "ResourceApplyFtrlV2",
-                                    "ResourceApplyGradientDescent",
-                                    "ResourceApplyKerasMomentum",
-                                    "ResourceApplyMomentum",
-                                    "ResourceApplyProximalAdagrad",
-                                    "ResourceApplyRMSProp",
-                                    "ResourceScatterAdd",
-                                    "ResourceScatterDiv",
-                                    "ResourceScatterMax",
-                                    "ResourceScatterMin",
-                                    "ResourceScatterMul",
-                                    "ResourceScatterSub",
-                                    "ResourceScatterUpdate"};
+constexpr const char* kUpdates[] = {
+    "AssignVariableOp",
+    "AssignAddVariableOp",
+    "AssignSubVariableOp",
+    "ResourceApplyAdagrad",
+    "ResourceApplyAdagradV2",
+    "ResourceApplyAdam",
+    "ResourceApplyCenteredRMSProp",
+    "ResourceApplyFtrl",
+    "ResourceApplyFtrlV2",
+    "ResourceApplyGradientDescent",
+    "ResourceApplyKerasMomentum",
+    "ResourceApplyMomentum",
+    "ResourceApplyProximalAdagrad",
+    "ResourceApplyRMSProp",
+    "ResourceScatterAdd",
+    "ResourceScatterDiv",
+    "ResourceScatterMax",
+    "ResourceScatterMin",
+    "ResourceScatterMul",
+    "ResourceScatterSub",
+    "ResourceScatterUpdate",
+};
 
-}  // namespace
-
-void RegisterHostUpdates() {
+void RegisterAll() {
   tensorflow::OpRegistry* registry = tensorflow::OpRegistry::Global();
   for (const char* update : kUpdates) {
     const tensorflow::OpRegistrationData* original = registry->LookUp(update);
@@ -53,6 +54,13 @@ void RegisterHostUpdates() {
       return absl::OkStatus();
     });
   }
+}
+
+}  // namespace
+
+void RegisterHostUpdates() {
+  static absl::once_flag once;
+  absl::call_once(once, RegisterAll);
 }
 
 bool IsHostUpdate(const std::string& op) {

@@ -7,7 +7,7 @@ namespace tf_tpu_ext {
 
 // Registers an override under a name of our own for each of TensorFlow's updates of variables: the
 // bridge takes the originals apart into a read, a sum and a write, between which another replica's
-// update would be lost, and keeps one write of all replicas.
+// update would be lost, and keeps one write of all replicas. Only the first call does anything.
 void RegisterHostUpdates();
 
 // Whether the op of TensorFlow changes a variable in one step, and has an override of ours.

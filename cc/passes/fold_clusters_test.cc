@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "cc/ops/host_update_ops.h"
 #include "cc/ops/op_names.h"
 #include "cc/passes/host_cluster.h"
 #include "gtest/gtest.h"
@@ -30,6 +31,7 @@ class FoldClustersTest : public ::testing::Test {
   FoldClustersTest()
       : library_(tensorflow::OpRegistry::Global(), tensorflow::FunctionDefLibrary()),
         graph_(&library_) {
+    RegisterHostUpdates();
     NodeDef* metadata = Define("metadata", "TPUReplicateMetadata", {});
     tensorflow::AddNodeAttr("num_replicas", 1, metadata);
     metadata_ = Add(*metadata);

@@ -36,17 +36,9 @@ class HostClusterTest : public ::testing::Test {
   HostClusterTest()
       : library_(tensorflow::OpRegistry::Global(), tensorflow::FunctionDefLibrary()),
         graph_(&library_) {
-    RegisterUpdates();
+    RegisterHostUpdates();
     cluster_.owner = cluster_.computation = kComputation;
     cluster_.name = "0";
-  }
-
-  static void RegisterUpdates() {
-    static const bool registered = [] {
-      RegisterHostUpdates();
-      return true;
-    }();
-    ASSERT_TRUE(registered);
   }
 
   template <typename Fill>
