@@ -1,7 +1,9 @@
 #include "cc/check/step_check.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <utility>
 
@@ -23,6 +25,17 @@ const char* KindOf(Worst worst) {
   }
 }
 
+ValueSummary Together(const ValueSummary& a, const ValueSummary& b) {
+  return {absl::HashOf(a.hash, b.hash), std::max(a.worst, b.worst)};
+}
+
+// Of arrays that are divided over the cores of a replica, each core has shown a part.
+void AddParts(const std::vector<ValueSummary>& parts, std::vector<ValueSummary>* whole) {
+  const size_t both = std::min(parts.size(), whole->size());
+  for (size_t i = 0; i < both; ++i) (*whole)[i] = Together((*whole)[i], parts[i]);
+  whole->insert(whole->end(), parts.begin() + static_cast<int64_t>(both), parts.end());
+}
+
 // A finding that begins at a probe.
 Finding At(const CompiledProgram& program, int64_t step, int probe) {
   const Probe& place = program.probes->probes[probe];
@@ -39,15 +52,15 @@ Finding At(const CompiledProgram& program, int64_t step, int probe) {
   return finding;
 }
 
-void AddNonFinite(const CompiledProgram& program, int64_t step, Slot slot, const ShownValues& shown,
-                  Findings* findings) {
+void AddNonFinite(const CompiledProgram& program, int64_t step, Replica replica,
+                  const ShownValues& shown, Findings* findings) {
   const Probes& probes = *program.probes;
   for (const NonFinite& found : FindNonFinite(probes, shown)) {
     Finding finding = At(program, step, found.probe);
     // What a variable holds was found when it came there.
     if (finding.argument >= 0 && findings->HasNonFinite()) continue;
     finding.kind = KindOf(found.worst);
-    finding.replica = program.ReplicaOf(slot).value();
+    finding.replica = replica.value();
     if (found.result.has_value()) {
       finding.result = found.result->value();
       const auto& variable = probes.results[*found.result].variable;
@@ -100,24 +113,26 @@ void StepCheck::Show(Slot slot, int probe, ValueSummary value) {
     values.push_back(value);
     return;
   }
-  ValueSummary& rest = values.back();
-  rest.hash = absl::HashOf(rest.hash, value.hash);
-  rest.worst = std::max(rest.worst, value.worst);
+  values.back() = Together(values.back(), value);
 }
 
 void StepCheck::End() {
-  std::vector<ShownValues> of_slots;
+  std::map<Replica, ShownValues> of_replicas;
   for (int slot = 0; slot < static_cast<int>(shown_.size()); ++slot) {
     absl::MutexLock lock(&shown_[slot]->mutex);
-    of_slots.push_back(std::move(shown_[slot]->values));
+    ShownValues& values = shown_[slot]->values;
+    // Cores of a replica that run as one show their values as the first of them.
+    if (absl::c_all_of(values, [](const auto& of_probe) { return of_probe.empty(); })) continue;
+    ShownValues& of_replica = of_replicas[program_->ReplicaOf(Slot(slot))];
+    of_replica.resize(values.size());
+    for (size_t probe = 0; probe < values.size(); ++probe) {
+      AddParts(values[probe], &of_replica[probe]);
+    }
   }
   std::vector<const ShownValues*> ran;
-  for (int slot = 0; slot < static_cast<int>(of_slots.size()); ++slot) {
-    const ShownValues& shown = of_slots[slot];
-    // Cores of a replica that run as one show their values as the first of them.
-    if (absl::c_all_of(shown, [](const auto& values) { return values.empty(); })) continue;
+  for (const auto& [replica, shown] : of_replicas) {
     ran.push_back(&shown);
-    AddNonFinite(*program_, step_, Slot(slot), shown, &findings_);
+    AddNonFinite(*program_, step_, replica, shown, &findings_);
   }
   if (ran.size() > 1) AddDifferences(*program_, core_variables_, step_, ran, &findings_);
 }

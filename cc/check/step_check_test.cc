@@ -107,6 +107,30 @@ TEST_F(StepCheckTest, VariablesThatDiffer) {
   EXPECT_EQ(found[0].op, "Log");
 }
 
+TEST_F(StepCheckTest, CoresOfAReplicaShowParts) {
+  auto divided = std::make_shared<CompiledProgram>(*Logarithm());
+  divided->num_cores_per_replica = 2;
+  StepCheck check(divided, {ArgumentNumber(3)}, &findings_);
+  // The second core gets what is not finite of the first one. The replicas have other parts of
+  // argument 5.
+  const Worst bad = Worst::kInfinity;
+  const std::vector<std::vector<ValueSummary>> shown = {{Value(1), Value(2, bad), Value(3)},
+                                                        {Value(4), Value(5), Value(6, bad)},
+                                                        {Value(1), Value(2), Value(3)},
+                                                        {Value(4), Value(15), Value(16)}};
+  for (int slot = 0; slot < 4; ++slot) {
+    for (int probe = 0; probe < 3; ++probe) check.Show(Slot(slot), probe, shown[slot][probe]);
+  }
+  check.End();
+  const std::vector<Finding> found = findings_.Get();
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_EQ(found[0].kind, kInfinityFinding);
+  EXPECT_EQ(found[0].replica, 0);
+  EXPECT_EQ(found[0].argument, 5);
+  EXPECT_EQ(found[1].kind, kReplicasDifferFinding);
+  EXPECT_EQ(found[1].op, "Log");
+}
+
 TEST_F(StepCheckTest, KeepsAnEndOfLongLoops) {
   StepCheck check(Logarithm(), {}, &findings_);
   for (size_t i = 0; i < 3 * StepCheck::kMostOfProbe; ++i) check.Show(Slot(0), 2, Value(i));

@@ -165,12 +165,10 @@ bool SkipsComputation(const LoweredModule& lowered, const xla::HloModule& module
          !module.result_shape().is_dynamic();
 }
 
-// Has the program show its values. XLA would bring what a core shows of its part of an array to all
-// cores, so the values of arrays that are divided are not watched.
+// Has the program show its values.
 std::shared_ptr<const Probes> MakeProbes(const LoweredModule& lowered, const Metadata& metadata,
                                          const CompiledProgram& compiled, xla::HloModule* module) {
-  if (NumPartitions(metadata) > 1) return std::make_shared<const Probes>();
-  Probes probes = InsertProbes(module);
+  Probes probes = InsertProbes(module, /*divided=*/NumPartitions(metadata) > 1);
   for (Probe& probe : probes.probes) probe.source = lowered.lines.Find(probe.op).Text();
   std::map<ParameterNumber, ResultNumber> results;
   for (const auto& [result, parameter] : ParametersOfResults(lowered, compiled)) {

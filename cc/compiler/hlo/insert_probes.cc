@@ -18,6 +18,7 @@
 #include "xla/hlo/ir/hlo_instruction.h"
 #include "xla/hlo/ir/hlo_instructions.h"
 #include "xla/hlo/ir/hlo_opcode.h"
+#include "xla/hlo/ir/hlo_sharding.h"
 #include "xla/layout_util.h"
 #include "xla/shape_util.h"
 
@@ -47,6 +48,11 @@ bool ComputesNothing(HloOpcode opcode) {
   }
 }
 
+// Whether it only says how an array is divided over cores.
+bool OnlyDivides(const HloInstruction& instruction) {
+  return instruction.IsCustomCall({"Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape"});
+}
+
 bool RunsComputations(HloOpcode opcode) {
   return opcode == HloOpcode::kWhile || opcode == HloOpcode::kConditional ||
          opcode == HloOpcode::kCall;
@@ -72,7 +78,7 @@ using Place = std::vector<int64_t>;
 
 class Inserter {
  public:
-  explicit Inserter(xla::HloModule* module) : module_(*module) {}
+  Inserter(xla::HloModule* module, bool divided) : module_(*module), divided_(divided) {}
 
   Probes Insert() {
     List(module_.entry_computation());
@@ -115,6 +121,7 @@ class Inserter {
 
   bool WantsProbe(const HloInstruction& instruction) const {
     if (!instruction.shape().IsArray()) return false;
+    if (divided_ && (instruction.shape().is_dynamic() || OnlyDivides(instruction))) return false;
     if (instruction.opcode() == HloOpcode::kSetDimensionSize) {
       return instruction.shape().is_dynamic() && !IsMarked(instruction);
     }
@@ -305,9 +312,11 @@ class Inserter {
         xla::CustomCallApiVersion::API_VERSION_TYPED_FFI));
     xla::Cast<xla::HloCustomCallInstruction>(made)->set_custom_call_has_side_effect(true);
     made->set_metadata(value->metadata());
+    if (divided_) made->set_sharding(xla::HloSharding::Replicate());
   }
 
   xla::HloModule& module_;
+  const bool divided_;
   Probes probes_;
   // Of the entry computation and all that it runs.
   std::vector<HloInstruction*> instructions_;
@@ -321,6 +330,8 @@ class Inserter {
 
 }  // namespace
 
-Probes InsertProbes(xla::HloModule* module) { return Inserter(module).Insert(); }
+Probes InsertProbes(xla::HloModule* module, bool divided) {
+  return Inserter(module, divided).Insert();
+}
 
 }  // namespace tf_tpu_ext

@@ -10,7 +10,10 @@ namespace tf_tpu_ext {
 // Gives each array that an op computes a probe, in the entry computation and in whatever it runs of
 // loops, branches and calls. Copies in another shape, constants and what a loop only passes on have
 // none. The module must not be optimized yet. Source lines and variables are left empty.
-Probes InsertProbes(xla::HloModule* module);
+//
+// If XLA is to divide arrays over the cores of a replica, `divided`, each core shows its part.
+// Arrays of dynamic size have no probes then: no core knows how much of its part is true.
+Probes InsertProbes(xla::HloModule* module, bool divided = false);
 
 }  // namespace tf_tpu_ext
 

@@ -7,12 +7,14 @@
 #include <string>
 #include <vector>
 
+#include "cc/abi/xla/spmd_partitioner.h"
 #include "cc/base/call_attributes.h"
 #include "cc/compiler/hlo/test_module.h"
 #include "cc/program/probe_call.h"
 #include "gtest/gtest.h"
 #include "xla/hlo/ir/hlo_instruction.h"
 #include "xla/hlo/ir/hlo_opcode.h"
+#include "xla/service/spmd/stateful_rng_spmd_partitioner.h"
 
 namespace tf_tpu_ext {
 namespace {
@@ -177,6 +179,58 @@ ENTRY entry {
     EXPECT_FALSE(each->operand(0)->shape().is_dynamic());
   }
   EXPECT_EQ(dynamic, 3);
+}
+
+TEST(InsertProbesTest, OfArraysThatAreDivided) {
+  std::unique_ptr<xla::HloModule> module = ParseModule(R"(
+HloModule divided
+
+ENTRY entry {
+  x = f32[8,4] parameter(0), sharding={devices=[2,1]0,1}
+  n = s32[] parameter(1), sharding={replicated}
+  kept = f32[8,4] custom-call(x), custom_call_target="Sharding", sharding={devices=[2,1]0,1}
+  root = f32[8,4] sqrt(kept), metadata={op_name="root"}
+  some = f32[<=8,4] set-dimension-size(root, n), dimensions={0}
+  more = f32[<=8,4] add(some, some), metadata={op_name="more"}
+  ROOT results = (f32[8,4], f32[<=8,4]) tuple(root, more)
+}
+)");
+  const Probes probes = InsertProbes(module.get(), /*divided=*/true);
+  ExpectValid(module.get());
+  EXPECT_EQ(Instructions(probes),
+            (std::vector<std::string>{"parameter f32[8,4]", "sqrt f32[8,4]", "parameter s32[]"}));
+  EXPECT_EQ(probes.probes[NumberOf(probes, "root")].operands, std::vector<int>{0});
+  for (const xla::HloInstruction* each : module->entry_computation()->instructions()) {
+    if (each->IsCustomCall(kProbeTarget)) EXPECT_TRUE(each->sharding().IsReplicated());
+  }
+}
+
+// Cores show parts of one size, in which nothing is behind the end of the array.
+TEST(InsertProbesTest, EachCoreShowsItsPart) {
+  std::unique_ptr<xla::HloModule> module = ParseModule(R"(
+HloModule divided
+
+ENTRY entry {
+  x = f32[7,4] parameter(0), sharding={devices=[2,1]0,1}
+  root = f32[7,4] sqrt(x), sharding={devices=[2,1]0,1}, metadata={op_name="root"}
+  ROOT results = (f32[7,4]) tuple(root), sharding={{devices=[2,1]0,1}}
+}
+)");
+  module->mutable_config().set_num_partitions(2);
+  module->mutable_config().set_use_spmd_partitioning(true);
+  InsertProbes(module.get(), /*divided=*/true);
+  xla::spmd::StatefulRngSpmdPartitioner partitioner(/*num_partitions=*/2, /*num_replicas=*/1);
+  const auto changed = partitioner.Run(module.get());
+  ASSERT_TRUE(changed.ok()) << changed.status();
+  EXPECT_EQ(CountCalls(*module), 2);
+  for (const xla::HloInstruction* each : module->entry_computation()->instructions()) {
+    EXPECT_NE(each->opcode(), xla::HloOpcode::kAllReduce);
+    EXPECT_NE(each->opcode(), xla::HloOpcode::kAllGather);
+    if (!each->IsCustomCall(kProbeTarget)) continue;
+    EXPECT_EQ(each->operand(0)->shape().dimensions(0), 4);
+    EXPECT_EQ(each->operand(0)->opcode(), xla::HloOpcode::kSelect);
+    EXPECT_TRUE(each->HasSideEffect());
+  }
 }
 
 TEST(InsertProbesTest, WhatGoesToTheHostLeavesTheProgram) {
