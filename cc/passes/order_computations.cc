@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "cc/ops/op_names.h"
+#include "cc/passes/computation_marks.h"
 #include "tensorflow/core/framework/node_def_util.h"
 #include "tensorflow/core/platform/errors.h"
 #include "tensorflow/core/platform/statusor.h"
@@ -22,24 +23,7 @@ using tensorflow::Graph;
 using tensorflow::Node;
 using tensorflow::NodeDef;
 
-// TPUCompilationResult names its computation in an attribute of its own.
-constexpr char kCompilationStatus[] = "_tpu_compilation_status";
-
-bool IsReplicatedInput(const std::string& op) {
-  return op == "TPUReplicatedInput" || absl::StartsWith(op, "TPUPartitionedInput");
-}
-bool IsReplicatedOutput(const std::string& op) {
-  return op == "TPUReplicatedOutput" || absl::StartsWith(op, "TPUPartitionedOutput");
-}
 bool IsLoop(const std::string& op) { return op == "Enter" || op == "RefEnter"; }
-
-std::string MarkedComputation(const NodeDef& node) {
-  for (const char* mark : {kTpuReplicate, kCompilationStatus}) {
-    const auto found = node.attr().find(mark);
-    if (found != node.attr().end()) return found->second.s();
-  }
-  return "";
-}
 
 // The nodes of a graph or a function, by numbers.
 class Nodes {

@@ -31,8 +31,8 @@ namespace {
 using tensorflow::FunctionLibraryDefinition;
 using tensorflow::Graph;
 
-// The bridge runs in phase 0 of sessions' graphs.
-constexpr int kBeforeBridgePhase = -1;
+// The bridge runs in phases -1 and 0 of sessions' graphs.
+constexpr int kBeforeBridgePhase = -2;
 
 void NoteHostRaces(const Graph& graph, const FunctionLibraryDefinition& library) {
   for (HostRace& race : FindHostRaces(graph, library, GetMachineOptions().programs.check)) {

@@ -21,7 +21,7 @@ using tensorflow::Graph;
 using tensorflow::Node;
 
 // Before TensorFlow's own passes of the phase, the bridge among them.
-constexpr int kIdentitiesPhase = -1;
+constexpr int kIdentitiesPhase = -2;
 constexpr char kComputation[] = "_tpu_replicate";
 
 bool LeadsIntoComputation(const Node& node) {

@@ -1,8 +1,12 @@
 // All sources of this room, to compile together: `tools/lint --fix` writes this.
 // NOLINTBEGIN(bugprone-suspicious-include)
+#include "cc/passes/bridge_by_part.cc"
 #include "cc/passes/bridge_error.cc"
 #include "cc/passes/bridge_passes.cc"
+#include "cc/passes/bridged_parts.cc"
 #include "cc/passes/compile_marks.cc"
+#include "cc/passes/computation_marks.cc"
+#include "cc/passes/computation_parts.cc"
 #include "cc/passes/dynamic_shape_marks.cc"
 #include "cc/passes/fold_clusters.cc"
 #include "cc/passes/form_pod.cc"
@@ -15,6 +19,7 @@
 #include "cc/passes/launch_groups.cc"
 #include "cc/passes/order_computations.cc"
 #include "cc/passes/packed_variable_shapes.cc"
+#include "cc/passes/part_graph.cc"
 #include "cc/passes/pod_jobs.cc"
 #include "cc/passes/preparing_passes.cc"
 #include "cc/passes/run_on_caller.cc"

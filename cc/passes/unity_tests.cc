@@ -2,6 +2,7 @@
 // NOLINTBEGIN(bugprone-suspicious-include)
 #include "cc/passes/bridge_error_test.cc"
 #include "cc/passes/bridge_passes_test.cc"
+#include "cc/passes/bridged_parts_test.cc"
 #include "cc/passes/compile_marks_test.cc"
 #include "cc/passes/dynamic_shape_marks_test.cc"
 #include "cc/passes/fold_clusters_test.cc"
@@ -10,6 +11,7 @@
 #include "cc/passes/host_races_test.cc"
 #include "cc/passes/launch_from_host_test.cc"
 #include "cc/passes/order_computations_test.cc"
+#include "cc/passes/part_graph_test.cc"
 #include "cc/passes/run_on_caller_test.cc"
 #include "cc/passes/session_passes_test.cc"
 #include "cc/passes/stale_functions_test.cc"

@@ -1,0 +1,51 @@
+// A part of a session's graph as a graph of its own, and what the bridge made of it put back.
+#ifndef TF_TPU_EXT_CC_PASSES_PART_GRAPH_H_
+#define TF_TPU_EXT_CC_PASSES_PART_GRAPH_H_
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "cc/passes/computation_parts.h"
+#include "tensorflow/core/framework/graph.pb.h"
+#include "tensorflow/core/graph/graph.h"
+
+namespace tf_tpu_ext {
+
+// What ops of the rest take from a computation: one output, or that they follow it.
+struct Leaving {
+  // The op that stands for them in the graph of the part.
+  std::string sink;
+  // Each with the input that takes it; Graph::kControlSlot if it follows.
+  std::vector<std::pair<tensorflow::Node*, int>> takers;
+};
+
+struct PartGraph {
+  // Computations, what they depend on, and sinks. The same for the same part, whatever else is in
+  // the whole graph.
+  std::unique_ptr<tensorflow::Graph> graph;
+  // In the whole graph, by their names here: passes number the ops that they add to it.
+  absl::flat_hash_map<std::string, tensorflow::Node*> ancestors;
+  std::vector<Leaving> leaving;
+};
+
+absl::StatusOr<PartGraph> MakePartGraph(const ComputationPart& part,
+                                        const tensorflow::Graph& whole);
+
+// What the bridge has made of the graph of a part: sinks, and all that is no ancestor. Nothing if
+// it has changed an ancestor that may not run twice.
+std::optional<tensorflow::GraphDef> MadeByBridge(const PartGraph& part,
+                                                 const tensorflow::Graph& bridged);
+
+// Puts that into the whole graph in place of the computations.
+absl::Status ReplaceComputations(const ComputationPart& part, const PartGraph& part_graph,
+                                 const tensorflow::GraphDef& made, tensorflow::Graph* whole);
+
+}  // namespace tf_tpu_ext
+
+#endif  // TF_TPU_EXT_CC_PASSES_PART_GRAPH_H_
