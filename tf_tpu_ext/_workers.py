@@ -41,8 +41,8 @@ def connecting(cluster: Any) -> Iterator[None]:
     addresses = addresses_of(cluster)
     deadline = time.monotonic() + _machine.machine().host_limit_seconds
     for task, address in addresses.items():
-        _wait_for(task, address, deadline)
-        _native.library().TfTpuExt_NoteHost(task.encode(), address.encode())
+        wait_for(task, address, deadline)
+        note(task, address)
     yield
     known[:] = dict.fromkeys([*known, *addresses.values()])
     if len(addresses) > 1:
@@ -50,12 +50,22 @@ def connecting(cluster: Any) -> Iterator[None]:
         _introduce(list(addresses), deadline)
 
 
-def _wait_for(task: str, address: str, deadline: float) -> None:
+def note(task: str, address: str) -> None:
+    """Watches a worker from now on: it loses its connections when it gives no sign of life."""
+    _native.library().TfTpuExt_NoteHost(task.encode(), address.encode())
+
+
+def wait_for(task: str, address: str, deadline: float) -> None:
+    """Waits until a worker gives a sign of life.
+
+    Raises:
+        tf.errors.UnavailableError: It gives none until `time.monotonic()` is the deadline.
+    """
     import tensorflow as tf
 
     while True:
         # Not all of the time at once: Ctrl-C would wait for it.
-        why = _why_silent(address, max(0.1, min(_CHECK_SECONDS, deadline - time.monotonic())))
+        why = why_silent(address, max(0.1, min(_CHECK_SECONDS, deadline - time.monotonic())))
         if why is None:
             return
         if time.monotonic() >= deadline:
@@ -70,7 +80,7 @@ def _wait_for(task: str, address: str, deadline: float) -> None:
         time.sleep(_PAUSE_SECONDS)
 
 
-def _why_silent(address: str, seconds: float) -> str | None:
+def why_silent(address: str, seconds: float) -> str | None:
     """Waits for a sign of life. Returns None, or why there is none."""
     return _native.text_of("TfTpuExt_CheckAlive", address.encode(), ctypes.c_double(seconds))
 
@@ -163,7 +173,7 @@ def describe_progress(address: str, age_seconds: float) -> dict[str, Any]:
 def _ask(address: str, op: str, attributes: Mapping[str, Any] | None = None) -> dict[str, Any]:
     import tensorflow as tf
 
-    why = _why_silent(address, _CHECK_SECONDS)
+    why = why_silent(address, _CHECK_SECONDS)
     if why is not None:
         raise tf.errors.UnavailableError(None, None, f"There is no worker at {address}: {why}.")
     with tf.Graph().as_default() as graph:

@@ -87,6 +87,44 @@ def test_a_worker_stopped_before_the_first_step_lets_nobody_wait(
     assert took < 30
 
 
+@pytest.mark.parametrize("task", range(HOSTS))
+@pytest.mark.parametrize("when", ["before it connects", "between steps"])
+def test_sessions_do_not_wait_for_a_stopped_worker(
+    run_python: Any, impatient: Pod, task: int, when: str
+) -> None:
+    code = """
+        import os, signal, sys, time
+        import tensorflow as tf
+        import tf_tpu_ext
+
+        v1 = tf.compat.v1
+        lost, when = int(sys.argv[2]), sys.argv[3]
+        resolver = tf.distribute.cluster_resolver.TPUClusterResolver(sys.argv[1])
+        config = v1.ConfigProto(cluster_def=resolver.cluster_spec().as_cluster_def())
+        if when == "before it connects":
+            os.kill(lost, signal.SIGSTOP)
+            start = time.monotonic()
+        try:
+            with tf.Graph().as_default(), v1.Session(resolver.master(), config=config) as session:
+                topology = session.run(v1.tpu.initialize_system(job="worker"))
+                inputs = [[tf.constant(float(i))] for i in range(4)]
+                assignment = tf.tpu.experimental.DeviceAssignment.build(topology, num_replicas=4)
+                sums = v1.tpu.replicate(
+                    v1.tpu.cross_replica_sum, inputs, device_assignment=assignment)
+                print("SUMS", [float(sum) for [sum] in session.run(sums)], flush=True)
+                os.kill(lost, signal.SIGSTOP)
+                start = time.monotonic()
+                session.run(sums)
+        except tf.errors.UnavailableError as error:
+            print("TOOK", time.monotonic() - start, flush=True)
+        os._exit(0)
+    """
+    lost = str(impatient.workers[task].process.pid)
+    printed = run_python(code, impatient.address, lost, when).stdout
+    assert ("SUMS [6.0, 6.0, 6.0, 6.0]" in printed) == (when == "between steps")
+    assert float(printed.split("TOOK ")[1]) < 30
+
+
 def test_the_report_says_when_it_lacks_the_workers(run_python: Any) -> None:
     done = run_python(
         """

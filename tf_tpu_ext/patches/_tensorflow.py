@@ -10,6 +10,7 @@ from tf_tpu_ext.patches import (
     _options,
     _preemption,
     _resolver,
+    _sessions,
     _traces,
 )
 from tf_tpu_ext.patches._patch import Patch, deferred
@@ -45,6 +46,17 @@ PATCHES = (
         "would be an error. A program waits without end for a worker that has stopped, see "
         "docs/pods.md. Stock TensorFlow tells workers a new port, on which nobody listens.",
         install=_resolver.install_connect_to_cluster,
+    ),
+    Patch(
+        name="watched_sessions",
+        group="tensorflow",
+        target="tf.compat.v1.Session.__init__, _do_call and close",
+        change="The calls of a session of another process run on a thread of their own, and raise "
+        "UnavailableError if its worker gives no sign of life for `host_limit_seconds`. If its "
+        "ConfigProto has a cluster of virtual cores, these are told where the others listen. "
+        "Sessions of this process are unchanged.",
+        reason="stock TensorFlow waits without end for a worker that has stopped.",
+        install=_sessions.install_watched_sessions,
     ),
     Patch(
         name="preemption",

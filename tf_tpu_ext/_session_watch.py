@@ -1,0 +1,190 @@
+"""Sessions of other processes: no call waits without end for a worker that has stopped."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from tf_tpu_ext import _machine, _workers
+
+_PREFIX = "grpc://"
+_log = logging.getLogger("tf_tpu_ext")
+
+
+class _Thread(threading.local):
+    """Whether a thread makes sessions of this module's own, which nobody watches."""
+
+    asks = False
+
+
+_thread = _Thread()
+
+
+class SessionWatch:
+    """Watches the worker that a session talks to; the workers watch each other.
+
+    The worker that a session talks to repeats what it is asked if a connection breaks, and so does
+    TensorFlow here: only a call that runs on a thread of its own can be left.
+    """
+
+    def __init__(self, task: str, address: str) -> None:
+        """Watches from now on.
+
+        Args:
+            task: The full name of the worker's task.
+            address: Where it listens, `host:port`.
+        """
+        self._task = task
+        self._address = address
+        _workers.note(task, address)
+
+    def call(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Calls a function that talks to the worker.
+
+        Raises:
+            tf.errors.UnavailableError: The worker gives no sign of life within
+                `host_limit_seconds`. The call is left to itself.
+        """
+        import tensorflow as tf
+
+        call = _Call(function, args)
+        half = _machine.machine().host_limit_seconds / 2
+        while not call.ended.wait(half):
+            why = _workers.why_silent(self._address, half)
+            if why is not None and not call.ended.is_set():
+                raise tf.errors.UnavailableError(
+                    None,
+                    None,
+                    f"{self._task} at {self._address} has given no sign of life for "
+                    f"{2 * half:g} s: {why}. When it is back, make another session and restore a "
+                    "checkpoint. tf_tpu_ext.configure(host_limit_seconds=...), or "
+                    "TF_TPU_EXT_HOST_LIMIT_SECONDS, sets how long to wait for it.",
+                )
+        return call.result()
+
+    def close(self, function: Callable[..., Any], *args: Any) -> None:
+        """Calls a function that ends the session, but does not wait longer than for a worker."""
+        call = _Call(function, args)
+        limit = _machine.machine().host_limit_seconds
+        if call.ended.wait(limit):
+            call.result()
+        else:
+            _log.warning(
+                "The session of %s was not closed within %g s: one of its workers is lost.",
+                self._address,
+                limit,
+            )
+
+
+class _Call:
+    """A call on a thread of its own.
+
+    Attributes:
+        ended: Is set when it has ended.
+    """
+
+    def __init__(self, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+        self.ended = threading.Event()
+        self._value: Any = None
+        self._error: BaseException | None = None
+        threading.Thread(
+            target=self._run, args=(function, args), name="tpu_session_call", daemon=True
+        ).start()
+
+    def _run(self, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+        try:
+            self._value = function(*args)
+        except BaseException as error:
+            self._error = error
+        finally:
+            self.ended.set()
+
+    def result(self) -> Any:
+        if self._error is not None:
+            raise self._error
+        return self._value
+
+
+def watch(target: Any, config: Any) -> SessionWatch | None:
+    """Watches the worker of a session that is about to be made.
+
+    If the session's cluster has this worker, and it has cores, the others are watched too, and all
+    are told where the others listen.
+
+    Args:
+        target: What the session connects to.
+        config: Its `tf.compat.v1.ConfigProto`, or None.
+
+    Returns:
+        What calls of the session go through; None if it runs in this process.
+
+    Raises:
+        tf.errors.UnavailableError: A worker of the cluster gives no sign of life within
+            `host_limit_seconds`. TensorFlow would wait for it without end.
+    """
+    import tensorflow as tf
+
+    if not isinstance(target, str) or not target.startswith(_PREFIX) or _thread.asks:
+        return None
+    master = target.removeprefix(_PREFIX)
+    cluster = tf.train.ClusterSpec({} if config is None else config.cluster_def)
+    addresses = _workers.addresses_of(cluster)
+    for task, address in addresses.items():
+        if address == master:
+            _introduce(task, addresses)
+            return SessionWatch(task, master)
+    return SessionWatch("The worker", master)
+
+
+def _introduce(master: str, addresses: Mapping[str, str]) -> None:
+    deadline = time.monotonic() + _machine.machine().host_limit_seconds
+    _workers.wait_for(master, addresses[master], deadline)
+    if not _has_cores(addresses[master]):
+        return
+    for task, address in addresses.items():
+        _workers.wait_for(task, address, deadline)
+        _workers.note(task, address)
+    for address in addresses.values():
+        _note_hosts(address, addresses)
+
+
+def _has_cores(address: str) -> bool:
+    """Returns whether a worker is one of a pod: TensorFlow's own servers lack the op."""
+    import tensorflow as tf
+
+    try:
+        _note_hosts(address, {})
+    except tf.errors.NotFoundError:
+        return False
+    return True
+
+
+def _note_hosts(address: str, hosts: Mapping[str, str]) -> None:
+    """Tells a worker where others listen."""
+    import tensorflow as tf
+
+    with tf.Graph().as_default() as graph, _asking():
+        attributes = {"tasks": _texts(hosts), "addresses": _texts(hosts.values())}
+        told = graph.create_op("TpuExt>NoteHosts", [], [], attrs=attributes)
+        with tf.compat.v1.Session(f"{_PREFIX}{address}") as session:
+            session.run(told)
+
+
+def _texts(values: Iterable[str]) -> Any:
+    from tensorflow.core.framework import attr_value_pb2
+
+    encoded = [value.encode() for value in values]
+    return attr_value_pb2.AttrValue(list=attr_value_pb2.AttrValue.ListValue(s=encoded))
+
+
+@contextlib.contextmanager
+def _asking() -> Iterator[None]:
+    _thread.asks = True
+    try:
+        yield
+    finally:
+        _thread.asks = False
