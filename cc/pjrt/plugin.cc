@@ -11,6 +11,7 @@ namespace tf_tpu_ext {
 absl::StatusOr<PjrtPlugin> PjrtPlugin::Load(const std::string& path) {
   void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
+    // NOLINTNEXTLINE(concurrency-mt-unsafe): glibc keeps the message for each thread.
     return absl::NotFoundError(absl::StrCat(path, " can't be loaded: ", dlerror()));
   }
   void* const symbol = dlsym(library, "GetPjrtApi");

@@ -83,7 +83,7 @@ class Functions {
       traces[op] = std::make_shared<tensorflow::FrozenStackTrace>(
           std::vector<tensorflow::StackFrame>{tensorflow::StackFrame(name + ".py", ++line, "f")});
     }
-    ASSERT_TRUE(library_.AddFunctionDef(function, std::move(traces)).ok());
+    ASSERT_TRUE(library_.AddFunctionDef(function, traces).ok());
   }
 
   const tensorflow::FunctionLibraryDefinition& library() const { return library_; }

@@ -101,26 +101,26 @@ TEST(DynamicSliceTest, OfNoElementsIsEmpty) {
 }
 
 TEST(DynamicSliceTest, GradientsGoBackToWhereElementsWere) {
-  constexpr int32_t size = 3;
+  constexpr int32_t kSize = 3;
   for (const Slice& slice : Slices()) {
-    const std::vector<int64_t> positions = slice.PositionsOf(size);
+    const std::vector<int64_t> positions = slice.PositionsOf(kSize);
     // The longest slice of all sizes is how large the padded gradient is.
     size_t bound = 0;
     for (int64_t s = 0; s <= kBound; ++s) bound = std::max(bound, slice.PositionsOf(s).size());
     const Tensor gradient =
         Padded({static_cast<int64_t>(bound), 2}, 0, static_cast<int64_t>(positions.size()));
-    Tensor expected = Zeros({size, 2});
+    Tensor expected = Zeros({kSize, 2});
     for (size_t i = 0; i < positions.size(); ++i) {
       for (int64_t column = 0; column < 2; ++column) {
         At(expected, {positions[i], column}) = At(gradient, {static_cast<int64_t>(i), column});
       }
     }
     OpTester tester("TpuExt>DynamicStridedSliceGrad");
-    tester.DynamicShape(Padded({kBound, 2}, 0, size), 0, size);
+    tester.DynamicShape(Padded({kBound, 2}, 0, kSize), 0, kSize);
     slice.AddTo(tester);
     tester.DynamicInput(gradient, 0, static_cast<int32_t>(positions.size()));
     tester.Attr("Index", tensorflow::DT_INT32);
-    ExpectSame(tester.Run(), expected, slice.ToString(size));
+    ExpectSame(tester.Run(), expected, slice.ToString(kSize));
   }
 }
 
