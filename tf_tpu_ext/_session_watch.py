@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from tf_tpu_ext import _machine, _workers
 
 _PREFIX = "grpc://"
 _log = logging.getLogger("tf_tpu_ext")
-
-
-class _Thread(threading.local):
-    """Whether a thread makes sessions of this module's own, which nobody watches."""
-
-    asks = False
-
-
-_thread = _Thread()
 
 
 class SessionWatch:
@@ -128,7 +118,7 @@ def watch(target: Any, config: Any) -> SessionWatch | None:
     """
     import tensorflow as tf
 
-    if not isinstance(target, str) or not target.startswith(_PREFIX) or _thread.asks:
+    if not isinstance(target, str) or not target.startswith(_PREFIX) or _workers.asking.now:
         return None
     master = target.removeprefix(_PREFIX)
     cluster = tf.train.ClusterSpec({} if config is None else config.cluster_def)
@@ -165,13 +155,8 @@ def _has_cores(address: str) -> bool:
 
 def _note_hosts(address: str, hosts: Mapping[str, str]) -> None:
     """Tells a worker where others listen."""
-    import tensorflow as tf
-
-    with tf.Graph().as_default() as graph, _asking():
-        attributes = {"tasks": _texts(hosts), "addresses": _texts(hosts.values())}
-        told = graph.create_op("TpuExt>NoteHosts", [], [], attrs=attributes)
-        with tf.compat.v1.Session(f"{_PREFIX}{address}") as session:
-            session.run(told)
+    attributes = {"tasks": _texts(hosts), "addresses": _texts(hosts.values())}
+    _workers.run_on(address, "TpuExt>NoteHosts", attributes)
 
 
 def _texts(values: Iterable[str]) -> Any:
@@ -179,12 +164,3 @@ def _texts(values: Iterable[str]) -> Any:
 
     encoded = [value.encode() for value in values]
     return attr_value_pb2.AttrValue(list=attr_value_pb2.AttrValue.ListValue(s=encoded))
-
-
-@contextlib.contextmanager
-def _asking() -> Iterator[None]:
-    _thread.asks = True
-    try:
-        yield
-    finally:
-        _thread.asks = False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import json
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -13,6 +14,15 @@ from tf_tpu_ext import _machine, _native
 
 # Where the workers listen whose cores this program uses, as far as it has named them.
 known: list[str] = []
+
+
+class _Asking(threading.local):
+    """Whether this thread makes a session for one question, which nobody watches."""
+
+    now = False
+
+
+asking = _Asking()
 
 # How long to wait for one answer, and until the next question.
 _CHECK_SECONDS, _PAUSE_SECONDS = 2.0, 0.1
@@ -176,8 +186,32 @@ def _ask(address: str, op: str, attributes: Mapping[str, Any] | None = None) -> 
     why = why_silent(address, _CHECK_SECONDS)
     if why is not None:
         raise tf.errors.UnavailableError(None, None, f"There is no worker at {address}: {why}.")
-    with tf.Graph().as_default() as graph:
-        described = graph.create_op(op, [], [tf.string], attrs=attributes).outputs[0]
-        with tf.compat.v1.Session(f"grpc://{address}") as session:
-            found: dict[str, Any] = json.loads(session.run(described))
-            return found
+    found: dict[str, Any] = json.loads(run_on(address, op, attributes or {}, tf.string))
+    return found
+
+
+def run_on(address: str, op: str, attributes: Mapping[str, Any], *types: Any) -> Any:
+    """Runs an op without inputs on a worker.
+
+    Args:
+        address: Where it listens, `host:port`.
+        op: The name of the op.
+        attributes: Its attributes, as `AttrValue`.
+        *types: The type of its result; none if it has none.
+
+    Returns:
+        The result, or None.
+
+    Raises:
+        tf.errors.OpError: The op fails, or the worker is lost.
+    """
+    import tensorflow as tf
+
+    asking.now = True
+    try:
+        with tf.Graph().as_default() as graph:
+            made = graph.create_op(op, [], types, attrs=attributes)
+            with tf.compat.v1.Session(f"grpc://{address}") as session:
+                return session.run(made.outputs[0] if types else made)
+    finally:
+        asking.now = False
