@@ -30,3 +30,17 @@ def per_replica(strategy: Any, values: Any) -> Any:
     return strategy.experimental_distribute_values_from_function(
         lambda context: tf.constant(values[context.replica_id_in_sync_group])
     )
+
+
+def spmd_pairs(replicas: int) -> tf.distribute.TPUStrategy:
+    """A strategy of replicas of two cores each, over which XLA divides arrays."""
+    resolver = tf.distribute.cluster_resolver.TPUClusterResolver()
+    topology = tf.tpu.experimental.initialize_tpu_system(resolver)
+    assignment = tf.tpu.experimental.DeviceAssignment.build(
+        topology, computation_shape=[1, 1, 1, 2], num_replicas=replicas
+    )
+    return tf.distribute.TPUStrategy(
+        resolver,
+        experimental_device_assignment=assignment,
+        experimental_spmd_xla_partitioning=True,
+    )

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from replicas import local, per_replica, replica_id, strategy_of_all_cores
+from replicas import local, per_replica, replica_id, spmd_pairs, strategy_of_all_cores
 
 v1 = tf.compat.v1
 
@@ -126,16 +126,7 @@ class TestPrograms:
 @pytest.fixture(scope="module")
 def pairs() -> Any:
     """Replicas of two cores, which share one program."""
-    resolver = tf.distribute.cluster_resolver.TPUClusterResolver()
-    topology = tf.tpu.experimental.initialize_tpu_system(resolver)
-    assignment = tf.tpu.experimental.DeviceAssignment.build(
-        topology, computation_shape=[1, 1, 1, 2], num_replicas=4
-    )
-    return tf.distribute.TPUStrategy(
-        resolver,
-        experimental_device_assignment=assignment,
-        experimental_spmd_xla_partitioning=True,
-    )
+    return spmd_pairs(4)
 
 
 class TestSpmd:

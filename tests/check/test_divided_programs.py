@@ -7,22 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from replicas import per_replica
+from replicas import per_replica, spmd_pairs
 from watching import found_by, line_of
 
 
 @pytest.fixture
 def pairs():
-    resolver = tf.distribute.cluster_resolver.TPUClusterResolver()
-    topology = tf.tpu.experimental.initialize_tpu_system(resolver)
-    assignment = tf.tpu.experimental.DeviceAssignment.build(
-        topology, computation_shape=[1, 1, 1, 2], num_replicas=2
-    )
-    return tf.distribute.TPUStrategy(
-        resolver,
-        experimental_device_assignment=assignment,
-        experimental_spmd_xla_partitioning=True,
-    )
+    return spmd_pairs(2)
 
 
 @pytest.mark.parametrize("place", [0, 6])
