@@ -11,6 +11,19 @@ using tensorflow::FunctionDef;
 using tensorflow::NameAttrList;
 using tensorflow::NodeDef;
 
+namespace {
+
+template <typename Visit>
+void VisitCallees(const NodeDef& node, Visit visit) {
+  visit(node.op());
+  for (const auto& [name, value] : node.attr()) {
+    if (value.has_func()) visit(value.func().name());
+    for (const NameAttrList& callee : value.list().func()) visit(callee.name());
+  }
+}
+
+}  // namespace
+
 bool AnyReachableNode(const std::string& function,
                       const tensorflow::FunctionLibraryDefinition& library,
                       absl::FunctionRef<bool(const NodeDef&)> predicate) {
@@ -25,14 +38,19 @@ bool AnyReachableNode(const std::string& function,
     };
     for (const NodeDef& node : definition->node_def()) {
       if (predicate(node)) return true;
-      visit(node.op());
-      for (const auto& [name, value] : node.attr()) {
-        if (value.has_func()) visit(value.func().name());
-        for (const NameAttrList& callee : value.list().func()) visit(callee.name());
-      }
+      VisitCallees(node, visit);
     }
   }
   return false;
+}
+
+bool AnyNodeCalledBy(const NodeDef& node, const tensorflow::FunctionLibraryDefinition& library,
+                     absl::FunctionRef<bool(const NodeDef&)> predicate) {
+  bool any = false;
+  VisitCallees(node, [&](const std::string& callee) {
+    any = any || AnyReachableNode(callee, library, predicate);
+  });
+  return any;
 }
 
 bool HoldsOutsideCompilation(const std::string& function,

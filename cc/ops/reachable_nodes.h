@@ -15,6 +15,11 @@ bool AnyReachableNode(const std::string& function,
                       const tensorflow::FunctionLibraryDefinition& library,
                       absl::FunctionRef<bool(const tensorflow::NodeDef&)> predicate);
 
+// The same for the functions that a node calls.
+bool AnyNodeCalledBy(const tensorflow::NodeDef& node,
+                     const tensorflow::FunctionLibraryDefinition& library,
+                     absl::FunctionRef<bool(const tensorflow::NodeDef&)> predicate);
+
 // Whether one of these nodes is marked for outside compilation.
 bool HoldsOutsideCompilation(const std::string& function,
                              const tensorflow::FunctionLibraryDefinition& library);

@@ -9,9 +9,8 @@
 #include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "cc/ops/reachable_nodes.h"
 #include "cc/passes/computation_marks.h"
-#include "tensorflow/core/framework/function.pb.h"
-#include "tensorflow/core/framework/graph.pb.h"
 #include "tensorflow/core/framework/node_def.pb.h"
 #include "tensorflow/core/framework/types.h"
 
@@ -32,19 +31,8 @@ bool IsBridgedAsAWhole(const NodeDef& node) {
   return node.attr().count(kReplicationInfo) > 0 || node.op() == "TPUPartitionedCall";
 }
 
-bool CallsFunctions(const NodeDef& node, const FunctionLibraryDefinition& library) {
-  return library.Contains(node.op()) || absl::c_any_of(node.attr(), [](const auto& attribute) {
-           return attribute.second.has_func() || attribute.second.list().func_size() > 0;
-         });
-}
-
-bool HoldsComputations(const FunctionLibraryDefinition& library) {
-  return absl::c_any_of(library.ListFunctionNames(), [&](const std::string& name) {
-    const auto record = library.FindRecord(name);
-    return record != nullptr && absl::c_any_of(record->fdef().node_def(), [](const NodeDef& node) {
-             return !MarkedComputation(node).empty() || IsBridgedAsAWhole(node);
-           });
-  });
+bool BelongsToComputation(const NodeDef& node) {
+  return !MarkedComputation(node).empty() || IsBridgedAsAWhole(node);
 }
 
 // Computations by number, of which some are joined.
@@ -157,13 +145,9 @@ class Division {
 
   // Branches and loops of a computation are marked, too.
   bool HostCallsComputations() const {
-    tensorflow::GraphDef calls;
-    for (const Node* node : graph_.op_nodes()) {
-      if (OwnerOf(node) < 0 && CallsFunctions(node->def(), library_)) {
-        *calls.add_node() = node->def();
-      }
-    }
-    return HoldsComputations(library_.ReachableDefinitions(calls));
+    return absl::c_any_of(graph_.op_nodes(), [&](const Node* node) {
+      return OwnerOf(node) < 0 && AnyNodeCalledBy(node->def(), library_, BelongsToComputation);
+    });
   }
 
   void JoinAncestors(int number) {
