@@ -11,6 +11,8 @@ from typing import Any
 from tf_tpu_ext import _machine, _workers
 
 _PREFIX = "grpc://"
+# Stands for the name of a worker's task that the session's cluster does not have.
+_UNNAMED = "The worker"
 _log = logging.getLogger("tf_tpu_ext")
 
 
@@ -22,7 +24,7 @@ class SessionWatch:
     """
 
     def __init__(self, task: str, address: str) -> None:
-        """Watches from now on.
+        """Watches nothing but the calls.
 
         Args:
             task: The full name of the worker's task.
@@ -30,10 +32,11 @@ class SessionWatch:
         """
         self._task = task
         self._address = address
-        _workers.note(task, address)
 
     def call(self, function: Callable[..., Any], *args: Any) -> Any:
         """Calls a function that talks to the worker.
+
+        What the function calls through here in turn, it calls directly.
 
         Raises:
             tf.errors.UnavailableError: The worker gives no sign of life within
@@ -41,6 +44,8 @@ class SessionWatch:
         """
         import tensorflow as tf
 
+        if _this_thread.calls:
+            return function(*args)
         call = _Call(function, args)
         half = _machine.machine().host_limit_seconds / 2
         while not call.ended.wait(half):
@@ -56,6 +61,15 @@ class SessionWatch:
                 )
         return call.result()
 
+    def wait(self) -> None:
+        """Waits until the worker gives a sign of life, before a call that can't be left.
+
+        Raises:
+            tf.errors.UnavailableError: It gives none within `host_limit_seconds`.
+        """
+        limit = _machine.machine().host_limit_seconds
+        _workers.wait_for(self._task, self._address, time.monotonic() + limit)
+
     def close(self, function: Callable[..., Any], *args: Any) -> None:
         """Calls a function that ends the session, but does not wait longer than for a worker."""
         call = _Call(function, args)
@@ -68,6 +82,15 @@ class SessionWatch:
                 self._address,
                 limit,
             )
+
+
+class _Thread(threading.local):
+    """Whether this thread is one of a call."""
+
+    calls = False
+
+
+_this_thread = _Thread()
 
 
 class _Call:
@@ -86,6 +109,7 @@ class _Call:
         ).start()
 
     def _run(self, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+        _this_thread.calls = True
         try:
             self._value = function(*args)
         except BaseException as error:
@@ -118,16 +142,18 @@ def watch(target: Any, config: Any) -> SessionWatch | None:
     """
     import tensorflow as tf
 
-    if not isinstance(target, str) or not target.startswith(_PREFIX) or _workers.asking.now:
+    if not isinstance(target, str) or not target.startswith(_PREFIX):
         return None
     master = target.removeprefix(_PREFIX)
+    if _workers.asking.now:
+        return SessionWatch(_UNNAMED, master)
     cluster = tf.train.ClusterSpec({} if config is None else config.cluster_def)
     addresses = _workers.addresses_of(cluster)
-    for task, address in addresses.items():
-        if address == master:
-            _introduce(task, addresses)
-            return SessionWatch(task, master)
-    return SessionWatch("The worker", master)
+    named = next((task for task, address in addresses.items() if address == master), _UNNAMED)
+    if named in addresses:
+        _introduce(named, addresses)
+    _workers.note(named, master)
+    return SessionWatch(named, master)
 
 
 def _introduce(master: str, addresses: Mapping[str, str]) -> None:

@@ -17,7 +17,7 @@ known: list[str] = []
 
 
 class _Asking(threading.local):
-    """Whether this thread makes a session for one question, which nobody watches."""
+    """Whether this thread makes a session for one question, which is not about other workers."""
 
     now = False
 

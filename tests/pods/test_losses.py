@@ -125,6 +125,48 @@ def test_sessions_do_not_wait_for_a_stopped_worker(
     assert float(printed.split("TOOK ")[1]) < 30
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        # All that a session asks the workers for before its first step: one may be lost just then.
+        "_workers.run_on(address, 'TpuExt>DescribeHost', {}, tf.string)",
+        "session.list_devices()",
+        "one()",
+        "v1.Session(master, graph=graph)._make_callable_from_options(options)",
+        "callable()",
+    ],
+)
+def test_no_call_of_a_session_waits_for_a_stopped_worker(
+    run_python: Any, impatient: Pod, call: str
+) -> None:
+    code = f"""
+        import os, signal, sys, time
+        import tensorflow as tf
+        from tensorflow.core.protobuf import config_pb2
+        from tf_tpu_ext import _workers
+
+        v1 = tf.compat.v1
+        master, lost = sys.argv[1], int(sys.argv[2])
+        address = master.removeprefix("grpc://")
+        with tf.Graph().as_default() as graph:
+            session = v1.Session(master)
+            one = session.make_callable(tf.constant(1.0, name="one"))
+            options = config_pb2.CallableOptions(fetch=["one:0"])
+            callable = session._make_callable_from_options(options)
+            assert one() == callable()[0] == 1.0
+        os.kill(lost, signal.SIGSTOP)
+        start = time.monotonic()
+        try:
+            {call}
+        except tf.errors.UnavailableError as error:
+            print("TOOK", time.monotonic() - start, flush=True)
+        os._exit(0)
+    """
+    worker = impatient.workers[0]
+    printed = run_python(code, worker.address, str(worker.process.pid), timeout=60).stdout
+    assert float(printed.removeprefix("TOOK ")) < 20
+
+
 def test_the_report_says_when_it_lacks_the_workers(run_python: Any) -> None:
     done = run_python(
         """

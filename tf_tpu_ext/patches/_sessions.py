@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -22,12 +23,30 @@ def install_watched_sessions(changes: Changes) -> None:
 
         return init
 
-    def do_call_of(stock: Callable[..., Any]) -> Callable[..., Any]:
-        def do_call(self: Any, fn: Any, *args: Any) -> Any:
+    def watched_of(stock: Callable[..., Any]) -> Callable[..., Any]:
+        def watched(self: Any, *args: Any) -> Any:
             watch = getattr(self, _WATCH, None)
-            return stock(self, fn, *args) if watch is None else watch.call(stock, self, fn, *args)
+            return stock(self, *args) if watch is None else watch.call(stock, self, *args)
 
-        return do_call
+        return watched
+
+    def list_devices_of(stock: Callable[..., Any]) -> Callable[..., Any]:
+        def list_devices(self: Any) -> Any:
+            # TensorFlow holds Python's lock until the worker has answered.
+            watch = getattr(self, _WATCH, None)
+            if watch is not None:
+                watch.wait()
+            return stock(self)
+
+        return list_devices
+
+    def call_of(stock: Callable[..., Any]) -> Callable[..., Any]:
+        def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+            watch = getattr(self._session, _WATCH, None)
+            stocked = functools.partial(stock, self, *args, **kwargs)
+            return stocked() if watch is None else watch.call(stocked)
+
+        return call
 
     def close_of(stock: Callable[..., None]) -> Callable[..., None]:
         def close(self: Any) -> None:
@@ -41,5 +60,9 @@ def install_watched_sessions(changes: Changes) -> None:
 
     # Every class has an __init__ that takes anything.
     changes.wrap(session.BaseSession, "__init__", init_of, uses=("target", "config"))
-    changes.wrap(session.BaseSession, "_do_call", do_call_of)
+    # Callables run, and add what is new in the graph, without _do_call.
+    for name in ("_do_call", "_call_tf_sessionrun", "_extend_graph"):
+        changes.wrap(session.BaseSession, name, watched_of)
+    changes.wrap(session.BaseSession, "list_devices", list_devices_of)
+    changes.wrap(session.BaseSession._Callable, "__call__", call_of)
     changes.wrap(session.BaseSession, "close", close_of)

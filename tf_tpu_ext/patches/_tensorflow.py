@@ -50,7 +50,7 @@ PATCHES = (
     Patch(
         name="watched_sessions",
         group="tensorflow",
-        target="tf.compat.v1.Session.__init__, _do_call and close",
+        target="tf.compat.v1.Session.__init__, close and what talks to its worker",
         change="The calls of a session of another process run on a thread of their own, and raise "
         "UnavailableError if its worker gives no sign of life for `host_limit_seconds`. If its "
         "ConfigProto has a cluster of virtual cores, these are told where the others listen. "
