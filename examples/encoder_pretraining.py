@@ -110,6 +110,7 @@ def main() -> None:
     tf_tpu_ext.configure(cores=options.cores)
 
     resolver = tf.distribute.cluster_resolver.TPUClusterResolver()
+    tf.config.experimental_connect_to_cluster(resolver)
     tf.tpu.experimental.initialize_tpu_system(resolver)
     strategy = tf.distribute.TPUStrategy(resolver)
     with strategy.scope():

@@ -68,6 +68,7 @@ def main() -> None:
     tf_tpu_ext.configure(cores=options.cores)
 
     resolver = tf.distribute.cluster_resolver.TPUClusterResolver()
+    tf.config.experimental_connect_to_cluster(resolver)
     tf.tpu.experimental.initialize_tpu_system(resolver)
     strategy = tf.distribute.TPUStrategy(resolver)
     print(f"Training on {strategy.num_replicas_in_sync} virtual TPU cores")

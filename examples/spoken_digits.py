@@ -67,6 +67,7 @@ def main() -> None:
     options = parser.parse_args()
 
     resolver = tf.distribute.cluster_resolver.TPUClusterResolver()
+    tf.config.experimental_connect_to_cluster(resolver)
     tf.tpu.experimental.initialize_tpu_system(resolver)
     strategy = tf.distribute.TPUStrategy(resolver)
     keras.utils.set_random_seed(1)

@@ -341,3 +341,26 @@ def test_doctor_names_the_worker_that_is_not_there(shared: Pod) -> None:
     assert done.returncode == 1
     assert f"FAILED  {gone}" in done.stdout
     assert f"no worker at {gone}" in done.stdout
+
+
+def test_a_python_function_on_a_worker_is_an_error_that_says_so(program: Any, shared: Pod) -> None:
+    message = program(
+        """
+        import json
+
+        @tf.function
+        def step():
+            def of_replica():
+                twice = lambda x: tf.numpy_function(lambda x: 2 * x, [x], tf.float32)
+                return tf.ensure_shape(tf.compat.v1.tpu.outside_compilation(twice, 1.0), [])
+            return strategy.run(of_replica)
+
+        try:
+            [float(each) for each in strategy.experimental_local_results(step())]
+        except tf.errors.OpError as error:
+            print("RESULT", json.dumps(str(error)), flush=True)
+        os._exit(0)
+        """
+    )
+    assert "A Python function runs only in the process that made it" in message
+    assert any(f"of process {worker.process.pid} on" in message for worker in shared.workers)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
+import socket
 from collections.abc import Callable
 from typing import Any
 
@@ -41,6 +43,26 @@ def install_all_to_all(changes: Changes) -> None:
         return all_to_all
 
     changes.wrap(tpu_ops, "all_to_all", all_to_all_of, uses=("x", "group_assignment"))
+
+
+def install_python_functions(changes: Changes) -> None:
+    from tensorflow.python.ops import script_ops
+
+    def call_of(stock: Callable[..., Any]) -> Callable[..., Any]:
+        def call(self: Any, token: str, device: Any, args: Any) -> Any:
+            if self.get(token) is not None:
+                return stock(self, token, device, args)
+            raise ValueError(
+                f"Could not find callback with key={token} in the registry of process {os.getpid()} "
+                f"on {socket.gethostname()}. A Python function runs only in the process that made "
+                "it. If this process is a worker, use TensorFlow's ops instead of tf.numpy_function "
+                "and tf.py_function in outside compilation and in input pipelines, or run the "
+                "program on cores of its own."
+            )
+
+        return call
+
+    changes.wrap(script_ops.FuncRegistry, "__call__", call_of)
 
 
 def _builds_tpu_computation() -> bool:

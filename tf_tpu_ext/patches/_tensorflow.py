@@ -81,6 +81,16 @@ PATCHES = (
         install=_ops.install_all_to_all,
     ),
     Patch(
+        name="python_functions",
+        group="tensorflow",
+        target="tensorflow.python.ops.script_ops.FuncRegistry.__call__",
+        change="The error of a Python function that this process does not have says which process "
+        "that is, and what to do. Calls of functions that it has are unchanged.",
+        reason="on a pod, the host's part of a program runs in the workers, which have none of its "
+        "Python functions; stock TensorFlow's error names only a number.",
+        install=_ops.install_python_functions,
+    ),
+    Patch(
         name="resource_scatters",
         group="tensorflow",
         target="tf.Variable.scatter_sub, scatter_mul, scatter_div, scatter_min and scatter_max",
