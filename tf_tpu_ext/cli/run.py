@@ -66,6 +66,7 @@ def run(options: argparse.Namespace) -> int:
             script.check_page()
         if options.workers is not None:
             launcher.connect(pod.enter_context(worker.pod(options.workers, options.cores)))
+            pod.callback(launcher.leave_functions)
     except script.RefusedError as error:
         print(f"tf-tpu run: {error}", file=sys.stderr)
         return 2

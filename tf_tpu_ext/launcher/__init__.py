@@ -11,7 +11,7 @@ from tf_tpu_ext.launcher import _program, _report, _storage
 from tf_tpu_ext.launcher._program import Program, find
 from tf_tpu_ext.patches import _resolver
 
-__all__ = ["Program", "connect", "find", "is_page", "launch", "prepare"]
+__all__ = ["Program", "connect", "find", "is_page", "launch", "leave_functions", "prepare"]
 
 
 def prepare(legacy: bool, storage: str | None, arguments: Sequence[str]) -> None:
@@ -53,6 +53,18 @@ def connect(master: str) -> None:
     """
     _resolver.take_every_tpu_as(master)
     _workers.known[:] = [address.removeprefix("grpc://") for address in master.split(",")]
+
+
+def leave_functions() -> None:
+    """Leaves traced functions where they are, to be called before the workers end.
+
+    When Python ends, TensorFlow would take each of them back from workers that are no more, and
+    complain.
+    """
+    from tensorflow.python.eager.polymorphic_function import atomic_function
+
+    # What TensorFlow expects of a module that has been unloaded.
+    atomic_function.RUNTIME_FUNCTION_REFS = None
 
 
 def is_page(report: str) -> bool:
