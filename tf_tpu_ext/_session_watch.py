@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import threading
 import time
@@ -33,7 +34,7 @@ class SessionWatch:
         self._task = task
         self._address = address
 
-    def call(self, function: Callable[..., Any], *args: Any) -> Any:
+    def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Calls a function that talks to the worker.
 
         What the function calls through here in turn, it calls directly.
@@ -45,8 +46,8 @@ class SessionWatch:
         import tensorflow as tf
 
         if _this_thread.calls:
-            return function(*args)
-        call = _Call(function, args)
+            return function(*args, **kwargs)
+        call = _Call(functools.partial(function, *args, **kwargs))
         half = _machine.machine().host_limit_seconds / 2
         while not call.ended.wait(half):
             why = _workers.why_silent(self._address, half)
@@ -72,7 +73,7 @@ class SessionWatch:
 
     def close(self, function: Callable[..., Any], *args: Any) -> None:
         """Calls a function that ends the session, but does not wait longer than for a worker."""
-        call = _Call(function, args)
+        call = _Call(functools.partial(function, *args))
         limit = _machine.machine().host_limit_seconds
         if call.ended.wait(limit):
             call.result()
@@ -100,18 +101,18 @@ class _Call:
         ended: Is set when it has ended.
     """
 
-    def __init__(self, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    def __init__(self, function: Callable[[], Any]) -> None:
         self.ended = threading.Event()
         self._value: Any = None
         self._error: BaseException | None = None
         threading.Thread(
-            target=self._run, args=(function, args), name="tpu_session_call", daemon=True
+            target=self._run, args=(function,), name="tpu_session_call", daemon=True
         ).start()
 
-    def _run(self, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    def _run(self, function: Callable[[], Any]) -> None:
         _this_thread.calls = True
         try:
-            self._value = function(*args)
+            self._value = function()
         except BaseException as error:
             self._error = error
         finally:

@@ -53,11 +53,11 @@ def install_python_functions(changes: Changes) -> None:
             if self.get(token) is not None:
                 return stock(self, token, device, args)
             raise ValueError(
-                f"Could not find callback with key={token} in the registry of process {os.getpid()} "
-                f"on {socket.gethostname()}. A Python function runs only in the process that made "
-                "it. If this process is a worker, use TensorFlow's ops instead of tf.numpy_function "
-                "and tf.py_function in outside compilation and in input pipelines, or run the "
-                "program on cores of its own."
+                f"Could not find callback with key={token} in the registry of process "
+                f"{os.getpid()} on {socket.gethostname()}. A Python function runs only in the "
+                "process that made it. If this process is a worker, use TensorFlow's ops instead "
+                "of tf.numpy_function and tf.py_function in outside compilation and in input "
+                "pipelines, or run the program on cores of its own."
             )
 
         return call

@@ -40,13 +40,14 @@ def install_watched_sessions(changes: Changes) -> None:
 
         return list_devices
 
-    def call_of(stock: Callable[..., Any]) -> Callable[..., Any]:
-        def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-            watch = getattr(self._session, _WATCH, None)
-            stocked = functools.partial(stock, self, *args, **kwargs)
-            return stocked() if watch is None else watch.call(stocked)
+    def make_callable_of(stock: Callable[..., Any]) -> Callable[..., Any]:
+        def make_callable(self: Any, callable_options: Any) -> Any:
+            watch = getattr(self, _WATCH, None)
+            if watch is None:
+                return stock(self, callable_options)
+            return functools.partial(watch.call, watch.call(stock, self, callable_options))
 
-        return call
+        return make_callable
 
     def close_of(stock: Callable[..., None]) -> Callable[..., None]:
         def close(self: Any) -> None:
@@ -64,5 +65,5 @@ def install_watched_sessions(changes: Changes) -> None:
     for name in ("_do_call", "_call_tf_sessionrun", "_extend_graph"):
         changes.wrap(session.BaseSession, name, watched_of)
     changes.wrap(session.BaseSession, "list_devices", list_devices_of)
-    changes.wrap(session.BaseSession._Callable, "__call__", call_of)
+    changes.wrap(session.BaseSession, "_make_callable_from_options", make_callable_of)
     changes.wrap(session.BaseSession, "close", close_of)
