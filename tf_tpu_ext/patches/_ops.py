@@ -62,7 +62,8 @@ def install_python_functions(changes: Changes) -> None:
 
         return call
 
-    changes.wrap(script_ops.FuncRegistry, "__call__", call_of)
+    # Every class has a __call__ that takes anything: its own type's.
+    changes.wrap(script_ops.FuncRegistry, "__call__", call_of, uses=("token",))
 
 
 def _builds_tpu_computation() -> bool:
