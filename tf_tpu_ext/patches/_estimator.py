@@ -10,7 +10,7 @@ PATCHES = (
         group="estimator",
         target="tensorflow.python.distribute.estimator_training`, and `session_support`, "
         "`tpu_embedding` and `tpu_embedding_gradient` of `tensorflow.python.tpu",
-        change="If TensorFlow does not have them, `import` finds modules of tf_tpu_ext in their "
+        change="If TensorFlow does not have them, `import` finds tf_tpu_ext's modules in their "
         "place.",
         reason="the package tensorflow-estimator imports them, and TensorFlow has removed them.",
         install=deferred("tf_tpu_ext.estimator._install", "supply_modules"),
@@ -39,7 +39,7 @@ PATCHES = (
         target="tensorflow_estimator.python.estimator.tpu.error_handling.ErrorRendezvous`, and "
         "`_OpQueueContext`, `_OpSignalOnceQueueContext` and `InstallSignalHandlerHook` of "
         "`tpu_estimator",
-        change="After an error, a run of TPUEstimator ends soon, raises the cause, and leaves no "
+        change="After an error, a TPUEstimator run ends promptly, raises the cause, and leaves no "
         "threads behind. Ctrl-C raises a KeyboardInterrupt.",
         reason="stock TPUEstimator waits five seconds after an error and leaves its threads "
         "behind; Ctrl-C kills the process.",
@@ -49,7 +49,7 @@ PATCHES = (
         name="training_time",
         group="estimator",
         target="tensorflow_estimator.python.estimator.estimator.Estimator.train",
-        change="It adds its steps and its time to the totals in the report of `tf-tpu run`.",
+        change="It adds its steps and time to the totals in the report of `tf-tpu run`.",
         reason="nothing else counts the steps of a program.",
         install=deferred("tf_tpu_ext.estimator._training_time", "install"),
     ),
@@ -59,7 +59,7 @@ PATCHES = (
         target="tensorflow.python.training.training_util.write_graph",
         change="It writes graphs as text without `float_format`.",
         reason="TensorFlow before 2.21 passes that argument, which protobuf 7 has removed and "
-        "protobuf 6 warns of: TPUEstimator's first checkpoint would fail.",
+        "protobuf 6 warns about: TPUEstimator's first checkpoint would fail.",
         install=deferred("tf_tpu_ext.estimator._graph_text", "install"),
     ),
     Patch(
@@ -67,10 +67,10 @@ PATCHES = (
         group="estimator",
         target="tensorflow_estimator.python.estimator.tpu.tpu_estimator._ModelFnWrapper",
         change="A step dequeues its input from the infeed even if the model does not use it. The "
-        "loss of an evaluation is the mean over all replicas.",
+        "evaluation loss is the mean over all replicas.",
         reason="otherwise the host would wait forever for room in the infeed, and "
-        "tensorflow-estimator would report the loss of the first replica, which has seen "
-        "only a part of the data.",
+        "tensorflow-estimator would report the loss of the first replica, which has seen only part "
+        "of the data.",
         install=deferred("tf_tpu_ext.estimator._steps", "install"),
     ),
     Patch(
@@ -79,7 +79,7 @@ PATCHES = (
         target="tensorflow_estimator.python.estimator.tpu.tpu_context._InternalTPUContext`, and "
         "`generate_broadcast_enqueue_ops_fn` of `tpu_estimator",
         change="Input pipelines can run as if on several hosts, see `set_input_hosts`.",
-        reason="a slice of a pod has several hosts; the virtual cores have one.",
+        reason="a pod slice has several hosts; the virtual cores have one.",
         install=deferred("tf_tpu_ext.estimator._hosts", "install"),
     ),
     Patch(

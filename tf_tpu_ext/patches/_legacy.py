@@ -11,19 +11,19 @@ PATCHES = (
         target="tensorflow.python.framework.ops`, modules of `tensorflow.python.ops`, "
         "`tensorflow.python.distribute.values`, and `tpu` and `tpu_strategy_util` of "
         "`tensorflow.python.tpu",
-        change="They have names again that have moved to other modules.",
-        reason="many programs of TensorFlow 1, and tf-slim, import them from their old places.",
+        change="They have again the names that have moved to other modules.",
+        reason="many TensorFlow 1 programs, and tf-slim, import them from their old places.",
         install=deferred("tf_tpu_ext.contrib._private_names", "supply_names"),
     ),
     Patch(
         name="moved_modules",
         group="contrib",
         target="sys.meta_path",
-        change="`import` finds modules that have moved at their old places too, such as "
+        change="`import` also finds moved modules in their old places, such as "
         "`tensorflow.python.training.training_ops`, "
         "`tensorflow.python.distribute.distribution_strategy_context` and "
         "`tensorflow.python.tpu.async_checkpoint`.",
-        reason="programs of TensorFlow 1 import them from there.",
+        reason="TensorFlow 1 programs import them from there.",
         install=deferred("tf_tpu_ext.contrib._private_names", "find_modules"),
     ),
     Patch(
@@ -56,26 +56,26 @@ PATCHES = (
         group="legacy",
         target="numpy",
         change="It has `bool`, `float`, `complex_`, `unicode_` and similar names again.",
-        reason="programs of TensorFlow 1 use these names, and NumPy has removed them.",
+        reason="TensorFlow 1 programs use these names, and NumPy has removed them.",
         install=deferred("tf_tpu_ext.launcher._legacy", "supply_numpy_names"),
     ),
     Patch(
         name="getargspec",
         group="legacy",
         target="inspect.getargspec",
-        change="If Python does not have it, it is there again: it returns the arguments of a "
-        "function as `inspect.getfullargspec` does, without keyword-only ones.",
-        reason="programs of TensorFlow 1, and packages of its time such as tensorflow-gan, call "
-        "it, and Python 3.11 has removed it.",
+        change="If Python does not have it, it is restored: it returns a function's arguments as "
+        "`inspect.getfullargspec` does, without keyword-only ones.",
+        reason="TensorFlow 1 programs, and packages of that era such as tensorflow-gan, call it, "
+        "and Python 3.11 has removed it.",
         install=deferred("tf_tpu_ext.launcher._legacy", "supply_getargspec"),
     ),
     Patch(
         name="v1_names",
         group="legacy",
         target="builtins.__import__",
-        change="`import tensorflow` returns the names of TensorFlow 1 to the script and to what "
-        "it imports. Packages that are written for TensorFlow 2 get the stock module. Functions "
-        "that use tensorflow-io are run where its native ops load, if they don't load here.",
+        change="`import tensorflow` gives the script, and what it imports, the names of TensorFlow "
+        "1. Packages that are written for TensorFlow 2 get the stock module. If tensorflow-io's "
+        "native ops don't load here, functions that use them run where they do load.",
         reason="the script was written for TensorFlow 1.",
         install=deferred("tf_tpu_ext.launcher._legacy", "replace_import"),
     ),

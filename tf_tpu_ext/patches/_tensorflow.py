@@ -21,29 +21,29 @@ PATCHES = (
         group="tensorflow",
         target="tf.distribute.cluster_resolver.TPUClusterResolver.__init__, cluster_spec and "
         "master",
-        change="No argument, `''`, `None` and any TPU name lead to the virtual cores, as "
-        "`'local'` does. Addresses, a given `service` or `discovery_url`, and the "
-        "environment of GKE or Cloud TPU lead to the same TPU as before. A resolver of the "
-        "virtual cores reports its TPU as ready and healthy, and ignores a choice of its "
-        "software (`configure_tpu_version`). If the program has given it a name and a job, its "
-        "cluster has that job with one host, and in graph mode a session with its master and "
-        "this cluster calls the cores devices of that job.",
-        reason="stock TensorFlow asks Google Cloud for the TPU of that name, and fails if there "
-        "is none.",
+        change="No argument, `''`, `None` and any TPU name resolve to the virtual cores, as "
+        "`'local'` does. Addresses, an explicit `service` or `discovery_url`, and the environment "
+        "of GKE or Cloud TPU resolve to the same TPU as before. A resolver for the virtual cores "
+        "reports its TPU as ready and healthy, and ignores requests for a software version "
+        "(`configure_tpu_version`). If the program gives it a name and a job, its cluster has that "
+        "job with one host, and in graph mode, the cores are devices of that job in a session with "
+        "its master and this cluster.",
+        reason="stock TensorFlow asks Google Cloud for a TPU of that name, and fails if there is "
+        "none.",
         install=_resolver.install_cluster_resolver,
     ),
     Patch(
         name="connect_to_cluster",
         group="tensorflow",
         target="tf.config.experimental_connect_to_cluster",
-        change="With a TPUClusterResolver of the virtual cores, it does nothing in graph mode, as "
-        "it always did in eager mode. With one of other processes' cores, this process gets none, "
-        "watches the workers, tells them where the others listen, and sends without streaming "
-        "(`TF_ENABLE_EAGER_CLIENT_STREAMING_ENQUEUE=false`, unless it is set). A program that "
-        "connects again keeps the port on which it listens.",
+        change="With a TPUClusterResolver for the virtual cores, it does nothing in graph mode, as "
+        "it always did in eager mode. With one for cores of other processes, this process gets no "
+        "cores of its own, watches the workers, tells them where the others listen, and sends "
+        "without streaming (`TF_ENABLE_EAGER_CLIENT_STREAMING_ENQUEUE=false`, unless it is set). A "
+        "program that reconnects keeps the port on which it listens.",
         reason="programs that build graphs call it too, and stock TensorFlow raises an error "
         "there, although there is nothing to connect to. TPUs of two processes in one program "
-        "would be an error. A program waits without end for a worker that has stopped, see "
+        "would be an error. A program would wait forever for a worker that has stopped, see "
         "docs/pods.md. Stock TensorFlow tells workers a new port, on which nobody listens.",
         install=_resolver.install_connect_to_cluster,
     ),
@@ -51,11 +51,11 @@ PATCHES = (
         name="watched_sessions",
         group="tensorflow",
         target="tf.compat.v1.Session.__init__, close and what talks to its worker",
-        change="The calls of a session of another process run on a thread of their own, and raise "
-        "UnavailableError if its worker gives no sign of life for `host_limit_seconds`. If its "
-        "ConfigProto has a cluster of virtual cores, these are told where the others listen. "
-        "Sessions of this process are unchanged.",
-        reason="stock TensorFlow waits without end for a worker that has stopped.",
+        change="The calls of a session whose target is another process run on a separate thread, "
+        "and raise UnavailableError if its worker gives no sign of life for `host_limit_seconds`. "
+        "If its ConfigProto has a cluster of virtual cores, these are told where the others "
+        "listen. Sessions of this process are unchanged.",
+        reason="stock TensorFlow waits forever for a worker that has stopped.",
         install=_sessions.install_watched_sessions,
     ),
     Patch(
@@ -63,10 +63,10 @@ PATCHES = (
         group="tensorflow",
         target="tf.distribute.experimental.PreemptionCheckpointHandler",
         change="Under a TPUStrategy, SIGTERM asks the handler for a checkpoint: its next check "
-        "finds a preemption, it saves, and the program ends with exit code 42. A handler that the "
-        "program had set for SIGTERM is called too. Only a PreemptionCheckpointHandler made on the "
-        "main thread listens.",
-        reason="on a TPU, the host's software sends the notice of a preemption; nothing else here "
+        "finds a preemption, it saves, and the program exits with code 42. A SIGTERM handler that "
+        "the program had set is called too. Only a PreemptionCheckpointHandler created on the main "
+        "thread listens.",
+        reason="on a TPU, the host's software sends the preemption notice; here, nothing else "
         "could.",
         install=_preemption.install_preemption,
     ),
@@ -74,10 +74,10 @@ PATCHES = (
         name="all_to_all",
         group="tensorflow",
         target="tensorflow.python.tpu.ops.tpu_ops.all_to_all",
-        change="Called eagerly with shapes that do not fit, it raises the same ValueError as in a "
+        change="When called eagerly with mismatched shapes, it raises the same ValueError as in a "
         "graph.",
-        reason="eager execution skips the op's shape function, and the kernel would raise another "
-        "type of error.",
+        reason="eager execution skips the op's shape function, and the kernel would raise a "
+        "different type of error.",
         install=_ops.install_all_to_all,
     ),
     Patch(
@@ -125,11 +125,11 @@ PATCHES = (
         group="tensorflow",
         target="tensorflow.python.tpu.tpu_replication`'s contexts and `tf.Operation._set_func_attr",
         change="A `tf.function` that is called in an outside compilation cluster runs on the host "
-        "too. With workers, the ops of a cluster have an attribute more: the Python line that made "
-        "them.",
-        reason="stock TensorFlow marks the call, and loses the mark when it inlines the function: "
-        "strings, prints and Python functions in it fail to compile. It sends workers functions "
-        "without stack traces, and profiles, reports and findings tell the line.",
+        "too. With workers, the ops of a cluster have an additional attribute: the Python line "
+        "that created them.",
+        reason="stock TensorFlow marks the call, but loses the mark when it inlines the function: "
+        "strings, prints and Python functions in it fail to compile. It sends functions to workers "
+        "without stack traces, but profiles, reports and findings need the line.",
         install=_clusters.install_cluster_calls,
     ),
     Patch(
@@ -138,8 +138,8 @@ PATCHES = (
         target="tensorflow.python.ops.while_v2._WhileBodyGradFuncGraph._capture_helper",
         change="In the gradient of a loop, outside compilation clusters get the values of the "
         "forward iterations from the cores, which store them.",
-        reason="stock TensorFlow takes them from a list inside the cluster, and a list can't "
-        "cross: a custom gradient with a cluster doesn't compile in a loop.",
+        reason="stock TensorFlow takes them from a list inside the cluster, but a list can't cross "
+        "between host and cores: a custom gradient with a cluster doesn't compile in a loop.",
         install=_clusters.install_cluster_captures,
     ),
     Patch(
@@ -149,8 +149,8 @@ PATCHES = (
         change="Tracing raises an error if an outside compilation cluster uses a variable of TPU "
         "cores, shares a host variable with the rest of the computation, or passes the "
         "cores a value that they can't hold. The graph is not changed.",
-        reason="such programs deadlock, read old values, or fail with an obscure compiler error. "
-        "TensorFlow's documentation forbids them, but nothing checks.",
+        reason="such programs deadlock, read stale values, or fail with an obscure compiler error. "
+        "TensorFlow's documentation forbids them, but nothing checks for them.",
         install=_clusters.install_cluster_checks,
     ),
     Patch(
@@ -158,30 +158,30 @@ PATCHES = (
         group="tensorflow",
         target="tensorflow.python.tpu.ops.tpu_ops.tpu_replicate_metadata",
         change="Graphs that are traced in `with tf_tpu_ext.Options(...)` store these options: a "
-        "TPU computation in its metadata, a `tf.function` in an op without effect. "
-        "Everything else is unchanged.",
-        reason="programs are compiled later, perhaps by another thread, with the options of the "
-        "process. `Options` as a context would have no effect.",
+        "TPU computation in its metadata, a `tf.function` in an op that has no effect. Everything "
+        "else is unchanged.",
+        reason="programs are compiled later, perhaps by another thread, with the process's "
+        "options, so `Options` as a context manager would have no effect.",
         install=_options.install_program_options,
     ),
     Patch(
         name="traces",
         group="tensorflow",
         target="tensorflow.python.eager.polymorphic_function.transform.call_concrete_function_callbacks",
-        change="Each `tf.function` that was traced is shown to tf_tpu_ext, which remembers its "
-        "first line and what it was traced with. The function is unchanged.",
+        change="Each traced `tf.function` is shown to tf_tpu_ext, which remembers its first line "
+        "and what it was traced with. The function is unchanged.",
         reason="a compiled program knows neither its Python line nor the Python values that it was "
-        "traced with, and could not say why it was compiled again.",
+        "traced with, so it could not say why it was compiled again.",
         install=_traces.install_traces,
     ),
     Patch(
         name="partitioned_infeed",
         group="tensorflow",
         target="tensorflow.python.tpu.tpu_feed._PartitionedInfeedQueue",
-        change="The input of a replica of several cores goes to the first of them as a whole, and "
+        change="The input of a replica with several cores goes to the first core as a whole, and "
         "the program splits it.",
         reason="stock TensorFlow splits it on the host and sends each core its part, which XLA "
-        "does not accept on a CPU.",
+        "does not support on a CPU.",
         install=_ops.install_partitioned_infeed,
     ),
     Patch(
@@ -200,8 +200,8 @@ PATCHES = (
         name="tensorflow_io",
         group="tensorflow",
         target="tf.load_op_library",
-        change="If the native ops of tensorflow-io can't be loaded, the error says which versions "
-        "fit together. All other libraries are loaded as before.",
+        change="If tensorflow-io's native ops can't be loaded, the error says which versions go "
+        "together. All other libraries are loaded as before.",
         reason="stock TensorFlow only names an undefined symbol.",
         install=_libraries.install_tensorflow_io,
     ),
@@ -210,8 +210,7 @@ PATCHES = (
         group="tensorflow",
         target="tensorflow::data::model::Model::OptimizeLoop",
         change="The background loop that tunes a `tf.data` pipeline ends as soon as its iterator "
-        "is deleted. It tunes the same parameters, by the same algorithms, at the same "
-        "pace.",
+        "is deleted. It tunes the same parameters, with the same algorithms, at the same pace.",
         reason="deleting an iterator may take up to a minute: TensorFlow's loop can miss the "
         "cancellation and keep sleeping, and an iterator over 8 cores has 9 such loops.",
         install=_libraries.install_autotune_loop,
@@ -222,7 +221,7 @@ PATCHES = (
         target="tensorflow.python.framework.func_graph.FuncGraph._create_op_internal",
         change="While a `merge_fn` is traced, ops that only a host can run (printing, calling "
         "Python, writing) are created so that they run once per step.",
-        reason="every core runs the program, and stock TensorFlow would print once for each.",
+        reason="every core runs the program, and stock TensorFlow would print once per core.",
         install=deferred("tf_tpu_ext.towers._host_ops", "install_hook"),
     ),
 )
