@@ -1,18 +1,18 @@
-"""What the native library needs of TensorFlow's libraries, and another TensorFlow does not export.
+"""What the native library needs from TensorFlow that another TensorFlow does not export.
 
-Tells in seconds what the next minor costs. The library was linked to the TensorFlow of this Python
-(or of --built-against); what it takes from there is looked up in the other one. Missing symbols are
-grouped by the header that declares them:
+Shows within seconds what the next minor version costs. The library was linked against this Python's
+TensorFlow (or that of --built-against); what it uses from there is looked up in the other one.
+Missing symbols are grouped by the header that declares them:
 
 * `changed`: the other one exports the name with other parameters. Compiled against its headers, the
-  call either follows or is a compiler error.
-* `gone`: no such name. It is inline there, has moved, or is no more.
+  call either adapts or is a compiler error.
+* `gone`: no such name. It is inline there, has moved, or no longer exists.
 
-A symbol whose declaration is ours, in cc/abi, comes first: there no compiler error tells that it
-has changed. Symbols of libraries whose namespace or inline code goes with their version (absl,
-protobuf, ...) are only counted, for they follow by compiling. A library that was compiled for the
-other TensorFlow uses what cc/abi chooses for that minor, so nothing may be missing then: that is
-the check that it loads. What no symbol shows, such as the layout of a class, is not found.
+Symbols that we declare ourselves, in cc/abi, come first: no compiler error reveals that they have
+changed. Symbols of libraries whose namespace or inline code depends on their version (absl,
+protobuf, ...) are only counted, because recompiling fixes them. A library that was compiled for the
+other TensorFlow uses what cc/abi selects for that minor version, so nothing may be missing then:
+this checks that it loads. What no symbol shows, such as the layout of a class, is not found.
 
 Examples:
     tools/abi_check ../other-venv                   # the library of this checkout
@@ -37,7 +37,7 @@ import build_file  # noqa: E402
 import ninja_build  # noqa: E402
 import tf_config  # noqa: E402
 
-# Their symbols differ with their version, and code that is compiled against their headers follows.
+# Their symbols vary with their version, and code that is compiled against their headers follows.
 FOLLOWING = ("absl", "google::protobuf", "Eigen", "std")
 # The versions that absl puts into its names.
 _VERSION = re.compile(r"\blts_\d+::|(?<=_)lts_\d+\b")
@@ -90,13 +90,13 @@ def _symbols(library: pathlib.Path, which: str) -> set[str]:
 
 
 def exports(tensorflow: pathlib.Path) -> set[str]:
-    """Returns what TensorFlow's libraries offer to others."""
+    """Returns the symbols that TensorFlow's libraries export."""
     found = (_symbols(tensorflow / name, "--defined-only") for name in tf_config.LIBRARIES)
     return set().union(*found)
 
 
 def needs(library: pathlib.Path, offered: set[str]) -> set[str]:
-    """Returns what a library takes from the TensorFlow that offers these symbols."""
+    """Returns what a library uses from the TensorFlow that exports these symbols."""
     return _symbols(library, "--undefined-only") & offered
 
 
@@ -117,7 +117,7 @@ def qualified_name(demangled: str) -> str:
     """
     text = _SPECIAL.sub("", demangled).replace("(anonymous namespace)", "anonymous")
     text = re.sub(r"\[abi:\w+\]", "", text)
-    # The signs of an operator are not brackets.
+    # An operator's own symbols are not brackets.
     operator = _OPERATOR.search(text)
     kept, depth = [], 0
     for letter in text[: operator.start()] if operator else text:
@@ -133,7 +133,7 @@ def qualified_name(demangled: str) -> str:
 
 
 def reached_headers(root: pathlib.Path, include: pathlib.Path) -> Iterator[tuple[str, str]]:
-    """Yields name and text of every header that the sources include, directly or not."""
+    """Yields the name and text of every header that the sources include, directly or indirectly."""
     sources = [*root.glob("cc/**/*.cc"), *root.glob("cc/**/*.h")]
     folders = (root / build_file.STAND_INS, root, include)
     ahead = [path for path in sources if path.exists()]
@@ -166,7 +166,7 @@ def find_headers(names: set[str], headers: Iterable[tuple[str, str]]) -> dict[st
         rf"({'|'.join(map(re.escape, sorted(classes)))})\b(?!\s*;)[^;{{()]*\{{"
     )
     functions = {name.split("::")[-1] for name in names}
-    # Declarations of namespaces begin in the first column.
+    # Declarations in namespaces begin in the first column.
     call = re.compile(
         r"^(?:(?!return\b|#)[A-Za-z_][\w:<>,&* ]*[ &*])?"
         rf"({'|'.join(map(re.escape, sorted(functions)))})\s*\(",
@@ -204,7 +204,7 @@ def _rank(header: str) -> tuple[bool, int, str]:
 def compare(
     needed: set[str], offered: set[str], headers: Iterable[tuple[str, str]]
 ) -> tuple[list[Missing], collections.Counter[str]]:
-    """Returns what is missing, and how many symbols of each library follow by compiling."""
+    """Returns what is missing, and how many symbols of each library recompiling fixes."""
     names = demangle(sorted(needed - offered))
     following: collections.Counter[str] = collections.Counter()
     qualified = {}

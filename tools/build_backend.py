@@ -1,8 +1,8 @@
 """Builds the package for the TensorFlow that is installed; pyproject.toml names this backend.
 
-The native library is compiled against the headers of one minor of TensorFlow. pip builds in an
-environment of its own, so this module looks for the TensorFlow beside which the package will be
-installed, and asks for the same minor there; with none, for the newest that is supported.
+The native library is compiled against the headers of one minor version of TensorFlow. pip builds in
+an isolated environment, so this module looks for the TensorFlow next to which the package will be
+installed, and requests the same minor version there; if there is none, the newest supported one.
 
     TF_TPU_EXT_TENSORFLOW=2.20 pip wheel .   # for another one
 """

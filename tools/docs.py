@@ -1,13 +1,13 @@
 """Builds the documentation site, or runs its notebooks.
 
-Both need what the extra `docs` names. It is installed into a virtual environment of its own below
-`build/docs`, so this Python stays as it is. Building needs neither TensorFlow nor, once that is
+Both need the extra `docs`. It is installed into a separate virtual environment below `build/docs`,
+so this Python remains unchanged. Building needs neither TensorFlow nor, once the extra is
 installed, a network. Notebooks run with this Python, which needs tf_tpu_ext, tensorflow-estimator
 and tf_keras.
 
 Examples:
     tools/docs                    # the site, in build/docs/site; exit code 1 if a link is dead
-    tools/docs --serve            # the site on http://localhost:8000, built again after each change
+    tools/docs --serve            # the site on http://localhost:8000, rebuilt after each change
     tools/docs --notebooks        # runs every notebook; exit code 1 if one fails
     tools/docs --notebooks docs/tutorials/first_step.ipynb
 """
@@ -39,7 +39,7 @@ NOTEBOOKS = ROOT / "docs" / "tutorials"
 CELL_SECONDS = 300
 # MkDocs' theme advertises its successor on every run.
 _ENVIRONMENT = {"NO_MKDOCS_2_WARNING": "1"}
-# What a browser fetches by itself, other than links that a reader follows.
+# What a browser fetches by itself, unlike links that a reader follows.
 _LOADED = re.compile(
     r"<(?:script|img|iframe|source)\b[^>]*\bsrc=[\"']?((?:https?:)?//[^\"'\s>]+)"
     r"|<link\b(?=[^>]*rel=[\"']?(?:stylesheet|preconnect|preload|icon))"
@@ -70,8 +70,8 @@ def main() -> None:
 
 
 def requirements() -> list[str]:
-    """Returns what the extra `docs` of pyproject.toml names."""
-    # Python 3.10 has no reader of TOML. A list of texts is the same in both languages.
+    """Returns the requirements of the extra `docs` in pyproject.toml."""
+    # Python 3.10 has no TOML parser. A list of strings is the same in both languages.
     extra = re.search(r"^docs = (\[.*?\])", (ROOT / "pyproject.toml").read_text(), re.M | re.S)
     if extra is None:
         sys.exit("pyproject.toml has no extra named docs.")
@@ -79,7 +79,7 @@ def requirements() -> list[str]:
 
 
 def environment() -> pathlib.Path:
-    """Returns the Python of the virtual environment, which is made if it is not there or is old."""
+    """Returns the Python of the virtual environment, which is created if missing or outdated."""
     folder, wanted = BUILD / "venv", [sys.version, *requirements()]
     stamp = folder / "made_for.json"
     if stamp.exists() and json.loads(stamp.read_text()) == wanted:
@@ -100,14 +100,14 @@ def build_site(python: pathlib.Path) -> list[str]:
 
 
 def loaded_from_elsewhere() -> Iterator[str]:
-    """Gives what a page would fetch over the network."""
+    """Yields what a page would fetch over the network."""
     for page in sorted(SITE.rglob("*.html")):
         for found in _LOADED.finditer(page.read_text()):
             yield f"{page.relative_to(SITE)} loads {found[1] or found[2]}: keep a copy in docs/"
 
 
 def names_without_reference() -> Iterator[str]:
-    """Gives the public names of documented modules that their page neither documents nor names."""
+    """Yields the public names of documented modules that their page neither documents nor names."""
     inventory = (SITE / "objects.inv").read_bytes().split(b"\n", 4)[4]
     documented = {line.split(" ")[0] for line in zlib.decompress(inventory).decode().splitlines()}
     for page in sorted((ROOT / "docs" / "reference").glob("*.md")):
@@ -120,7 +120,7 @@ def names_without_reference() -> Iterator[str]:
 
 
 def public_names(module: str) -> list[str]:
-    """Returns what `__all__` of a module names, without importing it."""
+    """Returns the names in a module's `__all__`, without importing it."""
     path = ROOT / module.replace(".", "/")
     source = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
     for statement in ast.parse(source.read_text()).body:
@@ -157,7 +157,7 @@ def run_notebooks(python: pathlib.Path, notebooks: Sequence[pathlib.Path]) -> li
 
 
 def make_kernel(python: pathlib.Path) -> pathlib.Path:
-    """Makes a Jupyter kernel of this Python, which finds ipykernel in the other's environment."""
+    """Makes a Jupyter kernel for this Python, which finds ipykernel in the other's environment."""
     folder = BUILD / "jupyter" / "kernels" / "tf_tpu_ext"
     find = "import sysconfig; print(sysconfig.get_path('purelib'))"
     packages = subprocess.run([str(python), "-c", find], capture_output=True, text=True, check=True)

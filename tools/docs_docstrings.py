@@ -1,6 +1,6 @@
 """Prepares docstrings for the reference: griffe loads this as an extension, see mkdocs.yml.
 
-Examples become blocks of code, and the names of pages become links.
+Examples become code blocks, and the names of pages become links.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Docstrings(griffe.Extension):
 
 
 def prepare(thing: griffe.Object) -> None:
-    """Prepares the docstrings of a module or class, and of what is in it."""
+    """Prepares the docstrings of a module or class, and of its members."""
     if thing.docstring is not None:
         thing.docstring.value = linked(fenced(thing.docstring.value))
     for member in thing.members.values():
@@ -29,10 +29,10 @@ def prepare(thing: griffe.Object) -> None:
 
 
 def fenced(text: str) -> str:
-    """Puts fences around the examples, which Markdown would take for quotations.
+    """Puts fences around the examples, which Markdown would treat as quotations.
 
-    Fences stay where they are in a section of the docstring. Elsewhere, an example may be indented,
-    which is Markdown for code, and fences have to be at the margin.
+    In a section of the docstring, fences are indented like the example. Elsewhere, an example may
+    be indented, which is Markdown for code, so fences have to be at the margin.
     """
     lines: list[str] = []
     in_section = in_example = False

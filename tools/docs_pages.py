@@ -1,7 +1,7 @@
-"""What mkdocs shows besides docs/: pages from the top of the repository, and notebooks.
+"""What MkDocs shows in addition to docs/: pages from the repository's root, and notebooks.
 
-MkDocs loads this as a hook, see mkdocs.yml. Links in the sources are those of the repository, so
-that they also work on GitHub; here they become those of the site.
+MkDocs loads this as a hook, see mkdocs.yml. Links in the sources are relative to the repository, so
+that they also work on GitHub; here they become links within the site.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-# Pages of the repository's top, and where they are in the site.
+# Pages from the repository's root, and where they are in the site.
 TOP = {
     "README.md": "index.md",
     "SECURITY.md": "security.md",
@@ -28,7 +28,7 @@ _LINK = re.compile(r"\]\(([^)\s#:]+)((?:#[^)\s]*)?)\)")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Adds the pages of the top, and one for each notebook, which itself is there to download."""
+    """Adds the root's pages, and one for each notebook, which itself is available for download."""
     for source, page in TOP.items():
         files.append(File.generated(config, page, content=(ROOT / source).read_text()))
     for file in list(files):
@@ -39,14 +39,14 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Makes links of the repository those of the site."""
+    """Turns the repository's links into the site's."""
     here = page.file.src_uri
     source = _SOURCES.get(here, f"docs/{here}")
 
     def replace(match: re.Match[str]) -> str:
         linked = posixpath.normpath(posixpath.join(posixpath.dirname(source), match[1]))
         target = TOP.get(linked, linked.removeprefix("docs/"))
-        # A link to a notebook leads to its page, which has the link to the file.
+        # A link to a notebook leads to its page, which links to the file.
         if target.endswith(".ipynb") and page_of(target) != here:
             target = page_of(target)
         return f"]({posixpath.relpath(target, posixpath.dirname(here) or '.')}{match[2]})"

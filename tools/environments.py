@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-# What belongs to a checkout and not to its sources.
+# What belongs to a checkout but not to its sources.
 _LEFT_OUT = shutil.ignore_patterns(".git", "*.so", "_built_for.py", "__pycache__", ".*_cache")
 
 

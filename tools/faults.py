@@ -1,11 +1,11 @@
-"""Steps of several threads with faults, cancellations and Ctrl-C, counted exactly.
+"""Steps from several threads with faults, cancellations and Ctrl-C, counted exactly.
 
     tools/faults --steps 100000 --seed 1
 
-Every step adds one to variables of all replicas. One of a thousand meets a fault at a random point
-of the runtime (cc/base/fault_points.h), some are cancelled, and the main thread is interrupted as
-by Ctrl-C. A step that returned must have counted once on every replica, one that failed not at all.
-Ends with exit code 1 if a count or an error is wrong, and with 3 and all stacks if a step hangs.
+Every step adds one to variables of all replicas. One in a thousand hits a fault at a random point
+in the runtime (cc/base/fault_points.h), some are cancelled, and the main thread is interrupted as
+if by Ctrl-C. A step that returned must have counted once on every replica; one that failed, not at
+all. The exit code is 1 if a count or an error is wrong, and 3, with all stacks, if a step hangs.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Random programs, ops and graphs on the virtual cores.
 
     tools/fuzz programs --examples 5000 --cores 2   # with clusters, against plain TensorFlow
-    tools/fuzz ops --trials 100000                  # one op, called with anything
+    tools/fuzz ops --trials 100000                  # one op with arbitrary arguments
     tools/fuzz graphs --trials 10000                # real TPU graphs, damaged
 
-The last two end with exit code 1 if a trial ends its process, waits without end, or leaves cores
-that do not compute; an error is what they expect. `--seed S --trial N` repeats one trial.
+The last two exit with code 1 if a trial crashes its process, hangs, or leaves cores that no longer
+compute; an error is the expected outcome. `--seed S --trial N` repeats one trial.
 """
 
 from __future__ import annotations

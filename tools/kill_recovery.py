@@ -1,9 +1,9 @@
 """Kills a training run repeatedly, and checks that it ends as if nothing had happened.
 
 A process trains a TPUEstimator on virtual cores. It is killed (SIGKILL) at random moments and
-started again, until it comes to its end. The final weights and the optimizer's state must be those
-of a process that was left alone, bit by bit: every step sees the same batch, so steps that are
-repeated after a checkpoint change nothing.
+restarted, until it finishes. The final weights and the optimizer's state must be bit for bit those
+of a process that was left alone: every step sees the same batch, so repeating steps after a
+checkpoint changes nothing.
 
     python tools/kill_recovery.py [--kills 20] [--cores 8] [--seed 0]
 

@@ -1,13 +1,13 @@
-"""Kills and stops workers of a pod at random moments, and checks that its program goes on.
+"""Kills and stops workers of a pod at random moments, and checks that its program continues.
 
-A program trains on the cores of several workers. Again and again one of them is killed (SIGKILL) or
-stopped (SIGSTOP). Each time the program must get an UnavailableError in time; then the worker is
-started again, and the program too, which restores its last checkpoint. In the end its weights must
-be those of a program that was left alone, bit by bit.
+A program trains on the cores of several workers. Again and again, one of them is killed (SIGKILL)
+or stopped (SIGSTOP). Each time, the program must get an UnavailableError in time; then the worker
+is restarted, and so is the program, which restores its last checkpoint. In the end, its weights
+must be bit for bit those of a program that was left alone.
 
     python tools/kill_workers.py [--kills 200] [--workers 2] [--cores 2] [--seed 0]
 
-The exit code is 0 if all of that is so.
+The exit code is 0 if all of this holds.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from typing import IO, Any
 import numpy as np
 
 CLI = pathlib.Path(__file__).resolve().parent.parent / "tf_tpu_ext" / "cli"
-# How long a worker may give no sign of life, and what an error may take on top.
+# How long a worker may give no sign of life, and how much longer an error may take.
 LIMIT_SECONDS, GRACE_SECONDS = 4.0, 20.0
-# A checkpoint after so many steps.
+# The number of steps between checkpoints.
 CHECKPOINT = 5
 
 
 class Lines:
-    """The lines of a stream, as they come."""
+    """The lines of a stream, as they arrive."""
 
     def __init__(self, stream: IO[str]) -> None:
         self._lines: queue.Queue[str] = queue.Queue()
@@ -48,11 +48,11 @@ class Lines:
         self._lines.put("END")
 
     def next(self, timeout: float | None = None) -> str:
-        """Returns the next line, "END" after the last one; raises queue.Empty after the time."""
+        """Returns the next line, "END" after the last one; raises queue.Empty after the timeout."""
         return self._lines.get(timeout=timeout)
 
     def has(self, line: str) -> bool:
-        """Returns whether the next line is this one, and takes it then."""
+        """Returns whether the next line is this one, and if so, consumes it."""
         try:
             return self._lines.get_nowait() == line
         except queue.Empty:
@@ -60,7 +60,7 @@ class Lines:
 
 
 def train(folder: str, master: str, steps: int) -> None:
-    """Trains for so many steps, or, if that is 0, until "FINISH" comes on stdin.
+    """Trains for the given number of steps, or, if that is 0, until "FINISH" arrives on stdin.
 
     It begins with the last checkpoint.
     """
@@ -75,7 +75,7 @@ def train(folder: str, master: str, steps: int) -> None:
     except tf.errors.OpError as error:
         print("LOST", type(error).__name__, " ".join(str(error).split()), flush=True)
         code = 1
-    # TensorFlow's own end waits for the worker.
+    # TensorFlow's own shutdown waits for the worker.
     os._exit(code)
 
 
@@ -127,7 +127,7 @@ def _train_connected(tf: Any, master: str, state: pathlib.Path, steps: int, said
 
 
 class Worker:
-    """A worker that is started again on the same port."""
+    """A worker that is restarted on the same port."""
 
     def __init__(self, cores: int) -> None:
         self._cores = cores
@@ -158,7 +158,7 @@ class Worker:
 
 
 class Program:
-    """The program, in a process, which is started again after a loss."""
+    """The program, in a process, which is restarted after a loss."""
 
     def __init__(self, folder: str, master: str, steps: int = 0) -> None:
         self._command = [sys.executable, __file__, "--train", folder, master, str(steps)]
@@ -197,7 +197,7 @@ class Program:
 def lose_one(
     workers: list[Worker], program: Program, rng: random.Random
 ) -> tuple[str, float, bool]:
-    """Kills or stops a worker, and starts both again.
+    """Kills or stops a worker, and restarts both.
 
     Returns:
         What was done, how many seconds later the program learned of it, and whether the error named
@@ -212,7 +212,7 @@ def lose_one(
     took = time.monotonic() - start
     if not error.startswith("UnavailableError"):
         raise RuntimeError(f"task {task} was lost by {how.name}, and the error is {error}")
-    # Who can't connect any more names the address. Where a connection of TensorFlow's own breaks
+    # Whoever can no longer connect names the address. If a connection of TensorFlow's own breaks
     # first, its error may name nobody.
     named = f"task:{task}" in error or f":{workers[task].port}" in error
     workers[task].end()

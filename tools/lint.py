@@ -1,7 +1,7 @@
 """Runs every linter: ruff, mypy, rooms, clang-format and clang-tidy.
 
-`pip install '.[dev]'` has them all but `rooms`, which checks that a file of cc/ includes only what
-BUILD lets its room include, and a room's unity.cc all its sources.
+`pip install '.[dev]'` installs all of them except `rooms`, which checks that a file in cc/ includes
+only what BUILD lets its room include, and that a room's unity.cc includes all its sources.
 
 Examples:
     tools/lint                          # everything; exit code 1 if anything is found
@@ -9,9 +9,9 @@ Examples:
     tools/lint --only ruff clang-tidy   # some of them
     tools/lint --since origin/main      # clang-tidy: only what has changed since that commit
 
-clang-tidy parses TensorFlow's headers for a room at once, by its unity.cc, and for every C++ test:
-10 to 30 s each. It looks at a clean one again only when it, a header of ours that it includes, the
-checks, clang-tidy or TensorFlow has changed (`build/lint` remembers the clean ones).
+clang-tidy parses TensorFlow's headers once for each room, through its unity.cc, and for every C++
+test: 10 to 30 s each. It rechecks a clean file only when that file, a header of ours that it
+includes, the checks, clang-tidy or TensorFlow has changed (`build/lint` remembers the clean files).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ import ninja_build  # noqa: E402
 import tf_config  # noqa: E402
 
 CLEAN = ROOT / "build" / "lint"
-# clang accepts the code and all options of g++, except this option.
+# clang accepts the code and all of g++'s options except this one.
 GCC_ONLY = frozenset({"-fno-canonical-system-headers"})
 
 
@@ -100,7 +100,7 @@ def reached(file: str, seen: set[str]) -> set[str]:
 
 
 def fingerprint(file: str, common: str) -> str:
-    """Returns a key of everything on which clang-tidy's result for the file depends."""
+    """Returns a key for everything on which clang-tidy's result for the file depends."""
     digest = hashlib.sha256(common.encode())
     for path in sorted(reached(file, set())):
         digest.update(path.encode() + b"\0" + (ROOT / path).read_bytes() + b"\0")

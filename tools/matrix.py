@@ -1,9 +1,9 @@
-"""Runs the tests on each minor of TensorFlow and each Python, in fresh virtual environments.
+"""Runs the tests on each minor version of TensorFlow and Python, in fresh virtual environments.
 
 The newest TensorFlow gets the whole suite, the others the main paths: strategies, replicate,
-outside compilation, towers, estimators and Keras, a file or two each. Without --wheel, pip
-compiles the package for each minor; with --quick, clang++ does, without optimization, in an eighth
-of the time.
+outside compilation, towers, estimators and Keras, with a file or two each. Without --wheel, pip
+compiles the package for each minor version; with --quick, clang++ does so without optimization, in
+an eighth of the time.
 
 Examples:
     tools/matrix --wheel dist/tf_tpu_ext-0.1.0-py3-none-manylinux_2_34_x86_64.whl
@@ -33,7 +33,7 @@ import environments  # noqa: E402
 import tf_config  # noqa: E402
 
 PYTHONS = tuple(f"python3.{minor}" for minor in range(10, 14))
-# The files that go through each main path once.
+# The files that cover each main path once.
 MAIN_PATHS = (
     "tests/estimator/test_tpu_estimator.py",
     "tests/outside_compilation/test_clusters.py",
@@ -60,7 +60,7 @@ SUITES: dict[str, tuple[str, ...]] = {
 
 @dataclasses.dataclass(frozen=True)
 class Package:
-    """What is installed: a wheel, or else this source.
+    """What is installed: a wheel, or otherwise this source.
 
     Attributes:
         wheel: The wheel.
@@ -72,21 +72,21 @@ class Package:
 
 
 def runs(python: str) -> bool:
-    """Returns whether there is such a Python; a shim of pyenv may stand for none."""
+    """Returns whether there is such a Python; behind a pyenv shim, there may be none."""
     if shutil.which(python) is None:
         return False
     return subprocess.run([python, "--version"], capture_output=True).returncode == 0
 
 
 def exists(minor: str, python: str) -> bool:
-    """Returns whether TensorFlow has a wheel of the minor for that Python."""
+    """Returns whether TensorFlow has a wheel of the minor version for that Python."""
     command = [python, "-c", "import sys; print(sys.version_info.minor)"]
     version = int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     return version <= tf_config.NEWEST_PYTHON[minor]
 
 
 def build_quickly(python: pathlib.Path, sources: pathlib.Path, minor: str) -> dict[str, str]:
-    """Compiles the library; returns the variables with which pip takes it."""
+    """Compiles the library; returns the variables that make pip use it."""
     environments.run(python, "-m", "pip", "install", "-q", "ninja")
     libraries = sources.parent / "libraries"
     build = sources / "tools" / "ninja_build.py"
@@ -95,7 +95,7 @@ def build_quickly(python: pathlib.Path, sources: pathlib.Path, minor: str) -> di
 
 
 def run_tests(work: pathlib.Path, minor: str, python: str, package: Package, suite: str) -> None:
-    """Installs the package beside a TensorFlow, and runs the tests.
+    """Installs the package with a TensorFlow, and runs the tests.
 
     Raises:
         subprocess.CalledProcessError: Something could not be installed, or a test failed.
@@ -118,7 +118,7 @@ def run_tests(work: pathlib.Path, minor: str, python: str, package: Package, sui
 
 
 def main() -> None:
-    """Prints a line for each combination; the exit code is 1 if one failed."""
+    """Prints a line for each combination; the exit code is 1 if any failed."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--minors", nargs="+", choices=tf_config.MINORS, default=tf_config.MINORS)
     found = [python for python in PYTHONS if runs(python)]

@@ -7,9 +7,9 @@ Examples:
     python tools/ninja_build.py --quick --files        # for development: see below
     python tools/ninja_build.py --sanitize address --no-install --run-tests
 
-A quick build takes clang++ and a precompiled header, and does not optimize: two cores build the
+A quick build uses clang++ and a precompiled header, and does not optimize: two cores build the
 library and all tests in three minutes, and a changed file in seconds. Builds with a sanitizer are
-quick builds, too.
+quick builds too.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ import precompiled_header  # noqa: E402
 import tf_config  # noqa: E402
 
 LIBRARY = "libtf_tpu_ext_ops.so"
-# What a room that includes XLA takes to compile.
+# What it takes to compile a room that includes XLA.
 BYTES_OF_A_JOB = 2_600_000_000
 TEST_TIMEOUT_SECONDS = 300
-# What is asked of the compiler for each choice.
+# What the compiler is told for each choice.
 SANITIZERS = {"address": "address,undefined", "thread": "thread"}
-# ThreadSanitizer of older ones can't be preloaded.
+# In older versions, ThreadSanitizer can't be preloaded.
 OLDEST_CLANG = 16
 PRECOMPILED = "precompiled.h"
-# Of g++ only.
+# Only g++ has these.
 GCC_ONLY = frozenset({"-fno-canonical-system-headers"})
 
 
 def clang() -> str:
-    """Returns the clang++ of quick builds: CXX if it is one, or the oldest that is new enough."""
+    """Returns the clang++ for quick builds: CXX if it is one, or the oldest that is new enough."""
     named = os.environ.get("CXX", "")
     if "clang" in named:
         return named
@@ -66,11 +66,11 @@ def clang() -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Toolchain:
-    """The compiler of a build, and what it is told besides the options of BUILD.
+    """The compiler of a build, and what it is told in addition to BUILD's options.
 
     Attributes:
         compiler: The command.
-        replaced: Options of BUILD that are left out.
+        replaced: BUILD's options that are left out.
         copts: Options added to them.
         linkopts: The same for linking.
         precompiles: Whether files start from a precompiled header.
@@ -89,7 +89,7 @@ class Toolchain:
 
 
 def optimizing() -> Toolchain:
-    """Returns the toolchain of what users run."""
+    """Returns the toolchain for what users run."""
     compiler = os.environ.get("CXX", "g++")
     if shutil.which("ccache") and "ccache" not in compiler:
         compiler = f"ccache {compiler}"
@@ -99,15 +99,15 @@ def optimizing() -> Toolchain:
 
 
 def quick(sanitize: str | None) -> Toolchain:
-    """Returns the toolchain of quick builds, on request with a sanitizer."""
+    """Returns the toolchain for quick builds, optionally with a sanitizer."""
     compiler = clang()
     linkopts = ["-fuse-ld=lld"] if shutil.which("ld.lld") else ["-fuse-ld=gold"]
     copts = ["-O0", "-Wno-deprecated-declarations"]
     if sanitize:
         copts += [f"-fsanitize={SANITIZERS[sanitize]}", "-fno-omit-frame-pointer", "-g1"]
-        # Type information of TensorFlow's classes, which these checks want, is not there.
+        # These checks need type information of TensorFlow's classes, which is missing.
         copts += ["-fno-sanitize=vptr,function"] if sanitize == "address" else []
-        # The runtime is preloaded: Python's program does not have it.
+        # The runtime is preloaded: the Python executable does not have it.
         linkopts += [f"-fsanitize={SANITIZERS[sanitize]}", "-shared-libsan"]
     return Toolchain(compiler, GCC_ONLY | {"-O2"}, tuple(copts), tuple(linkopts), True)
 
@@ -143,7 +143,7 @@ class Writer:
             self._before.append(f"{PRECOMPILED}.pch")
 
     def add(self, target: build_file.Target, objects: Sequence[str]) -> str:
-        """Adds the linking of a target from objects; returns the path of the result."""
+        """Adds the link step of a target from objects; returns the path of the result."""
         shared = target.kind == "cc_binary"
         out = target.name if shared else f"tests/{target.name}"
         linkopts = [*self._toolchain.linkopts, *target.linkopts]
@@ -182,7 +182,7 @@ def link_tree(tensorflow: tf_config.TensorFlow, kind: str | None = None) -> path
     """Returns a folder like the one in which Bazel compiles, with our cc/ next to external/.
 
     Args:
-        tensorflow: What is compiled for.
+        tensorflow: The TensorFlow to compile for.
         kind: "quick", a sanitizer, or None for the build that users get.
     """
     folder = ROOT / "build" / ("native" + (f"-{kind}" if kind else ""))
@@ -211,7 +211,7 @@ def _write_if_changed(path: pathlib.Path, text: str) -> None:
 
 
 def _ninja() -> str:
-    # In pip's build environments it is only on PATH; a virtual environment may not be on PATH.
+    # In pip's build environments, it is only on PATH; a virtual environment may not be on PATH.
     found = shutil.which("ninja")
     if found is None and importlib.util.find_spec("ninja"):
         found = shutil.which("ninja", path=importlib.import_module("ninja").BIN_DIR)
@@ -221,7 +221,7 @@ def _ninja() -> str:
 
 
 def _available_bytes() -> int:
-    """How much memory this process may still take."""
+    """How much more memory this process may use."""
     meminfo = pathlib.Path("/proc/meminfo").read_text()
     found = re.search(r"^MemAvailable:\s*(\d+) kB", meminfo, re.MULTILINE)
     available = int(found.group(1)) * 1024 if found else os.sysconf("SC_PHYS_PAGES") * 4096
@@ -245,22 +245,22 @@ def build(
     files: bool = False,
     jobs: int | None = None,
 ) -> pathlib.Path:
-    """Builds the library, and on request the C++ tests.
+    """Builds the library, and optionally the C++ tests.
 
     Args:
         install: The folder that the library is put into, or None to leave it where it is built.
         tests: Whether to build the C++ tests too.
         sanitize: "address", "thread" or None.
-        quickly: Compile without optimization, by clang++ and a precompiled header.
-        files: Compile every file for itself instead of a room at once.
-        jobs: How many compilers run at once; None for as many as the machine can take.
+        quickly: Compile without optimization, with clang++ and a precompiled header.
+        files: Compile every file separately instead of each room as one unit.
+        jobs: How many compilers run at once; None for as many as the machine can handle.
 
     Returns:
         The folder of the build, with the library in it and the tests under `tests/`.
 
     Raises:
-        RuntimeError: There is no TensorFlow to build for, more than one, or no clang++ for a quick
-            build.
+        RuntimeError: There is no TensorFlow to build for, or more than one, or no clang++ for a
+            quick build.
         subprocess.CalledProcessError: The compiler or the linker failed.
     """
     tensorflow = tf_config.find_tensorflow()
@@ -346,9 +346,9 @@ def run_tests(
     variables: Mapping[str, str] | None = None,
     jobs: int | None = None,
 ) -> bool:
-    """Runs each test suite under `folder` whose name contains `pattern`, in a process of its own.
+    """Runs each test suite under `folder` whose name contains `pattern`, in its own process.
 
-    Returns whether there were some, and all passed.
+    Returns whether there were any, and all passed.
     """
     known = {t.name for t in build_file.read_build(ROOT).values() if t.kind == "cc_test"}
     programs = sorted(path for path in (folder / "tests").iterdir() if path.name in known)

@@ -1,6 +1,6 @@
-"""The header that quick builds compile once: all headers of other projects that cc/ includes.
+"""The header that quick builds compile once: all headers from other projects that cc/ includes.
 
-Reading TensorFlow's and XLA's headers is nine tenths of what a file costs to compile.
+Reading TensorFlow's and XLA's headers is nine tenths of the cost of compiling a file.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import re
 HEADER = re.compile(r'^\s*#\s*include\s+([<"][^>"]+[>"])', re.MULTILINE)
 MACRO = re.compile(r"^#define\s+EIGEN_\w+$", re.MULTILINE)
 OWN = '"cc/'
-# Its headers stand before TensorFlow's of the same names, and choose theirs by the minor.
+# Its headers shadow TensorFlow's of the same names, and select theirs by the minor version.
 STAND_INS = "cc/abi"
-# With a sanitizer, Abseil's containers and protobuf's messages would have another layout than in
-# TensorFlow's library.
+# With a sanitizer, Abseil's containers and protobuf's messages would have a different layout than
+# in TensorFlow's library.
 PLAIN_LAYOUT = (
     "#include <absl/base/config.h>",
     *(f"#undef ABSL_HAVE_{sanitizer}_SANITIZER" for sanitizer in ("ADDRESS", "THREAD", "LEAK")),
@@ -33,6 +33,6 @@ def header_text(root: pathlib.Path) -> str:
         headers.update(name for name in HEADER.findall(text) if not name.startswith(OWN))
     lines = ["#pragma once", *PLAIN_LAYOUT, *sorted(macros)]
     for header in sorted(headers):
-        # Not every minor of TensorFlow has every header.
+        # Not every minor version of TensorFlow has every header.
         lines += [f"#if __has_include({header})", f"#include {header}", "#endif"]
     return "\n".join(lines) + "\n"

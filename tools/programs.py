@@ -3,12 +3,12 @@
     tools/programs --list
     tools/programs mesh-toy-model garden-dlrm --work FOLDER --sources CLONES --cores 2 8
 
-Without names, it runs all. Each is laid out in the folder --work: its packages in a virtual
+Without names, it runs all of them. Each is laid out in the folder --work: its packages in a virtual
 environment, made-up data in the program's real format, checkpoints and logs. Repositories are not
-downloaded: --sources is a folder with clones, and an error says which to make. A program has to end
-with 0, its loss has to fall, on other numbers of cores it has to end at the same loss where it is
-deterministic, and after kill -9 it has to go on from its checkpoint. A table says what it did;
-docs/programs.md has the last one. Exit code 1 if anything is wrong.
+downloaded: --sources is a folder with clones, and an error says which ones to create. A program
+must exit with 0, and its loss must fall; if it is deterministic, it must reach the same loss on
+other numbers of cores; and after kill -9 it must continue from its checkpoint. A table shows the
+results; docs/programs.md has the latest one. The exit code is 1 if anything is wrong.
 """
 
 from __future__ import annotations

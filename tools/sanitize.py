@@ -4,11 +4,11 @@ Examples:
     tools/sanitize                    # both; exit code 1 if there is a report
     tools/sanitize address            # AddressSanitizer with UndefinedBehaviorSanitizer
     tools/sanitize thread --only step # ThreadSanitizer, only the training step
-    tools/sanitize thread --only python --tests tests/test_watchdog.py
+    tools/sanitize thread --only python --tests tests/test_waits.py
 
-The parts: "tests", the C++ tests; "step", a training step; "python", tests of the Python package.
-Needs clang++ with its sanitizer libraries, llvm-symbolizer, and gtest. TensorFlow itself is not
-instrumented: a report is about our code, or about TensorFlow's headers compiled into it.
+The parts are "tests", the C++ tests; "step", a training step; and "python", tests of the Python
+package. Needs clang++ with its sanitizer libraries, llvm-symbolizer, and gtest. TensorFlow itself
+is not instrumented: a report is about our code, or about TensorFlow's headers compiled into it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SOURCES = ROOT / "tools" / "sanitizers"
 STEP_TIMEOUT_SECONDS = 900
 PYTHON_TIMEOUT_SECONDS = 3600
 PARTS = ("tests", "step", "python")
-# Between them they use every native part, with threads, errors and cancellation.
+# Together, they use every native part, with threads, errors and cancellation.
 PYTHON_TESTS = (
     "tests/tpu/test_replicate.py",
     "tests/test_collectives.py",
@@ -41,7 +41,7 @@ PYTHON_TESTS = (
     "tests/test_failures.py",
     "tests/outside_compilation/test_host_ops.py",
 )
-# What is in a sanitizer's report. gtest and Python can hide the exit code.
+# What identifies a sanitizer's report. gtest and Python can hide the exit code.
 REPORTS = (
     "ERROR: AddressSanitizer",
     "WARNING: ThreadSanitizer",
@@ -51,7 +51,7 @@ REPORTS = (
 
 
 def runtime_library(name: str) -> str:
-    """Returns the path of a library of the compiler's."""
+    """Returns the path of one of the compiler's libraries."""
     compiler = ninja_build.clang()
     command = [compiler, f"-print-file-name={name}"]
     found = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
@@ -82,7 +82,7 @@ def build_order_library(folder: pathlib.Path) -> str:
 
 
 def symbolizer() -> str:
-    """Returns the llvm-symbolizer beside the compiler: without it, a report names no lines."""
+    """Returns the llvm-symbolizer next to the compiler: without it, a report names no lines."""
     compiler = pathlib.Path(os.path.realpath(str(shutil.which(ninja_build.clang()))))
     found = compiler.with_name("llvm-symbolizer")
     if not found.exists():
@@ -96,9 +96,9 @@ def environment(sanitizer: str, folder: pathlib.Path, log: pathlib.Path) -> dict
     if sanitizer == "address":
         runtime = runtime_library("libclang_rt.asan-x86_64.so")
         return {
-            # The functions of C++ exceptions must be there when the runtime looks for them.
+            # The functions for C++ exceptions must be present when the runtime looks for them.
             "LD_PRELOAD": f"{runtime} {runtime_library('libstdc++.so.6')}",
-            # Python and TensorFlow never free what they keep for good. Templates compiled here
+            # Python and TensorFlow never free what they keep forever. Templates compiled here
             # replace TensorFlow's copies, and pair with its deletes.
             "ASAN_OPTIONS": f"detect_leaks=0:new_delete_type_mismatch=0:{common}",
             "UBSAN_OPTIONS": f"print_stacktrace=1:{common}",
@@ -106,7 +106,7 @@ def environment(sanitizer: str, folder: pathlib.Path, log: pathlib.Path) -> dict
     order = build_order_library(folder)
     return {
         "LD_PRELOAD": f"{runtime_library('libclang_rt.tsan-x86_64.so')} {order}",
-        # Its search for deadlocks waits for itself while it looks up the names of a report.
+        # Its deadlock detector deadlocks itself while it looks up the names in a report.
         "TSAN_OPTIONS": (
             f"suppressions={SOURCES / 'thread.supp'}:ignore_noninstrumented_modules=1:"
             f"detect_deadlocks=0:history_size=4:{common}"
@@ -133,7 +133,7 @@ def run_step(package: pathlib.Path, variables: Mapping[str, str]) -> bool:
 
 def run_python(package: pathlib.Path, tests: list[str], variables: Mapping[str, str]) -> bool:
     """Runs tests of the Python package with the library of `package`; whether they passed."""
-    # The runtimes' own threads and checks make everything slower, so limits of time are longer.
+    # The runtimes' own threads and checks make everything slower, so time limits are longer.
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
     jobs = str(ninja_build.default_jobs())
     run = subprocess.run(
@@ -151,7 +151,7 @@ def run_python(package: pathlib.Path, tests: list[str], variables: Mapping[str, 
 
 
 def stage_package(package: pathlib.Path) -> pathlib.Path:
-    """Copies our Python below `package`, for a library of its own; returns the copy."""
+    """Copies our Python code below `package`, for its own library; returns the copy."""
     copy = package / "tf_tpu_ext"
     shutil.rmtree(package, ignore_errors=True)
     ignored = shutil.ignore_patterns("*.so", "__pycache__")
@@ -169,7 +169,7 @@ def reports(folder: pathlib.Path) -> list[str]:
 
 
 def headline(report: str) -> str:
-    """Returns the line of a report that tells what is wrong."""
+    """Returns the line of a report that says what is wrong."""
     return next(line for line in report.splitlines() if any(start in line for start in REPORTS))
 
 
@@ -220,7 +220,7 @@ def main() -> None:
         problems += [f"{sanitizer}: {problem}" for problem in found]
         print(f"--- {sanitizer} sanitizer: {time.monotonic() - start:.0f} s", flush=True)
     if problems:
-        # Here again: who reads the end of a long log sees why.
+        # Repeated here, for those who read only the end of a long log.
         sys.exit("\n".join(["not clean:", *problems]))
 
 

@@ -15,12 +15,12 @@ STEPS = 5
 RATE = 0.1
 BATCH = 8
 FEATURES = 4
-# Enough for an update in place.
+# Enough for an in-place update.
 LARGE = 40_000
 
 
 def expected(inputs: np.ndarray, targets: np.ndarray) -> np.ndarray:
-    """The weights after the same steps of gradient descent, by NumPy."""
+    """The weights after the same steps of gradient descent, computed with NumPy."""
     weights = np.zeros((FEATURES, 1), np.float32)
     for _ in range(STEPS):
         error = inputs @ weights - targets
@@ -69,7 +69,7 @@ def train(strategy: tf.distribute.TPUStrategy) -> None:
 def main() -> None:
     resolver = tf.distribute.cluster_resolver.TPUClusterResolver()
     topology = tf.tpu.experimental.initialize_tpu_system(resolver)
-    # Replicas that run each for itself, and, on two processors, in groups.
+    # Replicas that run separately, and, on two processors, in groups.
     for replicas in (2, 4):
         assignment = tf.tpu.experimental.DeviceAssignment.build(topology, num_replicas=replicas)
         strategy = tf.distribute.TPUStrategy(resolver, experimental_device_assignment=assignment)

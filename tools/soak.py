@@ -1,14 +1,14 @@
-"""Runs many steps, and checks their results and that memory has an end.
+"""Runs many steps, and checks their results and that memory stops growing.
 
     tools/soak --steps 100000 --cores 8
     tools/soak --program changes --steps 50000 --plot memory.png
 
-The program "calls" calls the host from each replica, in a loop and outside of it. One of a thousand
-steps fails on one replica, one of a thousand is cancelled while the host waits. "changes" has
-arguments of a new shape every ten steps, and makes and drops functions, sessions and strategies.
-Checked are: the results, the number of host calls, that no step takes longer than a minute, and
-that resident memory has stopped growing after the first tenth. Ends with exit code 1 if a check
-fails.
+The program "calls" calls the host from each replica, inside a loop and outside of it. One step in a
+thousand fails on one replica, and one in a thousand is cancelled while the host waits. "changes"
+has arguments of a new shape every ten steps, and creates and drops functions, sessions and
+strategies. The tool checks the results, the number of host calls, that no step takes longer than a
+minute, and that resident memory has stopped growing after the first tenth. The exit code is 1 if a
+check fails.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LONGEST_STEP_SECONDS = 60
 # What the allocator may keep beyond the first tenth of the steps.
 GROWTH_BYTES = 64 << 20
 LOOP_CALLS = 2
-# After how many steps what changes is made anew.
+# After how many steps each thing is created anew.
 NEW_SHAPE = 10
 NEW_COMPILED_FUNCTION = 25
 NEW_SESSION = 50
@@ -140,7 +140,7 @@ class CallSteps:
         assert max(self._host.calls) <= 1, self._host.calls
 
     def take(self, number: int) -> str:
-        """Takes the step of a number; returns what became of it."""
+        """Takes the step with a number; returns its outcome."""
         value = float(number % 100)
         kind = random.randrange(1000)
         if kind == 0:
@@ -169,7 +169,7 @@ class ChangingSteps:
         self._function: Any = None
 
     def take(self, number: int) -> str:
-        """Takes the step of a number; returns what was made anew for it."""
+        """Takes the step with a number; returns what was created anew for it."""
         made = "the same"
         if number % NEW_STRATEGY == 0:
             made = "new strategy"
@@ -177,7 +177,7 @@ class ChangingSteps:
         if number % NEW_FUNCTION == 0:
             made = "new function"
             self._make_function()
-            # What is traced refers to itself.
+            # Traced functions refer to themselves.
             gc.collect()
         elif number % NEW_SHAPE == 0:
             made = "new shape"
@@ -200,7 +200,7 @@ class ChangingSteps:
         tf, strategy, weight = self._tf, self._strategy, self._weight
 
         def replica(x: Any) -> Any:
-            # Not all_reduce, of which TensorFlow keeps every trace for its gradient.
+            # Not all_reduce: TensorFlow keeps each of its traces for the gradient.
             total = tf.compat.v1.tpu.cross_replica_sum(tf.reduce_sum(x * weight))
             weight.assign_add(0.0 * total)
             return total

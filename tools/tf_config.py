@@ -1,7 +1,7 @@
 """Finds the installed TensorFlow, and the compiler options for code to be loaded into it.
 
 Bazel (through tf_configure.bzl) and ninja_build.py both take their options from here, so the two
-builds cannot differ. TensorFlow is located, not imported: importing it costs seconds.
+builds cannot differ. TensorFlow is located, not imported: importing it takes seconds.
 
 Example:
     $ python tools/tf_config.py
@@ -17,13 +17,14 @@ import json
 import pathlib
 import sys
 
-# The minors of TensorFlow that the native part compiles against and the package is tested on.
+# The minor versions of TensorFlow that the native part compiles against and the package is tested
+# on.
 MINORS = ("2.19", "2.20", "2.21")
-# The newest Python 3 that each has wheels for.
+# The newest Python 3 for which each has wheels.
 NEWEST_PYTHON = {"2.19": 12, "2.20": 13, "2.21": 13}
 
 # An environment variable: a folder with libraries that tools/build_wheel has built, one for each
-# minor, which the package takes instead of building one.
+# minor version, which the package uses instead of building one.
 BUILT_VARIABLE = "TF_TPU_EXT_LIBRARIES"
 
 # Both builds run the compiler in a folder where this path leads to TensorFlow. With relative paths,
@@ -51,7 +52,7 @@ COPTS = (
     f"{INCLUDE}/external/farmhash_archive/src",
 )
 
-# What Bazel's toolchain puts around them by itself and cannot be asked to leave out. The redacted
+# What Bazel's toolchain adds around them by itself and cannot be told to leave out. The redacted
 # dates make builds reproducible, and header paths stay as they are written: relative.
 BAZEL_PREFIX = ("-fPIC",)
 BAZEL_SUFFIX = (
@@ -64,9 +65,9 @@ BAZEL_SUFFIX = (
 
 LIBRARIES = ("libtensorflow_framework.so.2", "libtensorflow_cc.so.2")
 
-# No symbol of libtensorflow_cc may be needed at link time by name, yet static initialisers need
-# the library itself: --no-as-needed keeps it. $ORIGIN is the installed tf_tpu_ext folder, or one in
-# it for a minor of TensorFlow.
+# Even if no symbol of libtensorflow_cc is needed by name at link time, static initializers need the
+# library itself: --no-as-needed keeps it. $ORIGIN is the installed tf_tpu_ext folder, or a folder
+# in it for a minor version of TensorFlow.
 LINKOPTS = (
     "-Wl,--no-as-needed",
     "-Wl,--no-undefined",
@@ -91,12 +92,12 @@ class TensorFlow:
 
 
 def minor_of(version: str) -> str:
-    """Returns the minor of a version: "2.21" of "2.21.0"."""
+    """Returns the minor version of a version: "2.21" for "2.21.0"."""
     return ".".join(version.split(".")[:2])
 
 
 def find_tensorflow() -> TensorFlow:
-    """Finds the TensorFlow of the running interpreter without importing it.
+    """Finds the running interpreter's TensorFlow without importing it.
 
     Raises:
         RuntimeError: There is none, it is not supported, or distributions of several versions
