@@ -1,18 +1,19 @@
-"""What compilation costs: the first step beside `jit_compile`, and time over the size of a graph.
+"""What compilation costs: the first step compared with `jit_compile`, and time by graph size.
 
     python benchmarks/compile.py [--programs mlp ...] [--rounds 3] [--kinds chain wide]
                                  [--sizes 1000 3000 10000 30000 100000] [--limit 300]
                                  [--json FILE] [--plot FILE]
 
-First the seconds of the first step of each program of step_programs.py, which traces and compiles:
-on one virtual core, the same in a process that finds its machine code in the compilation cache, and
-as a `jit_compile=True` function, each time in a fresh process. Then the
-seconds of a replicated computation of a given number of nodes on two cores, and of the same as a
-`jit_compile=True` function: `chain` is one chain of elementwise ops, `wide` short chains side by
-side that are summed. Prints what of it is tracing (Python), lowering (TensorFlow's graph to XLA's),
-building (XLA) and the rest of the first call (graph passes, and the step itself), and the slope of
-their logarithms over that of the number of nodes, where 1 is linear. A size that takes longer than
-the limit is missing, and so are larger ones. `--smoke` only shows that all works.
+First it measures the seconds of the first step of each program in step_programs.py, which traces
+and compiles: on one virtual core, the same in a process that finds its machine code in the
+compilation cache, and as a `jit_compile=True` function, each time in a fresh process. Then it
+measures the seconds of a replicated computation with a given number of nodes on two cores, and of
+the same as a `jit_compile=True` function: `chain` is one chain of elementwise ops, `wide` is short
+parallel chains that are summed. Prints how much of it is tracing (Python), lowering (TensorFlow's
+graph to XLA's), building (XLA) and the rest of the first call (graph passes, and the step itself),
+and the slope of their logarithms over that of the number of nodes, where 1 is linear. A size that
+takes longer than the limit is missing, and so are larger ones. `--smoke` only shows that everything
+works.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def chain(x: Any, y: Any, nodes: int) -> Any:
 def wide(x: Any, y: Any, nodes: int) -> Any:
     import tensorflow as tf
 
-    # Each begins with a constant of its own and a product with it: equal ones would become one.
+    # Each begins with its own constant and a product with it: equal ones would be merged.
     branches = range(max(nodes // (BRANCH + 2), 1))
     ends = [chain(x * (1.0 + 0.001 * i), y, BRANCH) for i in branches]
     while len(ends) > 1:
@@ -60,7 +61,7 @@ KINDS: dict[str, Callable[[Any, Any, int], Any]] = {"chain": chain, "wide": wide
 
 
 def compiler_seconds() -> dict[str, float]:
-    """What our compiler has taken in this process."""
+    """The time that our compiler has taken in this process."""
     import tf_tpu_ext
 
     compiled = tf_tpu_ext.compilation_stats().programs
@@ -123,7 +124,7 @@ def graph(way: str, kind: str, nodes: int) -> dict[str, float]:
 
 
 def in_process(limit: float, *what: str) -> dict[str, Any]:
-    """Runs one measurement in a process of its own; returns it, or why there is none."""
+    """Runs one measurement in its own process; returns it, or why there is none."""
     command = [sys.executable, __file__, "--worker", *what]
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
     try:
@@ -194,7 +195,7 @@ def measure_graphs(kinds: list[str], sizes: list[int], limit: float) -> list[dic
 
 
 def slopes(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Fits the growth of each part; small sizes, which measure what every graph costs, are out."""
+    """Fits the growth of each part, without small sizes, which measure what every graph costs."""
     import numpy as np
 
     found = []
@@ -242,7 +243,7 @@ def plot(results: list[dict[str, Any]], path: pathlib.Path) -> None:
 
 
 def work(kind: str, *what: str) -> None:
-    # What libraries print must not come after the answer.
+    # Library output must not come after the answer.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     if kind == "first":

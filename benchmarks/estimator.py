@@ -1,11 +1,11 @@
-"""What TPUEstimator costs: steps per second on virtual cores beside the same model on CPU.
+"""What TPUEstimator costs: steps per second on virtual cores and of the same model on the CPU.
 
 Both train the same model with the same global batch: with use_tpu=True as a loop of steps on the
-cores, fed by infeed; with use_tpu=False as plain TensorFlow, a session's run a step.
+cores, fed by infeed; with use_tpu=False as plain TensorFlow, with one session run per step.
 
     python benchmarks/estimator.py [--cores 8] [--steps 300] [--models mlp encoder convolution]
 
-Prints for each model the steps per second both ways, and their ratio. The first steps, with
+For each model, prints the steps per second both ways, and their ratio. The first steps, with
 tracing and compilation, are not counted.
 """
 
@@ -70,7 +70,7 @@ def model_fn(features: tf.Tensor, labels: tf.Tensor, mode: str, params: dict[str
 
 
 class Clock(v1.train.SessionRunHook):
-    """Takes the time from the end of the first run to the end of the last."""
+    """Measures the time from the end of the first run to the end of the last."""
 
     def __init__(self) -> None:
         self.ends: list[float] = []

@@ -1,16 +1,17 @@
-"""What a host call in the middle of a compiled program costs, beside JAX's callbacks.
+"""What a host call in the middle of a compiled program costs, compared with JAX's callbacks.
 
 Each case runs in a compiled loop, ours through `outside_compilation` in a tf.function on virtual
-cores, JAX's through `jax.pure_callback` under `jax.jit`, in turns in one process.
+cores, JAX's through `jax.pure_callback` under `jax.jit`. They take turns in one process.
 
     pip install '.[cpu,bench]'
     python benchmarks/host_calls.py [--iterations 10000] [--rounds 7] [--json FILE] [--plot FILE]
 
-Prints for each case the median time of one call in microseconds and its spread (the range of the
-middle half), and the ratio to JAX's. `host graph` is ours with `fold_host_calls=False`: what
-clusters cost that the program can't call by itself. `no result, device's part` is the time that the
-core's thread spends in handing over a call without result, as `transfer_stats` reports it: such
-calls run in parallel to the program. `--smoke` is a short run that only shows that all works.
+For each case, prints the median time of one call in microseconds and its spread (the range of the
+middle half), and the ratio to JAX's. `host graph` is ours with `fold_host_calls=False`: the cost of
+clusters that the program can't call by itself. `no result, device's part` is the time that the
+core's thread spends handing over a call without a result, as `transfer_stats` reports it: such
+calls run in parallel with the program. `--smoke` is a short run that only shows that everything
+works.
 """
 
 from __future__ import annotations
@@ -170,7 +171,7 @@ def measure(cases: list[Case], rounds: int) -> None:
 
 
 def devices_part() -> float:
-    """Microseconds that the cores' threads have spent in a call without result."""
+    """Microseconds that the cores' threads have spent on a call without a result."""
     clusters = [
         cluster
         for cluster in tf_tpu_ext.transfer_stats().clusters

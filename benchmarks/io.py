@@ -1,10 +1,10 @@
-"""What it costs to read through tf_tpu_ext.io.dataset: elements a second, and steps of 8 cores.
+"""What reading through tf_tpu_ext.io.dataset costs: elements per second, and steps of 8 cores.
 
     python benchmarks/io.py [--rounds 5] [--seconds 4]
 
-Reads WAV clips, in batches of 1 MB and of 10 KB, in one process under TensorFlow 2.17 and through
-here; and trains a perceptron on 8 cores from memory and through here. The ways take turns. Needs
-the environment of `tf-tpu io setup`.
+Reads WAV clips, in batches of 1 MB and of 10 KB, in one TensorFlow 2.17 process and through this
+package; and trains a perceptron on 8 cores from memory and through this package. The variants take
+turns. Needs the environment of `tf-tpu io setup`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ import tensorflow as tf
 from tf_tpu_ext.io import _environment
 
 PIPELINE = pathlib.Path(io_pipeline.__file__).resolve()
-# Samples of 16 bits in a clip, clips in a batch, and the least share of the speed of one process.
+# 16-bit samples in a clip, clips in a batch, and the least share of the speed of one process.
 BATCHES = {"1 MB": (1 << 14, 32, 0.8), "10 KB": (512, 10, 0.5)}
 CLIPS = 64
 LARGEST_LOSS = 0.05
@@ -88,7 +88,7 @@ def rate_in_one_process(folder: str, clips: int, seconds: float) -> float:
 
 
 def step_rates(rounds: int, seconds: float) -> tuple[list[float], list[float]]:
-    """Steps of a perceptron on 8 cores a second, fed from memory and through here."""
+    """Steps per second of a perceptron on 8 cores, fed from memory and through this package."""
     resolver = tf.distribute.cluster_resolver.TPUClusterResolver()
     tf.tpu.experimental.initialize_tpu_system(resolver)
     strategy = tf.distribute.TPUStrategy(resolver)

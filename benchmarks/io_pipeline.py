@@ -1,8 +1,8 @@
-"""Pipelines that io.py measures: WAV clips, decoded by tensorflow-io's native op, in batches.
+"""Pipelines that io.py measures: batches of WAV clips, decoded by tensorflow-io's native op.
 
     python benchmarks/io_pipeline.py FOLDER CLIPS SECONDS
 
-Run by the Python of `tf-tpu io setup`, it prints how many batches a second it reads by itself.
+Run with the Python of `tf-tpu io setup`, it prints how many batches per second it reads by itself.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 
 def make_batches(folder: str, clips: int) -> Any:
-    """Returns endless batches of so many clips, in the order of their names."""
+    """Returns endless batches of the given number of clips, in the order of their names."""
     import tensorflow as tf
     import tensorflow_io as tfio
 
@@ -27,7 +27,7 @@ def make_batches(folder: str, clips: int) -> Any:
 
 
 def make_examples(inputs: int, batch: int) -> Any:
-    """Returns an endless batch of examples for a perceptron."""
+    """Returns an endlessly repeated batch of examples for a perceptron."""
     import tensorflow as tf
 
     random = tf.random.Generator.from_seed(0)
@@ -38,7 +38,7 @@ def make_examples(inputs: int, batch: int) -> Any:
 
 
 def rate_of(dataset: Any, seconds: float) -> float:
-    """Returns how many elements a second an endless dataset gives."""
+    """Returns how many elements per second an endless dataset yields."""
     iterator = iter(dataset)
     for _ in range(20):
         next(iterator)

@@ -1,6 +1,6 @@
-"""How long the deletion of a dataset's iterator takes, and what its input pipeline delivers.
+"""How long deleting a dataset's iterator takes, and the throughput of its input pipeline.
 
-Each line is one process: TensorFlow as it comes, then with the patches of tf_tpu_ext.
+Each line is one process: stock TensorFlow, then with the patches of tf_tpu_ext.
 
 Example:
     $ python benchmarks/iterator_deletion.py --cores 8 --repetitions 20
@@ -28,7 +28,7 @@ def logical_cpus(tf: Any, count: int) -> list[str]:
 
 
 def distributor(tf: Any, kind: str, cores: int) -> Callable[[Any], Any]:
-    """Returns what turns a dataset into the one that is iterated over."""
+    """Returns a function that turns a dataset into the one that is iterated over."""
     if kind == "plain":
         return lambda dataset: dataset
     if kind == "mirrored":
@@ -41,13 +41,13 @@ def distributor(tf: Any, kind: str, cores: int) -> Callable[[Any], Any]:
 
 
 def cheap(tf: Any, batch: int) -> Any:
-    """As fast as the machinery of tf.data goes."""
+    """As fast as tf.data's machinery can go."""
     numbers = tf.data.Dataset.range(10**12).map(lambda i: tf.cast(i, tf.float32) * 2.0)
     return numbers.batch(batch, drop_remainder=True).prefetch(tf.data.AUTOTUNE)
 
 
 def waiting(tf: Any, batch: int) -> Any:
-    """Elements that wait 5 ms each, as for a disk: one call at a time delivers 200 a second."""
+    """Elements that wait 5 ms each, as for a disk: one call at a time delivers 200 per second."""
 
     def wait(i: Any) -> Any:
         def sleep(i: Any) -> Any:
@@ -63,7 +63,7 @@ def waiting(tf: Any, batch: int) -> Any:
 
 
 def computing(tf: Any, batch: int) -> Any:
-    """Elements that take the processor: a few matrix products each."""
+    """Elements that keep the processor busy: a few matrix products each."""
 
     def compute(i: Any) -> Any:
         matrix = tf.fill([64, 64], tf.cast(i % 7, tf.float32) / 64.0)
@@ -79,7 +79,7 @@ PIPELINES = {"cheap": cheap, "waiting": waiting, "computing": computing}
 
 
 def consume(iterator: Iterator[Any], seconds: float, pause: float = 0.0) -> int:
-    """Takes elements for a time; returns how many."""
+    """Takes elements for a given time; returns how many."""
     count = 0
     end = time.monotonic() + seconds
     while time.monotonic() < end:

@@ -1,4 +1,4 @@
-"""The models that models.py trains: what people train, in sizes for a machine without a TPU."""
+"""The models that models.py trains: common ones, in sizes for a machine without a TPU."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class Model:
 
     Attributes:
         name: What `--models` calls it.
-        batch: Number of examples of a step, of all replicas together.
+        batch: Number of examples in a step, over all replicas.
         make: Makes the model from a Keras module; called in the strategy's scope.
         make_data: Makes the examples and their labels.
-        rate: The learning rate of Adam.
+        rate: Adam's learning rate.
     """
 
     name: str

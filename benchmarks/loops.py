@@ -1,19 +1,19 @@
-"""What loops of training cost: Keras' fit and a loop on the host, beside the bare step.
+"""What training loops cost: Keras' fit and a loop on the host, compared with the bare step.
 
     pip install '.[cpu]' && pip install --no-deps 'tf_keras==2.21.*'  # the minor of TensorFlow
     python benchmarks/loops.py [--replicas 2 8] [--rounds 7] [--steps 128] [--json FILE]
 
-All train the same: the `mlp` of step_programs.py, 256 examples a step, under TPUStrategy.
+All train the same model: the `mlp` of step_programs.py, 256 examples per step, under TPUStrategy.
 
-* `host loop` makes its steps in one tf.function, `for _ in tf.range(count): strategy.run(...)`.
-  Bare is the same step called as often.
-* `keras`, `tf_keras` are `model.fit` with `steps_per_execution=32` on a dataset that repeats one
-  batch, an epoch without its beginning and end. Bare is that model's `train_step` under
-  `strategy.run`, with the data on the cores.
+* `host loop` runs its steps in one tf.function, `for _ in tf.range(count): strategy.run(...)`. Bare
+  is the same step, called the same number of times.
+* `keras` and `tf_keras` are `model.fit` with `steps_per_execution=32` on a dataset that repeats one
+  batch, measured over an epoch without its beginning and end. Bare is that model's `train_step`
+  under `strategy.run`, with the data on the cores.
 
-Each has a process of its own, in which loop and bare step take turns. Prints medians and spreads
-(the range of the middle half) of a step's milliseconds, and what the loop loses. `--smoke` is a
-short run in tiny sizes that only shows that all works.
+Each has its own process, in which loop and bare step take turns. Prints medians and spreads (the
+range of the middle half) of a step's milliseconds, and what the loop loses. `--smoke` is a short
+run with tiny sizes that only shows that everything works.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def keras_fit(program: step_programs.Program, strategy: Any, keras: Any) -> tupl
             Epoch.seconds = time.perf_counter() - self._start
 
     def fit(steps: int) -> float:
-        # The second epoch: the first makes the iterator.
+        # The second epoch: the first creates the iterator.
         model.fit(dataset, steps_per_epoch=steps, epochs=2, verbose=0, callbacks=[Epoch()])
         return Epoch.seconds
 
@@ -113,7 +113,7 @@ def keras_fit(program: step_programs.Program, strategy: Any, keras: Any) -> tupl
         losses = strategy.run(replica_step, args=(batch,))
         return strategy.experimental_local_results(losses)[0]
 
-    fit(PER_EXECUTION)  # Makes the variables of the optimizer.
+    fit(PER_EXECUTION)  # Creates the optimizer's variables.
     return repeated(step), fit
 
 
@@ -138,14 +138,14 @@ def work(loop: str, replicas: int, rounds: int, steps: int, smoke: bool) -> dict
         ms = sorted(one / steps * 1e3 for one in taken)
         result[f"{name}_ms"] = statistics.median(ms)
         result[f"{name}_spread"] = ms[len(ms) * 3 // 4] - ms[len(ms) // 4]
-    # Of neighbours in time, so that a slow minute of the machine counts for both.
+    # Neighbors in time, so that a slow minute of the machine affects both.
     pairs = zip(seconds["bare"], seconds["loop"], strict=True)
     result["lost_percent"] = statistics.median((loop / bare - 1) * 100 for bare, loop in pairs)
     return result
 
 
 def measure(loop: str, replicas: int, arguments: argparse.Namespace) -> dict[str, Any]:
-    """Measures one loop in a process of its own; returns the reason where that fails."""
+    """Measures one loop in its own process; returns the reason if that fails."""
     if loop != "host loop" and not importlib.util.find_spec(loop):
         return {"error": f"{loop} is not installed"}
     command = [sys.executable, __file__, "--worker", loop, "--replicas", str(replicas)]

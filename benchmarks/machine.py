@@ -1,11 +1,11 @@
-"""The physical bounds of this machine: memory bandwidth and float32 operations a second.
+"""The physical limits of this machine: memory bandwidth and float32 operations per second.
 
     python benchmarks/machine.py [--seconds 0.5] [--json FILE]
 
 Measures with one thread and with one for each processor that the process may use: a copy and a
-triad (`a = b + 3 * c`, by blocks that stay in the cache between its two passes) of arrays that no
-cache holds, and a large matrix product by each library at hand; the fastest counts. Prints the
-medians of GB/s, read and written, and of GFLOP/s.
+triad (`a = b + 3 * c`, in blocks that stay in the cache between its two passes) of arrays too large
+for any cache, and a large matrix product with each available library; the fastest counts. Prints
+the medians of GB/s, read and written, and of GFLOP/s.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-NUMBERS = 1 << 25  # Of float32: 128 MB an array.
+NUMBERS = 1 << 25  # Of float32: 128 MB per array.
 BLOCK = 1 << 14
 WIDTH = 2048
 
 
 def seconds_of(function: Callable[[], Any], seconds: float) -> float:
-    """Median seconds of a call, of as many as fit into the time, at least three."""
+    """Median seconds of a call, over as many calls as fit into the time, but at least three."""
     function()
     taken: list[float] = []
     while sum(taken) < seconds or len(taken) < 3:
@@ -40,7 +40,7 @@ def seconds_of(function: Callable[[], Any], seconds: float) -> float:
 
 
 def bandwidth(threads: int, seconds: float, numbers: int) -> dict[str, float]:
-    """GB/s of a copy and of a triad, by NumPy, which computes without Python's lock."""
+    """GB/s of a copy and of a triad with NumPy, which computes without holding the GIL."""
     import numpy as np
 
     a, b, c = (np.full(numbers, i, np.float32) for i in range(3))
@@ -65,7 +65,7 @@ def bandwidth(threads: int, seconds: float, numbers: int) -> dict[str, float]:
 
 
 def products(seconds: float, width: int, libraries: Sequence[str]) -> dict[str, float]:
-    """GFLOP/s of a matrix product by NumPy, and by each of the libraries that is at hand."""
+    """GFLOP/s of a matrix product with NumPy, and with each available library."""
     import numpy as np
 
     x = np.random.default_rng(0).standard_normal((width, width), np.float32)
@@ -86,7 +86,7 @@ def products(seconds: float, width: int, libraries: Sequence[str]) -> dict[str, 
 
 
 def probe(threads: int, seconds: float, smoke: bool) -> dict[str, Any]:
-    """Measures in a process that may use `threads` processors; every library keeps to them."""
+    """Measures in a process that may use `threads` processors; every library respects that."""
     command = [sys.executable, __file__, "--worker", str(threads), "--seconds", str(seconds)]
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
     done = subprocess.run(
@@ -103,7 +103,7 @@ def probe(threads: int, seconds: float, smoke: bool) -> dict[str, Any]:
 
 
 def measure(seconds: float = 0.5, smoke: bool = False) -> dict[str, Any]:
-    """Returns the bounds: `gigabytes` and `gigaflops` a second of all processors, and details."""
+    """Returns the limits: `gigabytes` and `gigaflops` per second of all processors, and details."""
     every = sorted({1, len(os.sched_getaffinity(0))})
     details = [probe(threads, seconds, smoke) for threads in every]
     return {

@@ -1,6 +1,6 @@
-"""One peer of models.py with one number of replicas, in a process of its own.
+"""One peer of models.py with one number of replicas, in its own process.
 
-Answers the requests of step_worker.py; a step is one of Keras' `fit`.
+Answers the requests of step_worker.py; a step is a step of Keras' `fit`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ PEERS = ("ours", "mirrored", "plain", "jit_compile")
 
 
 class Worker(step_worker.Worker):
-    """Trains a model by `fit`."""
+    """Trains a model with `fit`."""
 
     def __init__(self, peer: str, replicas: int, smoke: bool) -> None:
         self._peer = peer
@@ -59,12 +59,12 @@ class Worker(step_worker.Worker):
         return {"losses": [self._fit(1)[1][0] for _ in range(count)]}
 
     def block(self, steps: int) -> dict[str, Any]:
-        # The first step of a call of `fit` also waits for a new iterator.
+        # The first step of a call to `fit` also waits for a new iterator.
         times, _ = self._fit(steps + 1)
         return {"seconds": times[-1] - times[0]}
 
     def _fit(self, steps: int) -> tuple[list[float], list[float]]:
-        """Makes steps; returns when each ended and the mean loss up to it."""
+        """Runs steps; returns when each ended and the mean loss up to it."""
         import keras
 
         times, losses = [], []

@@ -1,9 +1,9 @@
-"""Milliseconds of a step of models that people train by Keras' `fit`, beside their peers.
+"""Milliseconds of a step of common models trained with Keras' `fit`, compared with peers.
 
 ResNet50, EfficientNetB0 and a U-Net with 64 x 64 inputs, and a BERT of 4 layers with dropout run on
 n virtual cores (`ours`), under MirroredStrategy on n logical CPUs (`mirrored`), and as a plain
 function on the CPU without and with `jit_compile=True` (`plain`, `jit_compile`), all with the same
-global batch. Each has a process of its own, and they take turns.
+global batch. Each has its own process, and they take turns.
 
     pip install '.[cpu,bench]'
     python benchmarks/models.py [--models bert ...] [--replicas 1 2 8] [--peers ours plain ...]
@@ -11,8 +11,8 @@ global batch. Each has a process of its own, and they take turns.
 
 All start with the same weights and data, and none is timed before its first loss is close to the
 others' and the loss has moved: dropout and batch normalization differ with the number of replicas.
-Prints what steps.py prints, and which targets are met. `--smoke` is a short run in tiny sizes that
-only shows that all works.
+Prints what steps.py prints, and which targets are met. `--smoke` is a short run with tiny sizes
+that only shows that everything works.
 """
 
 from __future__ import annotations

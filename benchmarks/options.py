@@ -2,7 +2,7 @@
 
     python benchmarks/options.py [--programs mlp convnet ...] [--steps N] [--smoke]
 
-Prints milliseconds a step, the median of many, in turns, and ratios to a step without options.
+The variants take turns. Prints median milliseconds per step, and ratios to a step without options.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ OPTIONS = {
 
 
 def prepare(program: Program, strategy: Any, options: tf_tpu_ext.Options) -> Callable[[], float]:
-    """Returns a function that makes a step and reads its loss; it has been called once."""
+    """Returns a function that runs a step and reads its loss; it has been called once."""
     with options:
         step, read = make_step(program, strategy, dense=True)
         read(step())

@@ -1,10 +1,11 @@
 """One process of a peer of pods.py.
 
-Reads a request a line (JSON) from standard input and answers each with a line on standard output:
+Reads one request per line (JSON) from standard input and answers each with a line on standard
+output:
 
-    {"do": "mlp", "count": 9}    makes steps of a row; answers the milliseconds and value of each
+    {"do": "mlp", "count": 9}    runs steps of a row; answers the milliseconds and value of each
 
-The first request of a row makes its variables. All processes of a peer get the same requests.
+The first request of a row creates its variables. All processes of a peer get the same requests.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ import numpy as np
 from step_programs import Arrays, programs
 
 PEERS = ("ours", "multi_worker", "jax")
-# These two are programs of step_programs.py. The others are `replica_step`.
+# These two are programs from step_programs.py. The others are `replica_step`.
 PROGRAMS = ("mlp", "transformer")
 ROWS = ("empty", "all_reduce", *PROGRAMS, "gradients")
 TENSORS = 8
 RATE = 0.01
 
-# Makes a step and reads its value.
+# Runs a step and reads its value.
 Step = Callable[[], float]
 
 
@@ -42,7 +43,7 @@ def replica_step(
     Args:
         row: The row.
         x: The replica's part of `data`.
-        weights: Those that `weights` has made.
+        weights: Those that `weights` made.
         sums: Sums each array over the replicas.
 
     Returns:
@@ -80,12 +81,12 @@ def tensorflow_step(
     distribute: Callable[[Arrays], Any],
     dense: bool,
 ) -> Step:
-    """Makes a step under a strategy.
+    """Makes a step that runs under a strategy.
 
     Args:
         row: The row.
         smoke: Whether sizes are tiny.
-        strategy: Where.
+        strategy: The strategy.
         distribute: Makes the argument of `strategy.run` from a global batch.
         dense: See `step_tensorflow.make_replica_step`.
     """
@@ -149,7 +150,7 @@ def jax_step(row: str, smoke: bool) -> Step:
     model = jax.device_put(weights(row, smoke), NamedSharding(mesh, everywhere))
     batch = jax.device_put(data(row, jax.device_count())["x"], NamedSharding(mesh, split))
 
-    # The model is donated: its buffers serve the next step.
+    # The model is donated: the next step reuses its buffers.
     @functools.partial(jax.jit, donate_argnums=0)
     @functools.partial(
         jax.shard_map,
@@ -172,7 +173,7 @@ def jax_step(row: str, smoke: bool) -> Step:
 
 @contextlib.contextmanager
 def ours(processes: int, smoke: bool) -> Iterator[Callable[[str], Step]]:
-    """Runs workers of one core each, and makes this process their client."""
+    """Runs workers with one core each, and makes this process their client."""
     # Before TensorFlow makes its devices.
     from tf_tpu_ext.cli import worker  # isort: skip
 
@@ -185,12 +186,12 @@ def ours(processes: int, smoke: bool) -> Iterator[Callable[[str], Step]]:
         tf.tpu.experimental.initialize_tpu_system(resolver)
         strategy = tf.distribute.TPUStrategy(resolver)
         distribute = functools.partial(step_tensorflow.distribute, strategy)
-        # A TPU sums dense gradients: XLA can't know how many rows are different.
+        # A TPU sums dense gradients: XLA can't know how many distinct rows there are.
         yield lambda row: tensorflow_step(row, smoke, strategy, distribute, dense=True)
 
 
 def multi_worker(rank: int, ports: list[int], smoke: bool) -> Callable[[str], Step]:
-    """Makes this process a worker of MultiWorkerMirroredStrategy."""
+    """Makes this process a MultiWorkerMirroredStrategy worker."""
     cluster = {"worker": [f"localhost:{port}" for port in ports]}
     task = {"type": "worker", "index": rank}
     os.environ["TF_CONFIG"] = json.dumps({"cluster": cluster, "task": task})
@@ -229,7 +230,7 @@ def answers_of(make_step: Callable[[str], Step]) -> Iterator[dict[str, Any]]:
     for line in sys.stdin:
         request = json.loads(line)
         if request["do"] != row:
-            step = float  # Frees the variables before.
+            step = float  # Frees the previous variables.
             row, step = request["do"], make_step(request["do"])
         milliseconds, values = [], []
         for _ in range(request["count"]):
@@ -262,12 +263,12 @@ def main() -> None:
     parser.add_argument("--rank", type=int, required=True)
     parser.add_argument("--ports", type=int, nargs="+", required=True, help="one for each replica")
     parser.add_argument("--smoke", action="store_true")
-    # What libraries print must not come between the answers.
+    # Library output must not come between the answers.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     serve(parser.parse_args(), answers)
-    # Some libraries' threads don't let the process end in good time.
+    # Some libraries' threads keep the process from ending promptly.
     os._exit(0)
 
 

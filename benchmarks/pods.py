@@ -1,20 +1,20 @@
-"""Milliseconds of a training step on several processes, beside MultiWorkerMirrored and JAX.
+"""Milliseconds of a training step on several processes, versus MultiWorkerMirrored and JAX.
 
-The same step, with the same global batch, runs on n processes: as a program of n workers of one
-core each (`ours`), under MultiWorkerMirroredStrategy with rings over gRPC (`multi_worker`), and in
-JAX by `shard_map` with Gloo's collectives (`jax`). All processes stay, and the peers take turns.
+The same step, with the same global batch, runs on n processes: as a program on n workers with one
+core each (`ours`), under MultiWorkerMirroredStrategy with gRPC rings (`multi_worker`), and in JAX
+with `shard_map` and Gloo's collectives (`jax`). All processes stay alive, and the peers take turns.
 
     pip install '.[cpu,bench]'
     python benchmarks/pods.py [--rows mlp ...] [--processes 2 4] [--peers ours jax ...]
                               [--rounds 9] [--json FILE]
 
-The rows are: `empty`, a step that only returns a number of each replica; `all_reduce`, a sum of 4
-KB over the replicas; `mlp` and `transformer` of step_programs.py; and `gradients`, a sum of 100 MB
-that then updates the variables. A step ends when a value of its result has been read, in all
+The rows are: `empty`, a step that only returns a number from each replica; `all_reduce`, a sum of 4
+KB over the replicas; `mlp` and `transformer` from step_programs.py; and `gradients`, a sum of 100
+MB that then updates the variables. A step ends when a value of its result has been read in all
 processes. Nothing is timed before the values of the first steps agree. Prints medians and spreads
 (the range of the middle half) of a step's milliseconds, and the ratios of ours to each peer; the
-exit code is 1 if a peer fails or computes something else. `--smoke` is a short run in tiny sizes
-that only shows that all works.
+exit code is 1 if a peer fails or computes different values. `--smoke` is a short run with tiny
+sizes that only shows that everything works.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ class Team:
     """The processes of one peer.
 
     Attributes:
-        peer: Whose.
-        processes: How many replicas they have, one each.
-        missing: Why there are none on this machine; empty if there are.
+        peer: The peer.
+        processes: The number of processes, with one replica each.
+        missing: Why there are none on this machine; empty if there are any.
     """
 
     def __init__(self, peer: str, processes: int, smoke: bool) -> None:
@@ -58,7 +58,7 @@ class Team:
         self.missing = "JAX is not installed: pip install '.[bench]'" if absent else ""
         self._error = ""
         self._members: list[steps.Worker] = []
-        # The client of the workers starts them.
+        # The workers' client starts them.
         ranks = range(0 if absent else 1 if peer == "ours" else processes)
         shared = ["--ports", *map(str, free_ports(processes)), *(["--smoke"] if smoke else [])]
         try:
@@ -77,13 +77,13 @@ class Team:
                 self._all("answer", steps.START_LIMIT_SECONDS, "start")
 
     def steps(self, row: str, count: int) -> tuple[list[float], list[float]]:
-        """Makes steps in all processes.
+        """Runs steps in all processes.
 
         Returns:
             Milliseconds and value of each step: those of the slowest process, and the mean.
 
         Raises:
-            steps.WorkerError: One has failed, has ended, or takes too long, now or before.
+            steps.WorkerError: One has failed, has ended, or has taken too long, now or earlier.
         """
         answers = self._all("ask", row, count=count)
         slowest = [max(each) for each in zip(*(one["ms"] for one in answers), strict=True)]
@@ -95,7 +95,7 @@ class Team:
             member.close()
 
     def _all(self, method: str, *arguments: Any, **details: Any) -> list[dict[str, Any]]:
-        """Calls a method of all members at once."""
+        """Calls a method of all members at the same time."""
         if self._error:
             raise steps.WorkerError(self._error)
         with concurrent.futures.ThreadPoolExecutor(len(self._members)) as pool:
@@ -133,12 +133,12 @@ class Entrant:
         return "error" in self.result or "missing" in self.result
 
     def begin(self, block_seconds: float) -> None:
-        """Makes the first steps, and decides how many steps a block of so long has."""
+        """Runs the first steps, and decides how many steps a block of the given duration has."""
         taken, self.result["values"] = self.team.steps(self.result["row"], CHECKED_STEPS)
         self._steps = min(max(round(block_seconds * 1e3 / min(taken)), 1), MOST_STEPS)
 
     def block(self) -> None:
-        # In the first step, some processes wait for others that were told later.
+        # In the first step, some processes wait for others that received the request later.
         self._milliseconds += self.team.steps(self.result["row"], self._steps + 1)[0][1:]
 
     def finish(self) -> None:
@@ -160,7 +160,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def check_values(entrants: list[Entrant]) -> None:
-    """Marks as failed who computes something else than the first entrant that works."""
+    """Marks entrants as failed that don't compute the same as the first one that works."""
     working = [entrant for entrant in entrants if not entrant.failed]
     for entrant in working:
         values, expected = entrant.result["values"], working[0].result["values"]
@@ -178,7 +178,7 @@ def measure_row(teams: list[Team], row: str, arguments: argparse.Namespace) -> l
     steps.attempt(entrants, "begin", 0.01 if arguments.smoke else 0.3)
     check_values(entrants)
     for turn in range(arguments.rounds):
-        # Who follows whom changes, for one may leave the caches in another's favour.
+        # The order changes, because one peer may leave the caches in a state that favors the next.
         steps.attempt(entrants[:: -1 if turn % 2 else 1], "block")
     steps.attempt(entrants, "finish")
     return entrants
@@ -203,7 +203,7 @@ def measure(processes: int, arguments: argparse.Namespace) -> list[dict[str, Any
 
 
 def add_ratios(group: list[dict[str, Any]]) -> None:
-    """Adds the time of ours to each peer's."""
+    """Adds the ratio of our time to each peer's."""
     ours = next((one["ms"] for one in group if one["peer"] == "ours" and "ms" in one), None)
     for result in group:
         if ours is not None and "ms" in result:
@@ -211,7 +211,7 @@ def add_ratios(group: list[dict[str, Any]]) -> None:
 
 
 def show(group: list[dict[str, Any]]) -> None:
-    """Prints what one row with one number of processes gave."""
+    """Prints the results of one row with one number of processes."""
     title = f"{group[0]['row']}, n={group[0]['processes']}"
     print(f"\n{title:20} {'ms':>9} {'spread':>9} {'ours/peer':>9}")
     for result in group:

@@ -1,8 +1,8 @@
-"""What the package adds to the start of a process, in processor time.
+"""What the package adds to process startup, in processor time.
 
-Each number is the processor time that a process takes after it has imported TensorFlow, of all its
-threads and with its end: the processes are copies of one that has done so, because that import
-takes seconds, which vary more than what is looked for. The programs take turns.
+Each number is the processor time that a process takes after it has imported TensorFlow, over all
+its threads and including its exit: the processes are forks of one that has done so, because that
+import takes seconds, which vary more than the difference to be measured. The programs take turns.
 
 Example:
     $ python benchmarks/startup.py --rounds 21
@@ -29,7 +29,7 @@ PROGRAMS = {
     "first op, on a core": _IMPORT + _OP.format("TPU"),
     "first program": _IMPORT + _PROGRAM,
 }
-# What is looked at: a program, the one that it is compared with, and what it may take more.
+# What is measured: a program, the one it is compared with, and how much more it may take.
 DIFFERENCES = {
     "import tf_tpu_ext": ("nothing", 0.3),
     "first op, on a core": ("first op, on the CPU", 0.2),
@@ -51,7 +51,7 @@ def processor_seconds(code: str) -> float:
         except BaseException:
             traceback.print_exc()
             os._exit(1)
-        # Ends like any other process, with what the libraries do then.
+        # Exits like any other process, with what the libraries do then.
         sys.exit(0)
     _, status, usage = os.wait4(pid, 0)
     if status != 0:
@@ -64,7 +64,7 @@ def measure(rounds: int) -> list[dict[str, float]]:
     import tensorflow as tf
 
     assert tf.__version__
-    # What is frozen, a copy does not look at, which would copy its memory.
+    # A copy does not visit frozen objects, which would copy their memory.
     gc.freeze()
     for code in PROGRAMS.values():
         processor_seconds(code)
@@ -80,7 +80,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    # The first copy leaves Python's compiled modules, as an installation does.
+    # The first copy leaves compiled Python modules behind, as an installation does.
     sys.dont_write_bytecode = False
     rounds = measure(options.rounds)
     added = {

@@ -14,7 +14,7 @@ from step_programs import ADAGRAD_EPSILON, ADAGRAD_START, Program
 
 
 class JaxMath:
-    """`step_programs.Math` by JAX."""
+    """`step_programs.Math` in JAX."""
 
     matmul = staticmethod(jnp.matmul)
     einsum = staticmethod(jnp.einsum)
@@ -65,7 +65,7 @@ class JaxMath:
 
 
 def make_step(program: Program, replicas: int) -> tuple[Callable[[], Any], Callable[[Any], float]]:
-    """Returns a function that makes a step and returns its loss, and one that reads such a loss."""
+    """Returns a function that runs a step and returns its loss, and one that reads such a loss."""
     devices = jax.devices("cpu")
     if len(devices) != replicas:
         raise RuntimeError(f"JAX must have {replicas} devices. It has: {devices}")
@@ -78,7 +78,7 @@ def make_step(program: Program, replicas: int) -> tuple[Callable[[], Any], Calla
     model = jax.device_put((weights, state), NamedSharding(mesh, everywhere))
     data = jax.device_put(program.data(), NamedSharding(mesh, split))
 
-    # The model is donated: its buffers serve the next step.
+    # The model is donated: the next step reuses its buffers.
     @functools.partial(jax.jit, donate_argnums=0)
     @functools.partial(
         jax.shard_map,
@@ -107,7 +107,7 @@ def make_step(program: Program, replicas: int) -> tuple[Callable[[], Any], Calla
         nonlocal model
         model, loss = step(model, data)
         # With a second step in flight, the first may get no thread for its last device: XLA's
-        # collectives then wait for each other until they end the process.
+        # collectives then wait for each other until they abort the process.
         return loss.block_until_ready()
 
     return run, float

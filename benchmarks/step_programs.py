@@ -1,7 +1,7 @@
-"""The programs that steps.py times: weights, data and mathematics, once for TensorFlow and JAX.
+"""The programs that steps.py times: weights, data and math, written once for TensorFlow and JAX.
 
-A program's `losses` is written over the few functions of `Math`, which tensorflow_math.py and
-jax_math.py give in each framework's own way, so all peers compute the same.
+A program's `losses` is written in terms of the few functions of `Math`, which step_tensorflow.py
+and step_jax.py implement in each framework's own way, so all peers compute the same.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Values = Mapping[str, Any]
 
 
 class Math(Protocol):
-    """What the programs need of a framework. Shapes are those of NumPy's namesakes."""
+    """What the programs need from a framework. Shapes are those of NumPy's namesakes."""
 
     def matmul(self, x: Any, y: Any) -> Any: ...
     def einsum(self, equation: str, x: Any, y: Any) -> Any: ...
@@ -46,15 +46,16 @@ class Program:
 
     Attributes:
         name: What `--programs` calls it.
-        batch: Number of examples of a step, of all replicas together.
-        make_weights: Makes the weights that every peer starts with, float32.
+        batch: Number of examples in a step, over all replicas.
+        make_weights: Makes the float32 weights that every peer starts with.
         make_data: Makes the batch; every array has `batch` rows.
-        losses: Gives the loss of each example, from a `Math`, the weights and a part of the batch.
-        flops: Floating point operations of the matrix products and convolutions of a step, forward
+        losses: Returns the loss of each example, from a `Math`, the weights and a part of the
+            batch.
+        flops: Floating-point operations of the matrix products and convolutions in a step, forward
             and backward; the rest is not counted.
         rate: The learning rate.
-        adagrad: Whether the optimizer is Adagrad in place of SGD.
-        tables: The weights of which a step needs some rows only, and the data that name the rows.
+        adagrad: Whether the optimizer is Adagrad instead of SGD.
+        tables: The weights of which a step needs only some rows, and the data that name the rows.
     """
 
     name: str
@@ -74,9 +75,9 @@ class Program:
         return self.make_data(np.random.default_rng(2))
 
     def least_bytes(self) -> int:
-        """Bytes that a step can't do without, if caches hold everything that lies between.
+        """Bytes that a step must move, even if caches hold everything in between.
 
-        The batch is read; weights, and the state of the optimizer, are read and written.
+        The batch is read; the weights and the optimizer's state are read and written.
         """
         data = self.data()
         weights = 0
@@ -89,7 +90,7 @@ class Program:
         return sum(array.nbytes for array in data.values()) + 2 * (weights + state)
 
 
-# The state of Adagrad before the first step, and what keeps it from dividing by zero.
+# Adagrad's state before the first step, and what keeps it from dividing by zero.
 ADAGRAD_START = 0.1
 ADAGRAD_EPSILON = 1e-7
 
@@ -118,7 +119,7 @@ def programs(smoke: bool) -> dict[str, Program]:
 
 
 def _normal(random: np.random.Generator, *shape: int) -> np.ndarray:
-    """Weights whose products keep the size of what goes in."""
+    """Weights whose products preserve the magnitude of their input."""
     values = random.standard_normal(shape) / math.sqrt(math.prod(shape[:-1]) or 1)
     return values.astype(np.float32)
 
@@ -165,7 +166,7 @@ def mlp(batch: int, inputs: int, width: int) -> Program:
         x = m.relu(m.matmul(x, w["w2"]) + w["b2"])
         return m.cross_entropy(m.matmul(x, w["w3"]) + w["b3"], batch["y"])
 
-    # Backward takes two products for each layer, but the first needs no gradient of its input.
+    # The backward pass takes two products per layer, but the first needs no gradient of its input.
     flops = 2 * batch * (2 * inputs * width + 3 * width * width + 3 * width * 10)
     return Program(
         "mlp",

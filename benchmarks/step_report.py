@@ -1,4 +1,4 @@
-"""What steps.py reports of its results: ratios, bounds, targets, a table and a plot."""
+"""How steps.py reports its results: ratios, bounds, targets, a table and a plot."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ MEASURES = {
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """What ours must reach.
+    """What ours must achieve.
 
     Attributes:
         program: The program.
         replicas: The number of replicas.
         measure: One of `MEASURES`.
-        peer: The ratio to this peer counts; the value itself if empty.
-        limit: The most that is allowed.
+        peer: The peer whose ratio counts; if empty, the value itself counts.
+        limit: The largest value allowed.
     """
 
     program: str
@@ -61,7 +61,8 @@ TARGETS = (
         for replicas in (2, 8)
         for peer in ("mirrored", "jax")
     ),
-    # The batch is split further, so what grows is the work for each replica: four times as many.
+    # The batch is split further, so what grows is the work per replica, of which there are four
+    # times as many.
     *(Target(program, 32, "growth", "", 4.0) for program in ALL),
     Target("empty", 32, "dispatch", "", 50.0),
     *(Target(program, 8, "peak_mb", "mirrored", 1.0) for program in ALL),
@@ -71,7 +72,7 @@ TARGETS = (
 
 
 def _index(results: list[dict[str, Any]]) -> Results:
-    """The results that were measured, and `one device`: the faster of its two ways."""
+    """The measured results, and `one device`: the faster of its two variants."""
     found = {
         (result["program"], result["replicas"], result["peer"]): result
         for result in results
@@ -86,7 +87,7 @@ def _index(results: list[dict[str, Any]]) -> Results:
 
 
 def _value(found: Results, target: Target) -> float | None:
-    """What the target asks for, or None if it was not measured."""
+    """The value that the target limits, or None if it was not measured."""
     try:
         ours = found[target.program, target.replicas, "ours"]
         if target.measure == "growth":
@@ -100,7 +101,7 @@ def _value(found: Results, target: Target) -> float | None:
 
 
 def ratios(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The time of ours to each peer's."""
+    """The ratio of our time to each peer's."""
     found = _index(results)
     return [
         {
@@ -115,13 +116,13 @@ def ratios(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def check_targets(results: list[dict[str, Any]], targets: Iterable[Target]) -> list[dict[str, Any]]:
-    """Gives each target that was measured its value, and whether it is met."""
+    """Adds to each measured target its value, and whether it is met."""
     found = _index(results)
     checked = []
     for target in targets:
         value = _value(found, target)
         if value is not None:
-            # `ahead` and `at most` differ by nothing that can be measured.
+            # `ahead` and `at most` do not differ measurably.
             checked.append(dataclasses.asdict(target) | {"value": value})
             checked[-1]["met"] = value <= target.limit
     return checked
@@ -133,7 +134,7 @@ def report(
     every: dict[str, Program],
     arguments: argparse.Namespace,
 ) -> dict[str, Any]:
-    """Puts together what the JSON file holds."""
+    """Assembles the content of the JSON file."""
     work = {}
     for name in arguments.programs:
         program = every[name]
@@ -162,7 +163,7 @@ def report(
 
 
 def show_group(group: list[dict[str, Any]]) -> None:
-    """Prints what one program with one number of replicas gave."""
+    """Prints the results of one program with one number of replicas."""
     found = _index(group)
     program, replicas = group[0]["program"], group[0]["replicas"]
     ours = found.get((program, replicas, "ours"))
@@ -211,7 +212,7 @@ def show_targets(targets: list[dict[str, Any]], smoke: bool) -> None:
 
 
 def plot(content: dict[str, Any], path: pathlib.Path) -> None:
-    """Draws a picture for each program: milliseconds over the number of replicas."""
+    """Draws a plot for each program: milliseconds over the number of replicas."""
     import matplotlib
 
     matplotlib.use("Agg")

@@ -13,7 +13,7 @@ Step = tuple[Callable[..., Any], Callable[[Any], float]]
 
 
 class TensorFlowMath:
-    """`step_programs.Math` by TensorFlow."""
+    """`step_programs.Math` in TensorFlow."""
 
     matmul = staticmethod(tf.matmul)
     einsum = staticmethod(tf.einsum)
@@ -81,7 +81,7 @@ def _loss_and_gradients(
 
 
 def _update(program: Program) -> Callable[..., None]:
-    """Returns the optimizer: it changes one variable by its gradient."""
+    """Returns the optimizer: a function that updates one variable by its gradient."""
 
     def sgd(variable: Any, gradient: Any) -> None:
         if isinstance(gradient, tf.IndexedSlices):
@@ -92,7 +92,7 @@ def _update(program: Program) -> Callable[..., None]:
 
     def adagrad(variable: Any, gradient: Any, state: Any) -> None:
         if isinstance(gradient, tf.IndexedSlices):
-            # As Keras does it: rows that come more than once are summed first.
+            # As in Keras: rows that occur more than once are summed first.
             ids, places = tf.unique(gradient.indices)
             rows = tf.math.unsorted_segment_sum(gradient.values, places, tf.size(ids))
             state.scatter_add(tf.IndexedSlices(rows * rows, ids))
@@ -107,7 +107,7 @@ def _update(program: Program) -> Callable[..., None]:
 
 
 def _variables(program: Program) -> tuple[dict[str, Any], list[tuple[Any, ...]]]:
-    """Makes the weights, and the arguments that the optimizer wants beside each gradient."""
+    """Makes the weights, and the optimizer's arguments in addition to each gradient."""
     variables = {name: tf.Variable(value, name=name) for name, value in program.weights().items()}
     if not program.adagrad:
         return variables, [() for _ in variables]
@@ -122,14 +122,14 @@ def _read(loss: Any) -> float:
 
 
 def make_plain_step(program: Program, jit_compile: bool) -> Step:
-    """Returns a function that makes a step on one device, and one that reads its loss."""
+    """Returns a function that runs a step on one device, and one that reads its loss."""
     variables, states = _variables(program)
     update = _update(program)
     data = {name: tf.constant(value) for name, value in program.data().items()}
 
     @tf.function(jit_compile=jit_compile)
     def step() -> Any:
-        # XLA can't know how many different rows there are.
+        # XLA can't know how many distinct rows there are.
         loss, gradients = _loss_and_gradients(program, variables, data, dense=jit_compile)
         for variable, gradient, state in zip(variables.values(), gradients, states, strict=True):
             update(variable, gradient, *state)
@@ -157,13 +157,13 @@ def distribute(strategy: tf.distribute.Strategy, data: dict[str, np.ndarray]) ->
 def make_step(
     program: Program, strategy: tf.distribute.Strategy, dense: bool, loop: bool = False
 ) -> Step:
-    """Returns a function that makes a step under a strategy, and one that reads its loss.
+    """Returns a function that runs a step under a strategy, and one that reads its loss.
 
     Args:
         program: What to compute.
-        strategy: Where.
+        strategy: The strategy.
         dense: Whether gradients of tables are made dense before they are summed.
-        loop: Whether the function takes a number of steps and makes them in a loop on the host.
+        loop: Whether the function takes a number of steps and runs them in a loop on the host.
     """
     data = distribute(strategy, program.data())
     replica_step = make_replica_step(program, strategy, dense)
@@ -186,7 +186,7 @@ def make_step(
 def make_replica_step(
     program: Program, strategy: tf.distribute.Strategy, dense: bool
 ) -> Callable[[Any], Any]:
-    """Returns a function that makes a replica's step with its part of a batch."""
+    """Returns a function that runs a replica's step with its part of a batch."""
     with strategy.scope():
         variables, states = _variables(program)
     update = _update(program)

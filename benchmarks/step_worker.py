@@ -1,11 +1,12 @@
-"""One peer of steps.py with one number of replicas, in a process of its own.
+"""One peer of steps.py with one number of replicas, in its own process.
 
-Reads a request a line (JSON) from standard input and answers each with a line on standard output:
+Reads one request per line (JSON) from standard input and answers each with a line on standard
+output:
 
-    {"do": "open", "program": "mlp"}     makes the model; answers how much memory there was before
-    {"do": "first"}                      makes the first step; answers its seconds
-    {"do": "steps", "count": 4}          makes steps; answers the loss of each
-    {"do": "settle", "seconds": 0.2}     answers how many steps a block of so long has
+    {"do": "open", "program": "mlp"}     makes the model; answers how much memory was in use before
+    {"do": "first"}                      runs the first step; answers its seconds
+    {"do": "steps", "count": 4}          runs steps; answers the loss of each
+    {"do": "settle", "seconds": 0.2}     answers how many steps a block of this duration has
     {"do": "block", "steps": 40}         answers the seconds of a block, whose last loss is read
     {"do": "memory"}                     answers the peaks
 """
@@ -35,7 +36,7 @@ def megabytes(name: str) -> float:
 
 
 def forget_peak() -> bool:
-    """Makes the peak start again from what is in use now; False if the system won't."""
+    """Resets the peak to what is in use now; returns False if the system won't."""
     try:
         with open("/proc/self/clear_refs", "w", encoding="ascii") as references:
             references.write("5")
@@ -45,7 +46,7 @@ def forget_peak() -> bool:
 
 
 def set_up(peer: str, replicas: int) -> Callable[[Any], Any]:
-    """Makes the peer's devices; returns what makes a step of a program."""
+    """Makes the peer's devices; returns a function that makes a program's step."""
     if peer == "jax":
         os.environ["JAX_PLATFORMS"] = "cpu"
         import jax
@@ -68,7 +69,7 @@ def set_up(peer: str, replicas: int) -> Callable[[Any], Any]:
         raise RuntimeError(
             f"{strategy} must have {replicas} replicas. It has {strategy.num_replicas_in_sync}"
         )
-    # A TPU sums dense gradients: XLA can't know how many rows are different.
+    # A TPU sums dense gradients: XLA can't know how many distinct rows there are.
     return lambda program: step_tensorflow.make_step(program, strategy, dense=peer == "ours")
 
 
@@ -104,7 +105,7 @@ class Worker:
         self._read: Callable[[Any], float] = float
 
     def open(self, program: str) -> dict[str, Any]:
-        self._step = lambda: None  # Frees the model before.
+        self._step = lambda: None  # Frees the previous model.
         forget_peak()
         self._before = megabytes("VmRSS")
         self._step, self._read = self._make_step(self._programs[program])
@@ -161,17 +162,17 @@ def serve(make_worker: Callable[..., Worker], arguments: argparse.Namespace, ans
 
 
 def main(make_worker: Callable[..., Worker] = Worker, peers: Sequence[str] = PEERS) -> None:
-    """Answers the requests on standard input by a worker."""
+    """Lets a worker answer the requests on standard input."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--peer", choices=peers, required=True)
     parser.add_argument("--replicas", type=int, required=True)
     parser.add_argument("--smoke", action="store_true")
-    # What libraries print must not come between the answers.
+    # Library output must not come between the answers.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     serve(make_worker, parser.parse_args(), answers)
-    # Some libraries' threads don't let the process end in good time.
+    # Some libraries' threads keep the process from ending promptly.
     answers.flush()
     os._exit(0)
 

@@ -1,9 +1,9 @@
-"""Milliseconds of a replicated training step, beside MirroredStrategy, JAX and one device.
+"""Milliseconds of a replicated training step, versus MirroredStrategy, JAX and one device.
 
 The programs of step_programs.py run on n virtual cores (`ours`), under MirroredStrategy on n
-logical CPUs (`mirrored`), in JAX by `shard_map` over n virtual CPU devices (`jax`), and as a
+logical CPUs (`mirrored`), in JAX with `shard_map` over n virtual CPU devices (`jax`), and as a
 tf.function on one device without and with `jit_compile=True` (`plain`, `jit_compile`; the faster is
-the peer `one device`), all with the same global batch. Each has a process of its own, and they take
+the peer `one device`), all with the same global batch. Each has its own process, and they take
 turns.
 
     pip install '.[cpu,bench]'
@@ -11,12 +11,12 @@ turns.
                                [--rounds 9] [--json FILE] [--plot FILE]
 
 All start with the same weights and data, and none is timed before its first losses agree with the
-others'. The data lie on the devices; a block of steps ends when the loss of its last step is read.
-Prints medians and spreads (the range of the middle half) of a step's milliseconds, the ratios of
-ours to each peer, the seconds of the first step, which traces and compiles, the memory of the
-process (its peak; what of it came after the libraries and devices were there; the same after the
-first step), how far a step is from the bounds of the machine, and which targets are met. `--smoke`
-is a short run in tiny sizes that only shows that all works.
+others'. The data is on the devices; a block of steps ends when the loss of its last step has been
+read. Prints medians and spreads (the range of the middle half) of a step's milliseconds, the ratios
+of ours to each peer, the seconds of the first step, which traces and compiles, the memory of the
+process (its peak; the part that came after the libraries and devices were loaded; the same for the
+peak after the first steps), how far a step is from the machine's limits, and which targets are met.
+`--smoke` is a short run with tiny sizes that only shows that everything works.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ LOSS_TOLERANCE = 1e-3
 
 
 class Named(Protocol):
-    """What is timed: the workers know it by its name."""
+    """What is timed; the workers know it by its name."""
 
     @property
     def name(self) -> str: ...
@@ -194,7 +194,7 @@ def losses_agree(losses: list[float], expected: list[float]) -> bool:
 def check_losses(
     entrants: list[Entrant], agree: Callable[[list[float], list[float]], bool] = losses_agree
 ) -> None:
-    """Marks as failed who computes something else than the first entrant that works."""
+    """Marks entrants as failed that don't compute the same as the first one that works."""
     working = [entrant for entrant in entrants if not entrant.failed]
     for entrant in working:
         losses, expected = entrant.result["losses"], working[0].result["losses"]
@@ -206,7 +206,7 @@ def check_losses(
 
 
 class Pool:
-    """The workers. Each serves one program, or every one in a smoke run, which measures nothing."""
+    """The workers. Each serves one program, or all in a smoke run, which measures nothing."""
 
     def __init__(self, smoke: bool, program: str = "step_worker.py") -> None:
         self._smoke = smoke
@@ -264,7 +264,8 @@ def measure(
         everyone = [single.again(replicas) for single in singles] + entrants
         check_losses(everyone, agree)
         for turn in range(arguments.rounds):
-            # Who follows whom changes, for one may leave the caches in another's favour.
+            # The order changes, because one peer may leave the caches in a state that favors the
+            # next.
             attempt(everyone[:: -1 if turn % 2 else 1], "block")
         attempt(everyone, "finish")
         pool.give_back(entrants)

@@ -1,12 +1,12 @@
-"""What towers cost: a step through `call_for_each_tower` and `merge_call` beside `strategy.run`.
+"""What towers cost: a step with `call_for_each_tower` and `merge_call` versus `strategy.run`.
 
-Both do the same work: a layer forwards and backwards, the mean of the gradients over all cores, and
-the update. One combines the gradients in a `merge_call`, the other by `all_reduce`.
+Both do the same work: a layer's forward and backward pass, the mean of the gradients over all
+cores, and the update. One combines the gradients in a `merge_call`, the other with `all_reduce`.
 
     python benchmarks/towers.py [--cores 2 8] [--steps 200] [--width 256]
 
-Prints for each number of cores the median time of a step both ways, and their ratio. `unwrap` is a
-`merge_call` that lists the gradients of all towers in place of reducing them; `eager` is `towers`
+For each number of cores, prints the median time of a step both ways, and their ratio. `unwrap` is a
+`merge_call` that lists the gradients of all towers instead of reducing them; `eager` is `towers`
 without a `tf.function` around it.
 """
 
@@ -78,7 +78,7 @@ def measure(cores: int, steps: int, width: int) -> None:
     times: dict[str, list[float]] = {name: [] for name in steppers}
     for step in steppers.values():
         step(batch)
-    # By turns, so that what else the machine does is the same for all.
+    # In turns, so that the machine's other load is the same for all.
     for _ in range(steps):
         for name, step in steppers.items():
             begin = time.perf_counter()
@@ -103,7 +103,7 @@ def main() -> None:
         measure(arguments.cores[0], arguments.steps, arguments.width)
         return
     for cores in arguments.cores:
-        # A process has one number of cores.
+        # The number of cores is fixed within a process.
         subprocess.run(
             [
                 *(sys.executable, os.path.abspath(__file__), "--cores", str(cores)),
