@@ -4,7 +4,7 @@ A computation is a Python function that builds ops. `replicate` compiles it once
 it on several cores, each with its own inputs. `rewrite` runs it on one core. `shard` and
 `batch_parallel` split tensors over the cores and concatenate the results. Inside a computation,
 `cross_replica_sum` sums over the replicas, `core` places ops on one core of a replica, and
-`outside_compilation` runs ops on the host, where `replica_id` gives the number of the replica.
+`outside_compilation` runs ops on the host, where `replica_id` returns the replica's number.
 
     >>> import tensorflow as tf
     >>> import tf_tpu_ext
@@ -15,23 +15,25 @@ it on several cores, each with its own inputs. `rewrite` runs it on one core. `s
     >>> print([[float(x) for x in replica] for replica in outputs])
     [[32.0], [32.0]]
 
-The examples of this module run on a machine with two cores.
+The examples in this module run on a machine with two cores.
 
-These functions call TensorFlow's own and add the same ops to a graph, so the same program runs on a
-real TPU. `tf.compat.v1.tpu.*` works too. In addition:
+These functions call their TensorFlow counterparts and add the same ops to the graph, so the same
+program runs on a real TPU. You can also call `tf.compat.v1.tpu.*` directly. These functions add the
+following:
 
-* They can be called eagerly. The graph is traced in the first call and reused; see `replicate`.
-* They check their arguments before anything runs. The errors say what was passed, what was
+* They can be called eagerly. The first call traces a graph, which later calls reuse; see
+  `replicate`.
+* They check their arguments before anything runs. Error messages say what was passed, what was
   expected and what to do.
-* Padding also works for a single replica, for inputs whose shapes only some replicas know, and
-  with -1 in `maximum_shapes`.
+* Padding also works for a single replica, for inputs whose shapes are known on only some replicas,
+  and with -1 in `maximum_shapes`.
 * Bound methods can be replicated.
 * Eager code can fill an `InfeedQueue` any number of times.
 
 `PaddingSpec`, `XLAOptions`, `CrossShardOptimizer`, `DeviceAssignment` and `Topology` are
 TensorFlow's own classes. TensorFlow documents
-[the functions](https://www.tensorflow.org/api_docs/python/tf/compat/v1/tpu), `PaddingSpec` and
-`CrossShardOptimizer` among them, and
+[the functions](https://www.tensorflow.org/api_docs/python/tf/compat/v1/tpu), together with
+`PaddingSpec` and `CrossShardOptimizer`, and
 [the other classes](https://www.tensorflow.org/api_docs/python/tf/tpu).
 """
 

@@ -13,7 +13,7 @@ _LEAST_CORES_PER_HOST = 8
 
 
 class _ShardingPolicy(tpu_sharding.ShardingPolicy):
-    """A policy that keeps the shape of scalars, which TensorFlow's loses."""
+    """A policy that keeps the shape of scalars, which TensorFlow's policy loses."""
 
     def __init__(self, policy: tpu_sharding.ShardingPolicy) -> None:
         super().__init__()
@@ -28,15 +28,15 @@ class _ShardingPolicy(tpu_sharding.ShardingPolicy):
 class InfeedQueue(tpu_feed.InfeedQueue):
     """A queue of tuples of tensors, from the host to each replica.
 
-    The host enqueues a tuple for each shard, and each replica dequeues its own. Passed to
-    `replicate` as `infeed_queue`, the queue appends the elements of a tuple to the arguments of the
-    computation. `tuple_shapes` are the shapes of all shards concatenated along dimension 0, or
+    The host enqueues a tuple for each shard, and each replica dequeues its own. If you pass the
+    queue to `replicate` as `infeed_queue`, the elements of a tuple follow the other arguments of
+    the computation. `tuple_shapes` are the shapes of all shards concatenated along dimension 0, or
     along `shard_dimensions`.
 
-    This class extends TensorFlow's, and adds the same ops to a graph. In addition, the methods that
-    enqueue can be called eagerly, any number of times. They then enqueue at once, for core i the
-    tuple of shard i, unless `tpu_ordinal_function` says otherwise. Enqueue before you run the
-    computation, because an eager call of it waits for its tuple.
+    This class extends TensorFlow's and adds the same ops to a graph. In addition, the methods that
+    enqueue can be called eagerly, any number of times. They then enqueue immediately: core i gets
+    the tuple of shard i, unless `tpu_ordinal_function` says otherwise. Enqueue before you run the
+    computation, because an eager call to it waits for its tuple.
 
     >>> queue = InfeedQueue(tuple_types=[tf.float32], tuple_shapes=[[2]])
     >>> _ = queue.generate_enqueue_ops([[tf.constant([1.0, 2.0])]])
@@ -51,14 +51,14 @@ class InfeedQueue(tpu_feed.InfeedQueue):
         """Dequeues one tuple. Call it inside the computation.
 
         Args:
-            tpu_device: The logical core of the replica that dequeues. None leaves the choice to the
+            tpu_device: The replica's logical core that dequeues. None leaves the choice to the
                 enclosing device scope.
 
         Returns:
             The elements, with the types and shapes of one shard.
 
         Raises:
-            ValueError: The types or shapes are not set, or the queue has a dequeue op already.
+            ValueError: The types or shapes are not set, or the queue already has a dequeue op.
 
         Example:
             >>> queue = InfeedQueue(tuple_types=[tf.float32], tuple_shapes=[[2]])
@@ -82,16 +82,16 @@ class InfeedQueue(tpu_feed.InfeedQueue):
 
         Args:
             sharded_inputs: The tensors, `[shard][element]`, with the queue's types and shapes.
-            tpu_ordinal_function: Maps the number of a shard to the number of its core on its host.
-            placement_function: Maps the number of a shard to the device of its host.
+            tpu_ordinal_function: Maps a shard's number to the number of its core on its host.
+            placement_function: Maps a shard's number to the device of its host.
 
         Returns:
-            A list with an op for each shard that enqueues its tuple; a list of None when called
+            A list with one op per shard that enqueues its tuple; a list of None when called
             eagerly.
 
         Raises:
-            ValueError: The shapes differ between shards, or from those of the queue.
-            TypeError: The types differ from those of the queue.
+            ValueError: The shapes differ between shards or from the queue's.
+            TypeError: The types differ from the queue's.
 
         Example:
             >>> queue = InfeedQueue(tuple_types=[tf.int32], tuple_shapes=[[2]])
@@ -124,21 +124,21 @@ class InfeedQueue(tpu_feed.InfeedQueue):
         placement_function: Callable[[int], str] | None = None,
         tpu_ordinal_function: Callable[[int], int] | None = None,
     ) -> list[Any]:
-        """Splits each tensor along its shard dimension, and enqueues the pieces.
+        """Splits each tensor along its shard dimension and enqueues the pieces.
 
         Args:
             inputs: The tensors, with the queue's types and shapes.
             device_assignment: Which cores to feed. None feeds the first ones.
-            placement_function: Maps the number of a shard to the device of its host.
-            tpu_ordinal_function: Maps the number of a shard to the number of its core on its host.
+            placement_function: Maps a shard's number to the device of its host.
+            tpu_ordinal_function: Maps a shard's number to the number of its core on its host.
 
         Returns:
-            A list with an op for each shard that enqueues its tuple; a list of None when called
+            A list with one op per shard that enqueues its tuple; a list of None when called
             eagerly.
 
         Raises:
             ValueError: The number of shards is not set, or the shapes differ from the queue's.
-            TypeError: The types differ from those of the queue.
+            TypeError: The types differ from the queue's.
 
         Example:
             >>> queue = InfeedQueue(tuple_types=[tf.int32], tuple_shapes=[[2]])

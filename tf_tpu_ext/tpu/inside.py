@@ -13,18 +13,18 @@ from tensorflow.python.ops import script_ops
 from tensorflow.python.tpu import tpu_replication
 from tensorflow.python.tpu.ops import tpu_ops
 
-# The key of the replica numbers among the inputs that a computation's context keeps.
+# The key of the replica numbers among the inputs in a computation's context.
 _REPLICA_ID_KEY = "tf_tpu_ext/replica_id"
 
 
 def core(num: int) -> str:
-    """Returns the device name of a logical core of the replica, for `tf.device`.
+    """Returns the device name of one of the replica's logical cores, for `tf.device`.
 
     >>> core(1)
     'device:TPU_REPLICATED_CORE:1'
 
     Args:
-        num: The number of the core within its replica, from 0.
+        num: The number of the core within its replica, starting at 0.
 
     Returns:
         The device name.
@@ -46,7 +46,7 @@ def outside_compilation(computation: Callable[..., Any], *args: Any, **kwargs: A
     """Runs `computation` on the host, from inside a replicated computation.
 
     Each replica makes its own call. The arguments are sent to the host, and the results are sent
-    back. Outside of a replicated computation, this is an ordinary call of `computation`.
+    back. Outside a replicated computation, this is an ordinary call to `computation`.
 
     >>> def on_host(x):
     ...     return tf.strings.to_number(tf.strings.format("1{}", x))
@@ -55,8 +55,8 @@ def outside_compilation(computation: Callable[..., Any], *args: Any, **kwargs: A
 
     Args:
         computation: Builds the ops for the host. It may use any op, including ops on strings.
-        *args: Its positional arguments.
-        **kwargs: Its keyword arguments.
+        *args: The positional arguments of `computation`.
+        **kwargs: The keyword arguments of `computation`.
 
     Returns:
         What `computation` returns.
@@ -76,7 +76,7 @@ def outside_compilation(computation: Callable[..., Any], *args: Any, **kwargs: A
 
 
 def replica_id() -> tf.Tensor:
-    """Returns the number of the replica, for use in a cluster of `outside_compilation`.
+    """Returns the replica's number, for use in an `outside_compilation` cluster.
 
     >>> def on_host(x):
     ...     return x * 10 + replica_id()
@@ -86,12 +86,12 @@ def replica_id() -> tf.Tensor:
     >>> print(a.numpy(), b.numpy())
     10 21
 
-    Call it while the cluster is being built. To use it in the function of a `tf.py_function` or
-    `tf.numpy_function`, pass it as an argument. It may also be called outside of clusters, in the
-    rest of the computation. Outside of any replicated computation it returns 0.
+    Call it while the cluster is being built. To use the number in the function of a
+    `tf.py_function` or `tf.numpy_function`, pass it as an argument. You can also call `replica_id`
+    in the rest of the computation. Outside a replicated computation, it returns 0.
 
     Returns:
-        The number of the replica, from 0, as an int32 scalar.
+        The number of the replica, starting at 0, as an int32 scalar.
 
     Raises:
         RuntimeError: The function of a `tf.py_function` or `tf.numpy_function` calls it at run
@@ -112,8 +112,8 @@ def replica_id() -> tf.Tensor:
         return tf.constant(0)
     inputs = context._replicated_vars
     if _REPLICA_ID_KEY not in inputs:
-        # The input belongs outside of the computation. Clearing the control dependencies also lets
-        # us leave the control flow context, until the end of the block.
+        # The input belongs outside the computation. Clearing the control dependencies also lets us
+        # leave the control flow context until the end of the block.
         with graph.as_default(), tf.control_dependencies(None):
             graph._set_control_flow_context(context.outer_context)
             numbers = [tf.constant(replica) for replica in range(context._num_replicas)]
@@ -122,7 +122,7 @@ def replica_id() -> tf.Tensor:
 
 
 def _in_python_op() -> bool:
-    """Whether the caller is running inside a Python function that an op calls."""
+    """Returns whether the caller is running inside a Python function that an op calls."""
     frame: types.FrameType | None = sys._getframe()
     while frame is not None:
         if frame.f_code.co_filename == script_ops.__file__ and frame.f_code.co_name == "__call__":
@@ -141,16 +141,16 @@ def cross_replica_sum(
     3.0 3.0
 
     Args:
-        x: The replica's summand, of the same shape and dtype on all replicas.
-        group_assignment: The replicas of each group, `[group][member]`; each group has its own
-            sum. None is one group of all replicas.
+        x: The replica's summand, with the same shape and dtype on all replicas.
+        group_assignment: The replicas in each group, `[group][member]`; each group has its own
+            sum. None puts all replicas in one group.
         name: A name for the op.
 
     Returns:
         A tensor like `x`.
 
     Raises:
-        ValueError: The groups differ in size, or a replica is in more than one.
+        ValueError: The groups differ in size, or a replica is in more than one group.
 
     Documented at https://www.tensorflow.org/api_docs/python/tf/compat/v1/tpu/cross_replica_sum
     """

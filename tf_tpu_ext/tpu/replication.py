@@ -24,8 +24,8 @@ def replicate(
 ) -> list[Any]:
     """Runs `computation` on several cores, each with its own inputs.
 
-    In a graph or a `tf.function` this adds the same ops as `tf.compat.v1.tpu.replicate`. Called
-    eagerly, it runs them and returns when all replicas have finished.
+    In a graph or a `tf.function`, this adds the same ops as `tf.compat.v1.tpu.replicate`. Called
+    eagerly, it runs the ops and returns when all replicas have finished.
 
     >>> def computation(x):
     ...     x = x + 1
@@ -50,11 +50,11 @@ def replicate(
     >>> print(mean_x.numpy(), mean_y.numpy())
     3.0 7.0
 
-    Eager calls reuse a trace if the code of `computation`, the objects that it captured, and the
+    Eager calls reuse a trace if the code of `computation`, the objects that it captures, and the
     structure, types and shapes of the inputs are the same. Dimensions that `maximum_shapes` leaves
     unknown may differ. Captured variables are read and written in every call. As with
-    `tf.function`, Python side effects happen only while tracing, Python values from globals,
-    attributes and containers are those of the first call, and only the first call may create
+    `tf.function`, Python side effects happen only during tracing, Python values from globals,
+    attributes and containers keep the values of the first call, and only the first call may create
     variables.
 
     Args:
@@ -67,25 +67,25 @@ def replicate(
         device_assignment: Which cores run which replica. May be omitted if each replica uses one
             core and the number of replicas is one or the number of cores.
         name: Not used.
-        maximum_shapes: A structure like `inputs[0]` with the `tf.TensorShape` to which to pad each
-            input. Unknown dimensions, which an array may give as -1, are padded to the largest size
-            of any replica. Inputs for which the leaf is None are not padded.
+        maximum_shapes: A structure like `inputs[0]` with the `tf.TensorShape` to which each input
+            is padded. Unknown dimensions, which an array may give as -1, are padded to the largest
+            size on any replica. Inputs whose leaf is None are not padded.
         padding_spec: How to pad unknown dimensions: `PaddingSpec.AUTO` to the largest size,
             `PaddingSpec.POWER_OF_TWO` to the next power of two.
-        xla_options: Options of the compiler.
+        xla_options: Compiler options.
 
     Returns:
         A list with the outputs of each replica, in the structure that `computation` returns, with
-        these exceptions. A single value becomes a list of one. Operations after the tensors of a
+        these exceptions: A single value becomes a list of one. Operations after the tensors of a
         flat list are dropped. If there are no outputs, or only operations, the replica's entry is a
-        `tf.Operation` that runs it. Called eagerly, it is None, since the operation has run.
+        `tf.Operation` that runs the replica, or None in an eager call, where it has already run.
 
     Raises:
         ValueError: The number, structure, types or shapes of the inputs differ between replicas.
         ValueError: The number of inputs differs from the number of parameters of `computation`.
-        ValueError: `maximum_shapes` has another structure than the inputs, a shape in it has
-            another rank than its input, or an input is larger than its maximum.
-        ValueError: `device_assignment` has another number of replicas, or is missing.
+        ValueError: `maximum_shapes` has a different structure from the inputs, a shape in it has a
+            different rank from its input, or an input is larger than its maximum.
+        ValueError: `device_assignment` has a different number of replicas, or is missing.
         TypeError: An argument has the wrong type.
         LookupError: A `tf.GradientTape` differentiates through an eager call.
 
@@ -122,14 +122,14 @@ def rewrite(
         computation: Builds the computation from tensors. It may return a list of tensors followed
             by operations. Evaluating any of its outputs runs all operations that it adds.
         inputs: The arguments of `computation`, or None for no arguments. Each may be a nested
-            structure. Leaves are converted to tensors, as by `replicate`.
+            structure. Leaves are converted to tensors, as in `replicate`.
         infeed_queue: An `InfeedQueue`. The elements of a tuple follow the inputs as arguments.
         device_assignment: The core, or the cores of a partitioned computation. None is core 0.
         name: Not used.
-        xla_options: Options of the compiler.
+        xla_options: Compiler options.
 
     Returns:
-        What `computation` returns, with the exceptions listed at `replicate`.
+        What `computation` returns, with the exceptions listed under `replicate`.
 
     Raises:
         ValueError: The number of inputs differs from the number of parameters of `computation`.
@@ -165,7 +165,7 @@ def _replicate(
     padding_spec: PaddingSpec | None = None,
     xla_options: XLAOptions | None = None,
 ) -> list[Any]:
-    """Checks the arguments of `replicate`, then builds its graph or runs it eagerly."""
+    """Checks the arguments of `replicate`, and builds its graph or runs it eagerly."""
     _arguments.check_computation(caller, computation)
     replicas = _arguments.check_inputs(caller, inputs)
     if not replicas:

@@ -26,7 +26,7 @@ def shard(
 ) -> list[Any]:
     """Splits the inputs, runs `computation` on each piece, and concatenates the outputs.
 
-    Every shard gets the whole of the tensors that `computation` captures.
+    Tensors that `computation` captures are not split: every shard gets them whole.
 
     >>> x = tf.reshape(tf.range(8), [2, 4])
     >>> double = shard(lambda x: 2 * x, [x], num_shards=2, input_shard_axes=[1],
@@ -37,27 +37,28 @@ def shard(
 
     Args:
         computation: Builds the computation of one shard from tensors.
-        inputs: Tensors of rank 1 or more, or values that convert to them. None for no inputs.
+        inputs: Tensors of rank 1 or more, or values convertible to such tensors. None for no
+            inputs.
         num_shards: The number of shards, each of which is a replica.
         input_shard_axes: For each input, the dimension to split. Its size must be a multiple of
             `num_shards`. None splits all inputs along dimension 0.
-        outputs_from_all_shards: Whether to concatenate the outputs of all shards, or to return the
-            output of one. Either a list with a value for each output, or one value for all.
+        outputs_from_all_shards: Whether to concatenate the outputs of all shards rather than return
+            the output of one. Either a list with a value for each output, or one value for all.
         output_shard_axes: For each output, the dimension along which to concatenate. None
             concatenates all outputs along dimension 0. Scalars are stacked.
         infeed_queue: An `InfeedQueue`. The elements of a tuple follow the inputs as arguments.
         device_assignment: Which cores run which shard; see `replicate`.
         name: Not used.
-        xla_options: Options of the compiler.
+        xla_options: Compiler options.
 
     Returns:
         A list of tensors, one for each output of `computation`. If there are no outputs, a list of
-        one `tf.Operation`; called eagerly, a list of None.
+        one `tf.Operation`, or of None when called eagerly.
 
     Raises:
         ValueError: `num_shards` is not positive, or does not divide a dimension to be split.
-        ValueError: `input_shard_axes` does not have an entry for each input, or `output_shard_axes`
-            or `outputs_from_all_shards` for each output.
+        ValueError: `input_shard_axes` does not have one entry per input, or `output_shard_axes` or
+            `outputs_from_all_shards` does not have one entry per output.
         ValueError: The number of inputs differs from the number of parameters of `computation`.
         TypeError: An argument has the wrong type.
 
@@ -88,7 +89,7 @@ def batch_parallel(
     name: str | None = None,
     xla_options: XLAOptions | None = None,
 ) -> list[Any]:
-    """Splits the inputs along dimension 0, and runs `computation` on each piece.
+    """Splits the inputs along dimension 0 and runs `computation` on each piece.
 
     The outputs are concatenated along dimension 0. This is `shard` with its default axes.
 
@@ -179,7 +180,7 @@ def _shard(
         _eager.identity(device_assignment),
         xla_options,
     )
-    # Here a list of numbers is one tensor, unlike in the inputs of replicate.
+    # Unlike in the inputs of replicate, a list of numbers is one tensor here.
     arguments = [tf.convert_to_tensor(value) for value in values]
     return list(_eager.call(build, options, computation, arguments))
 
@@ -187,7 +188,7 @@ def _shard(
 def _check_sharded(
     caller: str, inputs: Any, num_shards: int, axes: Sequence[int] | None
 ) -> list[Any]:
-    """Returns the inputs as a list. Raises an error unless each can be split."""
+    """Returns the inputs as a list, and raises an error unless each can be split."""
     if inputs is None:
         inputs = []
     if not isinstance(inputs, (list, tuple)):

@@ -26,13 +26,13 @@ def initialize_system(
 
     Args:
         embedding_config: A `TPUEmbeddingConfiguration` proto, or None for no embedding tables.
-        job: The cluster's job that has the TPUs. May be None if there is only one job.
+        job: The cluster job that has the TPUs. May be None if there is only one job.
         compilation_failure_closes_chips: Whether a failed compilation closes the chips.
         tpu_cancellation_closes_chips: Whether a cancelled execution closes the chips.
 
     Returns:
         The serialized `TopologyProto`, a string scalar for `Topology(serialized=...)`. In a graph,
-        run it before anything that uses the TPU.
+        run this tensor before anything that uses the TPU.
 
     Documented at
     https://www.tensorflow.org/api_docs/python/tf/compat/v1/tpu/initialize_system
@@ -61,10 +61,10 @@ def shutdown_system(job: str | None = None) -> tf.Operation | None:
     >>> shutdown_system()
 
     Args:
-        job: The cluster's job that has the TPUs. May be None if there is only one job.
+        job: The cluster job that has the TPUs. May be None if there is only one job.
 
     Returns:
-        The operation that stops the system; None when called eagerly.
+        The operation that stops the system, or None when called eagerly.
 
     Documented at
     https://www.tensorflow.org/api_docs/python/tf/compat/v1/tpu/shutdown_system
@@ -82,7 +82,7 @@ def shutdown_system(job: str | None = None) -> tf.Operation | None:
 
 
 def _run_on_system(build: Any, job: str | None) -> Any:
-    """Runs ops in a function, on the device for which TensorFlow's graph passes rewrite them."""
+    """Runs ops in a function, on the device where TensorFlow's graph passes rewrite them."""
     device = "/device:TPU_SYSTEM:0" if job is None else f"/job:{job}/device:TPU_SYSTEM:0"
 
     def built() -> Any:
