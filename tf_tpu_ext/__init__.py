@@ -1,4 +1,4 @@
-"""Virtual TPU cores: runs TensorFlow programs for TPUs, unmodified, on a machine without a TPU.
+"""Virtual TPU cores: runs unmodified TensorFlow programs for TPUs on a machine without a TPU.
 
 A program only has to import this package before TensorFlow's first operation:
 
@@ -10,16 +10,16 @@ A program only has to import this package before TensorFlow's first operation:
     >>> strategy.num_replicas_in_sync
     8
 
-Each name has one home:
+Each name lives in one module:
 
 | Module | Contents |
 |---|---|
-| `tf_tpu_ext` | settings and statistics of the machine, and `tf.contrib`'s strategy |
+| `tf_tpu_ext` | the machine's settings and statistics, and `tf.contrib`'s strategy |
 | `tf_tpu_ext.tpu` | the functions of `tf.compat.v1.tpu`, which also work eagerly |
-| `tf_tpu_ext.towers` | what goes with that strategy: tower contexts, datasets, and so on |
+| `tf_tpu_ext.towers` | what belongs to that strategy: tower contexts, datasets, and so on |
 | `tf_tpu_ext.contrib` | `install()` for programs that import `tf.contrib` |
-| `tf_tpu_ext.io` | pipelines of tensorflow-io, run under the TensorFlow that it was built for |
-| `tf_tpu_ext.verdict` | what a real TPU's compiler says of programs: the records of `verdicts` |
+| `tf_tpu_ext.io` | tensorflow-io pipelines, run under the TensorFlow version they were built for |
+| `tf_tpu_ext.verdict` | what a real TPU's compiler says about programs: the records of `verdicts` |
 | `tf_tpu_ext.patches` | every change to TensorFlow's Python, and how to undo it |
 | `tf_tpu_ext.estimator` | TPUEstimator; needs `pip install 'tf_tpu_ext[estimator]'` |
 """
@@ -98,7 +98,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Looks a name up in `tpu` and `towers`, where it moved to, and warns."""
+    """Looks up a name that has moved to `tpu` or `towers`, and warns."""
     for module in (tpu, towers):
         if name in module.__all__:
             warnings.warn(

@@ -1,4 +1,4 @@
-"""Statistics of compilations: what was compiled, for which arguments, and why again."""
+"""Compilation statistics: what was compiled, for which arguments, and why it was recompiled."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from tf_tpu_ext._graph_lines import lines
 from tf_tpu_ext._traces import function_of, traces
 from tf_tpu_ext.verdict._records import Note
 
-# A program is compared with as many earlier ones of its function.
+# The number of earlier programs of its function that a program is compared with.
 _MOST_COMPARED = 64
-# Names that TensorFlow or we give to functions that have none: their lines tell them apart.
+# Names that TensorFlow or we give to unnamed functions: only their lines tell them apart.
 _SHARED_NAMES = frozenset({"_build", "lambda", "<lambda>"})
 _PORT = re.compile(r":\d+$")
-# Of a core or replica, and the numbers that tell nodes of one name apart.
+# The suffix for a core or replica, and the numbers that tell nodes of the same name apart.
 _PLACE = re.compile(r"(?:/(?:replica_\d+|R\d+|_\d+|\d+))+$")
 
 
 @dataclasses.dataclass(frozen=True)
 class Argument:
-    """An argument of a compiled program, as one core gets it.
+    """An argument of a compiled program, as one core receives it.
 
     Example:
         >>> import tensorflow as tf
@@ -35,13 +35,13 @@ class Argument:
         float32[2] 8
 
     Attributes:
-        name: A variable's name, or what the argument is called in the graph; empty if unknown.
-        dtype: The type's name.
+        name: A variable's name, or the argument's name in the graph; empty if unknown.
+        dtype: The name of the type.
         shape: The shape, such as `[128,10]`.
-        value: The value, if it is compiled into the program; else empty.
-        bytes: The size.
+        value: The value if it is compiled into the program; otherwise empty.
+        bytes: The size in bytes.
         is_variable: Whether it is a variable.
-        is_dynamic: Whether the shape is a bound, and the size known only when the program runs.
+        is_dynamic: Whether the shape is an upper bound, with the size known only at run time.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Argument:
 
     @property
     def text(self) -> str:
-        """Type, shape, and the value if there is one.
+        """The type, the shape, and the value if there is one.
 
         Example:
             >>> tf_tpu_ext.Argument("n", "int32", "[]", "3", 4, False, False).text
@@ -65,16 +65,16 @@ class Argument:
 
 @dataclasses.dataclass(frozen=True)
 class Change:
-    """What differs between two programs of one function.
+    """A difference between two programs of the same function.
 
     Example:
         >>> print(tf_tpu_ext.Change("images", "float32[64,784]", "float32[32,784]"))
         images: float32[64,784] -> float32[32,784]
 
     Attributes:
-        what: The argument, parameter or option.
-        before: What it was.
-        now: What it is.
+        what: The argument, parameter or option that differs.
+        before: Its earlier value.
+        now: Its present value.
     """
 
     what: str
@@ -82,7 +82,7 @@ class Change:
     now: str
 
     def __str__(self) -> str:
-        """Returns what has changed from what to what."""
+        """Returns what has changed, with the values before and after."""
         return f"{self.what}: {self.before} -> {self.now}"
 
 
@@ -108,35 +108,36 @@ class Compilation:
         scale: 2 -> 3
 
     Attributes:
-        program_id: Number of the program in this process.
+        program_id: The program's number in this process.
         name: The computation's name.
         argument_shapes: The shapes of the arguments, separated by semicolons.
         num_replicas: Number of replicas.
-        num_cores_per_replica: Number of cores of each replica.
+        num_cores_per_replica: Number of cores per replica.
         stacked_replicas: Number of replicas that run as one program; 1 if each runs its own.
         lowering_seconds: Seconds spent converting the TensorFlow graph to an XLA computation.
         building_seconds: Seconds spent compiling that to machine code, or loading it from the
             compilation cache.
         restored: Whether the machine code came from the compilation cache.
-        tensorflow_kernels: Number of ops that are computed by TensorFlow's CPU kernels.
-        program_bytes: Roughly how many bytes of memory the compiled program takes.
-        hits: How many more times the program was asked for and found compiled.
+        tensorflow_kernels: Number of ops that TensorFlow's CPU kernels compute.
+        program_bytes: Approximate size of the compiled program in memory, in bytes.
+        hits: How many more times the program was requested and found already compiled.
         error: Why the compilation failed; empty if it succeeded.
-        function: The Python function's name; that of the computation where there is none.
+        function: The Python function's name, or the computation's if there is none.
         source: The Python line of the program's first op, as `file:line`; empty if unknown.
         arguments: The arguments that the program was compiled for.
-        traced_with: What the function was traced with, by the names of its parameters: types and
-            shapes of tensors, values of anything else. Empty for a session's graph.
+        traced_with: What the function was traced with, by parameter name: types and shapes of
+            tensors, values of anything else. Empty for a session's graph.
         options: The options that the program was compiled with.
-        compared_with: The earlier program of the same function that is most like this one, or None
-            for the function's first program.
-        changes: In what this program differs from that one.
-        compiled_again_because: Why that one would not do; empty for the function's first program.
-        notes: What a TPU is slow at, or does otherwise.
-        argument_bytes: The memory of the arguments of one core, in bytes. Stacked replicas share
-            their variables.
-        result_bytes: That of the results, without variables that are overwritten.
-        temporary_bytes: That of what the program needs while it runs.
+        compared_with: The earlier program of the same function that is most similar to this one, or
+            None for the function's first program.
+        changes: How this program differs from that one.
+        compiled_again_because: Why that one could not be reused; empty for the function's first
+            program.
+        notes: What a TPU is slow at, or does differently.
+        argument_bytes: Memory for the arguments of one core, in bytes. Stacked replicas share their
+            variables.
+        result_bytes: Memory for the results, excluding variables that are overwritten.
+        temporary_bytes: Memory that the program needs while it runs.
         started: When the compilation began, in seconds since 1970.
     """
 
@@ -182,7 +183,7 @@ class Compilation:
 
 @dataclasses.dataclass(frozen=True)
 class CompilationStats:
-    """The compilations of the process so far, the last 10,000 of them.
+    """The compilations of this process so far, up to the last 10,000.
 
     Example:
         >>> import tf_tpu_ext
@@ -200,7 +201,7 @@ class CompilationStats:
 
     @property
     def compilations(self) -> int:
-        """Number of compilations, failed ones included.
+        """Number of compilations, including failed ones.
 
         Example:
             >>> before = tf_tpu_ext.compilation_stats().compilations
@@ -212,7 +213,7 @@ class CompilationStats:
 
     @property
     def hits(self) -> int:
-        """How many times a program was asked for and found compiled.
+        """How many times a program was requested and found already compiled.
 
         Example:
             >>> before = tf_tpu_ext.compilation_stats().hits
@@ -236,10 +237,10 @@ class CompilationStats:
 
 
 def compilation_stats() -> CompilationStats:
-    """Returns statistics on the compilation of TPU programs: their shapes, times and cache hits.
+    """Returns compilation statistics of TPU programs: shapes, times and cache hits.
 
-    A compiled program is reused for the same graph, argument shapes and options, as long as it is
-    kept (`max_programs` of `tf_tpu_ext.configure`).
+    A compiled program is reused for the same graph, argument shapes and options for as long as it
+    is kept (see `max_programs` in `tf_tpu_ext.configure`).
 
     Example:
         >>> import tf_tpu_ext
@@ -252,7 +253,7 @@ def compilation_stats() -> CompilationStats:
 
 
 def compilations_of(records: Iterable[dict[str, Any]]) -> tuple[Compilation, ...]:
-    """Returns the compilations of the library's records, of this process or of a worker."""
+    """Returns the compilations in the library's records, from this process or a worker."""
     return tuple(_with_reasons([_compilation(record) for record in records]))
 
 
@@ -288,7 +289,7 @@ def _with_reasons(programs: Sequence[Compilation]) -> Iterator[Compilation]:
     earlier: dict[tuple[str, str], collections.deque[Compilation]] = {}
     for program in programs:
         known = earlier.setdefault(_identity(program), collections.deque(maxlen=_MOST_COMPARED))
-        # Of several that are as much alike, the last.
+        # Among equally similar programs, the last one.
         nearest = min(reversed(known), key=lambda old: _distance(old, program), default=None)
         known.append(program)
         if nearest is None:
@@ -304,7 +305,7 @@ def _with_reasons(programs: Sequence[Compilation]) -> Iterator[Compilation]:
 
 
 def _distance(old: Compilation, new: Compilation) -> int:
-    """Returns in how many types, shapes and other values two programs differ."""
+    """Returns the number of types, shapes and other values in which two programs differ."""
     distance = 0
     for change in _changes(old, new):
         before, now = change.before.partition("["), change.now.partition("[")
@@ -320,7 +321,7 @@ def _identity(program: Compilation) -> tuple[str, str]:
 
 
 def _changes(old: Compilation, new: Compilation) -> tuple[Change, ...]:
-    # In Python's terms, if they say it.
+    # In Python's terms, if those show a difference.
     changes = _differences(old.traced_with, new.traced_with)
     if not changes and len(old.arguments) != len(new.arguments):
         counts = (str(len(old.arguments)), str(len(new.arguments)))
@@ -360,5 +361,5 @@ def _reason(old: Compilation, new: Compilation, changes: Sequence[Change]) -> st
 
 
 def argument_name(name: str) -> str:
-    """Returns the Python name of an argument that TensorFlow calls `name`, as far as it shows."""
+    """Returns the Python name of an argument, as far as TensorFlow's name for it reveals it."""
     return _PLACE.sub("", _PORT.sub("", name.removeprefix("^")))

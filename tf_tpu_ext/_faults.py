@@ -1,4 +1,4 @@
-"""Failures on purpose, for tests: points of the runtime that fail or stall when reached."""
+"""Fault injection for tests: points in the runtime that fail or stall when reached."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def arm(point: str, after: int = 0, *, stall_seconds: float = 0.0) -> None:
 
     Args:
         point: One of `POINTS`; cc/base/fault_points.h says where they are.
-        after: How many pass the point before.
-        stall_seconds: How long the thread sleeps there; if 0, it fails instead.
+        after: How many times the point is passed before the fault occurs.
+        stall_seconds: How long the thread sleeps there. If 0, it fails instead.
 
     Raises:
         ValueError: There is no such point, or `after` is negative.
@@ -37,6 +37,6 @@ def disarm() -> None:
 
 
 def counts() -> dict[str, dict[str, int]]:
-    """Returns for each point how often it was reached while any was armed, failed and stalled."""
+    """Returns how often each point was reached while any was armed, and failed and stalled."""
     records = json.loads(_native.text_of("TfTpuExt_CountFaults") or "[]")
     return {record.pop("point"): record for record in records}

@@ -1,4 +1,4 @@
-"""`findings`: what the checks of watched programs have found."""
+"""`findings`: what the checks have found in watched programs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _ON_A_TPU: Mapping[str, str] = {
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """Something wrong that a watched program did, as it was first seen.
+    """A problem in a watched program, as first seen.
 
     Example:
         >>> import tensorflow as tf
@@ -41,21 +41,21 @@ class Finding:
         infinity divide f32[3] 0
 
     Attributes:
-        kind: `"nan"` or `"infinity"` for an op that makes such numbers of finite ones, which then
-            leave the program; `"unwritten"` for one that reads padding or memory that nobody has
-            written; `"replicas-differ"` for a mirrored variable whose values are no longer the
-            same; `"race"` for a variable of the host that replicas use in no order.
+        kind: `"nan"` or `"infinity"` for an op that produces such numbers from finite ones, which
+            then leave the program; `"unwritten"` for an op that reads padding or uninitialized
+            memory; `"replicas-differ"` for a mirrored variable whose values are no longer the same
+            on all replicas; `"race"` for a host variable that replicas use in no defined order.
         program: The program's name; for a race, the computation's.
-        step: Which run of the program it was, from 1 on; 0 for a race, which shows before any.
-        replica: The replica; 0 if it concerns several.
-        op: The TensorFlow op where it begins; empty if that is an input of the program.
-        source: The Python line that made the op, as `file:line`; empty if it is not known.
-        instruction: What the op is for XLA, with its type and shape, such as `log f32[4,8]`.
-        argument: The input that brings it; empty if an op makes it.
-        arrives: Where it arrives: the name of a variable, `a result`, or `the host`.
-        other_op: The last op before it arrives, or the other op of a race.
+        step: The run of the program, starting at 1; 0 for a race, which is found before any run.
+        replica: The replica; 0 if several are affected.
+        op: The TensorFlow op where the problem begins; empty if that is an input of the program.
+        source: The Python line that made the op, as `file:line`; empty if unknown.
+        instruction: The XLA instruction of the op, with its type and shape, such as `log f32[4,8]`.
+        argument: The input that brings the value in; empty if an op produces it.
+        arrives: Where the value ends up: the name of a variable, `a result`, or `the host`.
+        other_op: The last op before the value arrives there, or the other op of a race.
         other_source: The Python line of that op.
-        count: In how many steps and replicas it was seen.
+        count: The number of steps and replicas in which it was seen.
     """
 
     kind: Kind
@@ -73,7 +73,7 @@ class Finding:
 
     @property
     def message(self) -> str:
-        """What is wrong, and where, in a sentence.
+        """What is wrong and where, in words.
 
         Example:
             >>> where = ("Assign", "a.py:7", "", "", "", "Read", "a.py:9")
@@ -129,7 +129,7 @@ says which comes first.
 
     @property
     def on_a_tpu(self) -> str:
-        """What a TPU would have done.
+        """What a TPU would do.
 
         Example:
             >>> where = ("Log", "a.py:7", "log f32[8]", "", "a result", "", "")
@@ -142,10 +142,10 @@ says which comes first.
 def findings() -> tuple[Finding, ...]:
     """Returns what the checks have found so far in programs that were traced with `check=True`.
 
-    `tf-tpu check SCRIPT` shows them for a script, see docs/check.md.
+    `tf-tpu check SCRIPT` shows them for a script; see docs/check.md.
 
     Returns:
-        The findings, in the order in which they were seen; each place once.
+        The findings in the order in which they were first seen, one for each place.
 
     Example:
         >>> import tensorflow as tf
@@ -162,7 +162,7 @@ def findings() -> tuple[Finding, ...]:
     for fields in _native.json_of("TfTpuExt_Findings"):
         finding = _finding(fields, arguments.get(fields["program_id"], ()))
         if finding.kind == "replicas-differ":
-            # What differs in one step, differs before the next one.
+            # A variable that differs after one step also differs before the next one.
             if not finding.op and finding.arrives in differ:
                 continue
             differ.add(finding.arrives)
@@ -178,7 +178,7 @@ def checked_steps() -> int:
 
 
 def to_text(found: Sequence[Finding], steps: int) -> str:
-    """Returns the findings for a reader."""
+    """Returns the findings as text for people to read."""
     lines = [f"{len(found)} finding{'' if len(found) == 1 else 's'} in {steps} checked steps"]
     for number, finding in enumerate(found, 1):
         lines += ["", f"{number}. {finding.message}", f"   {finding.on_a_tpu}"]
@@ -188,7 +188,7 @@ def to_text(found: Sequence[Finding], steps: int) -> str:
 
 
 def to_json(found: Sequence[Finding]) -> str:
-    """Returns a JSON array of the findings, with message and advice."""
+    """Returns the findings as a JSON array, including `message` and `on_a_tpu`."""
     return json.dumps(
         [
             {**dataclasses.asdict(each), "message": each.message, "on_a_tpu": each.on_a_tpu}
@@ -204,10 +204,10 @@ def _named(op: str, source: str) -> str:
 
 def _finding(fields: Mapping[str, Any], arguments: Sequence[Argument]) -> Finding:
     brought = fields["argument"] >= 0
-    # A parameter is no op.
+    # A parameter is not an op.
     begins_outside = brought and fields["instruction"].startswith(("parameter", "set-dimension"))
     same = {name: fields[name] for name in _same_names()}
-    # Graphs of sessions know no lines.
+    # Graphs of sessions have no source lines.
     lines = {
         name: fields[name] or _graph_lines.lines.find(fields[op])
         for op, name in (("op", "source"), ("other_op", "other_source"))

@@ -1,4 +1,4 @@
-"""Functions that a forked process calls are an error: TensorFlow's threads stayed in its parent."""
+"""Makes function calls in a forked process an error: TensorFlow's threads stay in its parent."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ def _refuse(*_: Any) -> NoReturn:
 
 
 def _refuse_functions() -> None:
-    # Not imported here: a child that does nothing with TensorFlow has no need of it.
+    # Not imported here: a child that does not use TensorFlow does not need it.
     module = sys.modules.get("tensorflow.python.eager.context")
     context: Any = module.context_safe() if module else None
     if context is not None and context._initialized:
-        # What functions and most ops call first. Each context has its own, and exec ends this.
+        # Functions and most ops call this first. Each context has its own, and exec undoes this.
         context.ensure_initialized = _refuse
 
 
 def watch() -> None:
-    """From now on, children of this process get the error instead of a wait without end."""
+    """Makes future children of this process raise the error instead of waiting forever."""
     os.register_at_fork(after_in_child=_refuse_functions)

@@ -1,4 +1,4 @@
-"""The Python lines of graphs that sessions run: a session's native graph knows none."""
+"""The Python lines of graphs that sessions run: a session's native graph does not have them."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ class _Lines:
         from tf_tpu_ext.tpu import _cluster_checks
 
         graph = ops.get_default_graph()
-        # The ops of functions have theirs in the native graph.
+        # The ops of functions have their lines in the native graph.
         if not isinstance(graph, func_graph.FuncGraph):
             self.note(_cluster_checks.ops_of(graph, context.name))
 
     def note(self, operations: Iterable[Any]) -> None:
-        """Remembers the lines of ops, and of the functions that they call, loops' bodies too.
+        """Remembers the lines of ops and of the functions that they call, including loop bodies.
 
-        Of several ops of one name it is the last one's.
+        If several ops have the same name, the last one counts.
         """
         found = {op.name: user_line(op.traceback or ()) for op in _with_called(operations)}
         with self._lock:
@@ -46,13 +46,13 @@ class _Lines:
                 self._lines.popitem(last=False)
 
     def fill(self, module: Any) -> bool:
-        """Writes lines into the metadata of instructions that have an op and no line.
+        """Writes lines into the metadata of instructions that have an op but no line.
 
         Args:
             module: An `HloModuleProto`.
 
         Returns:
-            Whether there were any.
+            Whether any lines were written.
         """
         filled = False
         with self._lock:
@@ -70,7 +70,7 @@ class _Lines:
         return filled
 
     def fill_notes(self, notes: Iterable[Note]) -> tuple[Note, ...]:
-        """Returns notes with the lines of those that have an op and no line."""
+        """Returns the notes, with lines filled in for those that have an op but no line."""
         with self._lock:
             return tuple(
                 note if note.source else dataclasses.replace(note, source=self._find(note.op))

@@ -1,7 +1,7 @@
-"""Hears Ctrl-C while the main thread is in a long call.
+"""Detects Ctrl-C while the main thread is in a long call.
 
-Python runs signal handlers when the main thread returns to the interpreter, but writes the numbers
-of signals to a socket as they arrive. One thread of the process reads them, for all that listen.
+Python runs signal handlers only when the main thread returns to the interpreter, but writes signal
+numbers to a socket as they arrive. One thread of the process reads them for all listeners.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ _reader: _Reader | None = None
 
 
 def is_possible() -> bool:
-    """Returns whether this is the main thread, and Ctrl-C raises a KeyboardInterrupt."""
+    """Returns whether this is the main thread and Ctrl-C raises a KeyboardInterrupt."""
     in_main = threading.current_thread() is threading.main_thread()
     return in_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 class Listener:
-    """Calls a function at each Ctrl-C, on another thread, until it is stopped.
+    """Calls a function on another thread at each Ctrl-C, until stopped.
 
-    Only where `is_possible`.
+    Use it only if `is_possible` returns True.
     """
 
     def __init__(self, function: Callable[[], None]) -> None:
         global _reader
         self.function = function
-        # What came before is not for it.
+        # Signals that came earlier are not for this listener.
         if _reader is not None:
             _reader.catch_up()
         with _lock:
@@ -43,14 +43,15 @@ class Listener:
             _reader.install()
 
     def stop(self) -> None:
-        """Stops listening, after what has been heard until now."""
+        """Stops listening, once the signals received so far have been handled."""
         global _reader
         reader = _reader
         assert reader is not None
         reader.catch_up()
         with _lock:
             _listeners.remove(self)
-            # Only the main thread may tell Python; what another one leaves, the next takes over.
+            # Only the main thread may reset Python's socket. If another thread stops the last
+            # listener, the reader stays and the next listener reuses it.
             last = not _listeners and threading.current_thread() is threading.main_thread()
             if last:
                 _reader = None
@@ -59,7 +60,7 @@ class Listener:
 
 
 class _Reader:
-    """The thread, and the sockets between it and Python's interpreter."""
+    """The thread, and the socket pair that connects it to Python's interpreter."""
 
     def __init__(self) -> None:
         self._ours, self._python = socket.socketpair()
@@ -70,19 +71,19 @@ class _Reader:
         self._thread.start()
 
     def install(self) -> None:
-        """Asks Python for the numbers; who asked before still gets them."""
+        """Subscribes to Python's signal numbers; the previous reader still gets them."""
         previous = signal.set_wakeup_fd(self._python.fileno(), warn_on_full_buffer=False)
         if previous != self._python.fileno():
             self._previous = previous
 
     def catch_up(self) -> None:
-        """Waits until all numbers that have arrived are read."""
+        """Waits until all numbers that have arrived have been read."""
         if threading.current_thread() is not self._thread:
             self._python.send(b"\0")
             self._caught_up.acquire()
 
     def end(self) -> None:
-        """Gives the numbers back to who asked before, and ends the thread."""
+        """Restores the previous reader and ends the thread."""
         signal.set_wakeup_fd(self._previous)
         self._python.close()
         self._thread.join()

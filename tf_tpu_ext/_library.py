@@ -1,6 +1,6 @@
 """Finds the native libraries: where they are, and which TensorFlow each was compiled for.
 
-The module needs nothing but Python's library: `tf-tpu doctor` loads it where the package fails.
+This module needs only Python's standard library: `tf-tpu doctor` loads it where the package fails.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ import runpy
 from collections.abc import Iterator
 
 NAME = "libtf_tpu_ext_ops.so"
-# What the build writes beside the library.
+# The file that the build writes next to the library.
 RECORD = "_built_for.py"
 PACKAGE = pathlib.Path(__file__).resolve().parent
 
 
 @dataclasses.dataclass(frozen=True)
 class Library:
-    """A library that was built.
+    """A native library that has been built.
 
     Attributes:
-        path: Its file.
+        path: The library's file.
         version: The version of TensorFlow that it was compiled for.
     """
 
@@ -36,15 +36,15 @@ class Library:
 
 
 def minor_of(version: str) -> str:
-    """Returns the minor of a version: "2.21" of "2.21.0"."""
+    """Returns the minor version of a version: "2.21" for "2.21.0"."""
     return ".".join(version.split(".")[:2])
 
 
 def find_all() -> list[Library]:
     """Returns the package's libraries.
 
-    A package folder without any, as in a checkout, takes those of the installed package if that has
-    the same version.
+    If the package folder has none, as in a checkout, the libraries of the installed package are
+    used if it has the same version.
     """
     own = list(_in_package(PACKAGE))
     if own:
@@ -59,7 +59,7 @@ def find_all() -> list[Library]:
 
 
 def installed_packages() -> list[tuple[pathlib.Path, str]]:
-    """Returns folder and version of each tf_tpu_ext that pip installed, but not this very one."""
+    """Returns the folder and version of each pip-installed tf_tpu_ext other than this one."""
     found = []
     for distribution in importlib.metadata.distributions(name="tf_tpu_ext"):
         package = pathlib.Path(str(distribution.locate_file(PACKAGE.name))).resolve()
@@ -69,7 +69,7 @@ def installed_packages() -> list[tuple[pathlib.Path, str]]:
 
 
 def _in_package(package: pathlib.Path) -> Iterator[Library]:
-    # A wheel for several minors of TensorFlow has a folder for each.
+    # A wheel for several minor versions of TensorFlow has a folder for each.
     for folder in (package, *sorted(package.glob("tensorflow-*"))):
         if (folder / NAME).exists() and (folder / RECORD).exists():
             recorded = runpy.run_path(str(folder / RECORD))["TF_VERSION"]
