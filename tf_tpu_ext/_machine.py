@@ -1,4 +1,4 @@
-"""The virtual TPU machine: its settings, and statistics of transfers."""
+"""The virtual TPU machine: its settings and transfer statistics."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DEFAULT_WAIT_LIMIT_SECONDS = 1800.0
 
 
 class _Chosen:
-    """What `configure` was asked for, where the setting in force follows from others, too."""
+    """What `configure` was asked for, for settings whose value also depends on other settings."""
 
     matmul_precision: Literal["full", "tpu"] | None = None
 
@@ -48,12 +48,12 @@ class Machine:
         mesh_shape: Size `(x, y, z, cores per chip)` of the topology.
         wait_limit_seconds: How many seconds a core, a collective or a host transfer may wait.
         host_limit_seconds: How many seconds another worker may give no sign of life.
-        sparse_cores: How many SparseCores the topology says that each core has.
+        sparse_cores: Number of SparseCores per core that the topology reports.
         local_devices: Whether this process has virtual cores.
         max_programs: How many compiled programs are kept.
-        max_program_bytes: How many bytes they may take together.
+        max_program_bytes: How many bytes they may take in total.
         compilation_cache: The folder that keeps compiled programs for later processes, or None.
-        target: The real TPUs whose compiler is asked about programs, see docs/verdict.md.
+        target: The real TPUs whose compiler checks the programs; see docs/verdict.md.
         options: The options of programs that are not traced inside `with Options(...)`.
     """
 
@@ -72,7 +72,7 @@ class Machine:
 
 @dataclasses.dataclass(frozen=True)
 class Cluster:
-    """One cluster of `outside_compilation`, with the cost of its calls.
+    """One `outside_compilation` cluster, with the cost of its calls.
 
     Example:
         >>> import tf_tpu_ext
@@ -86,17 +86,17 @@ class Cluster:
         True 1 4
 
     Attributes:
-        cluster: TensorFlow's number of the cluster within its computation.
+        cluster: TensorFlow's number for the cluster within its computation.
         source: The Python line that made the cluster, as `file:line`; empty if unknown.
         not_folded_because: Why the cluster runs in a graph on the host; empty if it is folded.
         calls: Number of calls so far, over all replicas. A cluster in the host graph that comes
-            before or after everything that the cores do is not called, so it has 0.
+            before or after everything that the cores do is not called, so its count is 0.
         bytes_to_host: Total size of the arguments, in bytes.
         bytes_to_device: Total size of the results, in bytes.
-        running_seconds: Total seconds that the ops ran. In the host graph this includes passing
+        running_seconds: Total seconds that the ops ran. In the host graph, this includes passing
             the results to the cores, and is 0 if there are no results.
         waiting_seconds: Total seconds that cores waited for results. For a folded cluster without
-            results, the time that cores took to make the calls.
+            results, the time that the cores took to make the calls.
     """
 
     cluster: str
@@ -123,7 +123,7 @@ class Cluster:
 
 @dataclasses.dataclass(frozen=True)
 class PaddedInput:
-    """One input that the host pads, with the padding of all its runs.
+    """One input that the host pads, with the padding over all runs.
 
     Example:
         >>> import tf_tpu_ext
@@ -131,10 +131,10 @@ class PaddedInput:
         0.25
 
     Attributes:
-        program_id: Number of the program, as in `compilation_stats()`.
-        argument: Number of the argument among those of the program.
-        name: Its name, if it is known.
-        elements: Number of elements, padding included, over all replicas and runs.
+        program_id: The program's number, as in `compilation_stats()`.
+        argument: The argument's number within the program.
+        name: The argument's name; empty if unknown.
+        elements: Number of elements, including padding, over all replicas and runs.
         padding: How many of them were padding.
     """
 
@@ -157,7 +157,7 @@ class PaddedInput:
 
 @dataclasses.dataclass(frozen=True)
 class TransferStats:
-    """What host and cores have exchanged in this process so far.
+    """What the host and the cores have exchanged in this process so far.
 
     Example:
         >>> import tf_tpu_ext
@@ -171,13 +171,13 @@ class TransferStats:
         8 3 0.375
 
     Attributes:
-        clusters: The clusters of `outside_compilation`, in the order in which their programs first
-            ran. At most 10,000 are kept, the latest ones.
-        paddable_elements: Number of elements, padding included, of inputs that the host pads for
+        clusters: The `outside_compilation` clusters, in the order in which their programs first
+            ran. Only the latest 10,000 are kept.
+        paddable_elements: Number of elements, including padding, of inputs that the host pads for
             `maximum_shapes` and a `padding_spec`, over all replicas and runs. Inputs padded with
             `enable_xla_dynamic_padder=False` are not counted.
         padding_elements: How many of them were padding.
-        padded_inputs: The same of each of these inputs.
+        padded_inputs: The same numbers for each of these inputs.
     """
 
     clusters: tuple[Cluster, ...]
@@ -210,9 +210,9 @@ def configure(
     options: Options | None = None,
     **switches: bool | str | None,
 ) -> Machine:
-    """Configures the virtual TPU machine of this process. Settings left out keep their values.
+    """Configures this process's virtual TPU machine. Settings that you omit keep their values.
 
-    `cores` and `local_devices` can change only before TensorFlow creates its devices, which it does
+    `cores` and `local_devices` can change only before TensorFlow creates its devices, which happens
     in its first operation. For scripts that you can't change, set the environment variables
     `TF_TPU_EXT_CORES`, `TF_TPU_EXT_WAIT_LIMIT_SECONDS`, `TF_TPU_EXT_HOST_LIMIT_SECONDS`,
     `TF_TPU_EXT_SPARSE_CORES` and `TF_TPU_EXT_COMPILATION_CACHE` instead.
@@ -223,17 +223,17 @@ def configure(
         wait_limit_seconds: How many seconds a core may wait for other cores or for the host. A
             longer wait is an error that says who waits for what. The default is 1800.
         host_limit_seconds: How many seconds a worker that a program uses may give no sign of life,
-            also when the program connects; then what waits for it fails. The default is 60. A lost
-            connection is noticed at once.
-        sparse_cores: How many SparseCores the topology says that each core has, for programs that
-            ask: 1, 2 or 4. With 0, the default, it has no such feature, and `TPUEmbeddingV2`
-            divides tables for 4. Initialize the TPU system after the change.
+            including while the program connects. After that, whatever waits for it fails. The
+            default is 60. A lost connection is noticed immediately.
+        sparse_cores: Number of SparseCores per core that the topology reports to programs that ask:
+            1, 2 or 4. With 0, the default, the topology does not report the feature, and
+            `TPUEmbeddingV2` divides tables for 4. Initialize the TPU system after changing it.
         local_devices: Whether this process has virtual cores. Pass False in a client that uses the
             cores of another process (a `grpc://` address). The default is True.
-        max_programs: How many compiled programs are kept in memory, 1 or more. When there are more,
-            those used least recently go as soon as nothing runs them, and are compiled again if
-            they come back. The default is 1024.
-        max_program_bytes: The same for the memory that they take together, roughly. The default
+        max_programs: How many compiled programs are kept in memory, 1 or more. Beyond that, the
+            least recently used ones are dropped as soon as nothing runs them, and recompiled if
+            they are needed again. The default is 1024.
+        max_program_bytes: The same for the approximate memory that they take in total. The default
             is 4 GiB.
         compilation_cache: A folder that keeps the machine code of programs compiled from now on,
             for this and later processes. It is created if it does not exist. Any number of
@@ -241,14 +241,14 @@ def configure(
             with the same versions of TensorFlow and of this package, on the same kind of processor.
             The default, an empty string, keeps nothing.
         target: A real TPU, such as `v5e-8` or `v5e:2x4`, or several with the same number of cores.
-            Its compiler is asked about each program compiled from now on, see
-            `tf_tpu_ext.verdicts`, and the virtual TPU gets its number of cores and topology. An
-            empty string ends that. Initialize the TPU system after the change.
+            Its compiler checks each program compiled from now on (see `tf_tpu_ext.verdicts`), and
+            the virtual TPU gets its number of cores and topology. An empty string ends that.
+            Initialize the TPU system after changing it.
         options: The options of programs that are traced from now on (`fold_host_calls`,
             `launch_from_host`) or compiled from now on (all others). Programs traced inside `with
-            Options(...)` use those instead. All options but `check` are True by default;
-            `matmul_precision` is `"tpu"` with a target and else `"full"`.
-        **switches: Single options by name, such as `stack_replicas=False`. They take precedence
+            Options(...)` use those instead. All options except `check` are True by default;
+            `matmul_precision` is `"tpu"` with a target and `"full"` otherwise.
+        **switches: Individual options by name, such as `stack_replicas=False`. They take precedence
             over `options`.
 
     Returns:
@@ -256,7 +256,7 @@ def configure(
 
     Raises:
         ValueError: A setting is out of range, or the folder is not writable.
-        TypeError: A setting has the wrong type, or no setting has that name.
+        TypeError: A setting has the wrong type, or there is no setting of that name.
         RuntimeError: TensorFlow has already created its devices with other settings.
 
     Example:
@@ -327,7 +327,7 @@ def _check_int(name: str, value: object) -> None:
 
 
 def _with_switches(signature: inspect.Signature) -> inspect.Signature:
-    """Returns the signature of `configure` with every switch by name, for `help`."""
+    """Returns the signature of `configure` with every switch listed by name, for `help`."""
     own = [x for x in signature.parameters.values() if x.kind is not x.VAR_KEYWORD]
     switches = [
         inspect.Parameter(
@@ -376,7 +376,7 @@ def machine() -> Machine:
 def is_virtual() -> bool:
     """Returns whether the TPU devices of this process are the virtual cores of this package.
 
-    It is False where TensorFlow drives a real TPU and the package does nothing, and after
+    It is False if TensorFlow drives a real TPU, so that the package does nothing, and after
     `configure(local_devices=False)`.
 
     Example:
@@ -388,10 +388,10 @@ def is_virtual() -> bool:
 
 
 def transfer_stats() -> TransferStats:
-    """Returns statistics on transfers: the cost of `outside_compilation`, and padding.
+    """Returns transfer statistics: the cost of `outside_compilation`, and padding.
 
     A cluster is listed once its program has run. Clusters that TensorFlow creates automatically
-    under soft placement are not listed.
+    under soft device placement are not listed.
 
     Example:
         >>> import tf_tpu_ext
@@ -420,7 +420,7 @@ def transfer_stats() -> TransferStats:
 def padded_inputs_of(
     records: Iterable[dict[str, Any]], programs: Iterable[dict[str, Any]]
 ) -> tuple[PaddedInput, ...]:
-    """Returns the padded inputs of the library's records, and of those of its compilations."""
+    """Returns the padded inputs, from the library's padding records and its compilation records."""
     arguments = {program["program_id"]: program["arguments"] for program in programs}
     return tuple(PaddedInput(name=_name_of(arguments, record), **record) for record in records)
 

@@ -13,8 +13,8 @@ def public_modules(version: str) -> list[Any]:
     """Returns the modules that programs know as `tf.compat.v1` or `tf.compat.v2`.
 
     There are up to three: the attribute of `tf.compat`; the module that `import
-    tensorflow.compat.v1` returns, and puts in place of the attribute; and the generated module,
-    which was the attribute before that import.
+    tensorflow.compat.v1` returns and substitutes for the attribute; and the generated module, which
+    was the attribute before that import.
 
     Args:
         version: `"v1"` or `"v2"`.

@@ -1,8 +1,8 @@
 """Loads the native library, after checking that it can work.
 
-The library registers devices, kernels and graph passes in static initializers. Whatever would make
-it crash or have no effect is therefore checked before: a TensorFlow that drives a real TPU or is
-another than the one it was compiled for, and devices that TensorFlow has already created.
+The library registers devices, kernels and graph passes in static initializers. Anything that would
+make it crash or have no effect is therefore checked first: a TensorFlow that drives a real TPU or
+differs from the one it was compiled for, and devices that TensorFlow has already created.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _lock = threading.Lock()
 
 
 class _State:
-    """The result of loading in this process."""
+    """The result of loading the library in this process."""
 
     library: ctypes.CDLL | None = None
     file: _library.Library | None = None
@@ -48,7 +48,7 @@ def load() -> bool:
         ImportError: TensorFlow or the library is missing, their versions do not match, or
             TensorFlow has TPU kernels of its own and no TPU.
         RuntimeError: TensorFlow has already created its devices.
-        ValueError: The environment variable `TF_TPU_EXT_TPU` has another value than it may have.
+        ValueError: The environment variable `TF_TPU_EXT_TPU` has an invalid value.
 
     Example:
         >>> from tf_tpu_ext import _native
@@ -62,7 +62,7 @@ def load() -> bool:
             return True
         if _state.aside is not None or _steps_aside(_choose()):
             return False
-        # Comes first, because the builds recorded which TensorFlow is needed.
+        # Comes first, because the builds record which TensorFlow they need.
         libraries = _find_libraries()
         tensorflow = _import_tensorflow(libraries)
         file = _choose_library(libraries, tensorflow.__version__)
@@ -80,7 +80,7 @@ def load() -> bool:
 
 
 def is_loaded() -> bool:
-    """Returns whether the library is loaded in this process. Does not load it."""
+    """Returns whether the library is loaded in this process, without loading it."""
     return _state.library is not None
 
 
@@ -95,11 +95,11 @@ def available() -> bool:
 
 
 def library() -> ctypes.CDLL:
-    """Returns the library, for calls of its `TfTpuExt_*` functions. Loads it if needed.
+    """Returns the library, for calls to its `TfTpuExt_*` functions. Loads it if needed.
 
     Raises:
         ImportError: As for `load`.
-        RuntimeError: As for `load`, or the package stepped aside for a real TPU.
+        RuntimeError: As for `load`, or because the package stepped aside for a real TPU.
     """
     load()
     if _state.library is None:
@@ -122,7 +122,7 @@ def text_of(function: str, *arguments: Any) -> str | None:
         RuntimeError: As for `library`.
     """
     call = getattr(library(), function)
-    # ctypes would convert a `c_char_p` to bytes and lose the address, which must be freed.
+    # ctypes would convert a `c_char_p` to bytes and lose the address of the memory to free.
     call.restype = ctypes.c_void_p
     address = call(*arguments)
     if not address:
@@ -134,12 +134,12 @@ def text_of(function: str, *arguments: Any) -> str | None:
 
 
 def json_of(function: str) -> Any:
-    """Returns the parsed JSON that a function of the library returns; None if it returns null."""
+    """Returns the parsed JSON from a function of the library, or None if it returns null."""
     return json.loads(text_of(function) or "null")
 
 
 def library_file() -> _library.Library | None:
-    """Returns the library of this process, None if none is loaded."""
+    """Returns the library of this process, or None if none is loaded."""
     return _state.file
 
 
@@ -156,10 +156,10 @@ def _choose(kernels: bool | None = None, device: str | None = None) -> _real_tpu
 
 
 def _steps_aside(choice: _real_tpu.Choice) -> bool:
-    """Returns whether the choice is a real TPU, and remembers it.
+    """Returns whether the choice is a real TPU, and remembers the answer.
 
     Raises:
-        ImportError: There can be neither virtual cores nor a real TPU.
+        ImportError: Neither virtual cores nor a real TPU can be used.
     """
     if choice.tpu == "virtual":
         return False
@@ -176,14 +176,14 @@ def _eager_context() -> Any | None:
 
 
 def _find_tensorflow_tpu() -> str | None:
-    """Returns the name of a TPU in TensorFlow's list of devices, if there is a list, or None."""
+    """Returns the name of a TPU in TensorFlow's list of devices, or None if there is none."""
     context = _eager_context()
     listed = getattr(context, "_physical_devices", None) or []
     return next((device.name for device in listed if device.device_type == "TPU"), None)
 
 
 def _tensorflow_has_kernels() -> bool:
-    """Returns whether TensorFlow has TPU kernels of its own, which ours would collide with."""
+    """Returns whether TensorFlow has its own TPU kernels, which ours would collide with."""
     kernels = importlib.import_module("tensorflow.python.framework.kernels")
     return bool(kernels.get_registered_kernels_for_op("TPUExecute").kernel)
 
@@ -191,7 +191,7 @@ def _tensorflow_has_kernels() -> bool:
 def _tensorflow_distribution() -> str:
     """Returns the name of the distribution that installed TensorFlow."""
     names = importlib.metadata.packages_distributions().get("tensorflow", [])
-    # If both are installed, pip changes the plain one last.
+    # If both are installed, pip modifies the plain one last.
     return "tensorflow" if "tensorflow" in names else "tensorflow-cpu"
 
 
@@ -265,7 +265,7 @@ def _check_no_devices(tensorflow: Any) -> None:
 
 
 def _is_resident(library: _library.Library) -> bool:
-    """Returns whether the process has the library already, as after importlib.reload."""
+    """Returns whether the process already has the library, as after importlib.reload."""
     try:
         ctypes.CDLL(str(library.path), mode=os.RTLD_NOLOAD | os.RTLD_NOW)
     except OSError:
@@ -275,7 +275,7 @@ def _is_resident(library: _library.Library) -> bool:
 
 def _open(library: _library.Library, tensorflow: Any) -> None:
     try:
-        # Not load_op_library, which spends 0.1 s on Python functions of ops that C++ alone uses.
+        # Not load_op_library, which spends 0.1 s on Python functions for ops that only C++ uses.
         tensorflow.load_library(str(library.path))
     except tensorflow.errors.OpError as error:
         reason = _open_failure(library, error.message, tensorflow.__version__)
@@ -298,7 +298,7 @@ def _open_failure(library: _library.Library, reason: str, found: str) -> str:
 
 
 def refresh_physical_devices() -> None:
-    """Adds our devices to TensorFlow's list of physical devices, if there is a list already.
+    """Adds our devices to TensorFlow's list of physical devices, if that list already exists.
 
     TensorFlow lists the devices once and keeps the list. Devices that the program has hidden stay
     hidden.

@@ -7,8 +7,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Literal
 
-# The field of TensorFlow's TPUCompileOptions that carries options; cc/program/traced_options.h
-# reads it. Protocol buffers keep fields that they do not know.
+# The field of TensorFlow's TPUCompileOptions that carries the options; cc/program/traced_options.h
+# reads it. Protocol buffers keep unknown fields.
 _FIELD = 7100
 _LENGTH_DELIMITED = 2
 _PRECISIONS = ("full", "tpu")
@@ -20,13 +20,13 @@ class Options:
 
     `configure` sets the options of the process. As a context manager, `Options` applies to the
     programs that this thread traces inside the context, no matter when and where they are compiled
-    and run. An option that is left out, or None, comes from the enclosing context, and outside of
-    any context from `configure`.
+    and run. An option that is omitted or None comes from the enclosing context, or from `configure`
+    outside any context.
 
-    A trace keeps the options it was made with. To apply others to a `tf.function` that has been
-    traced, make a new function, or call it with other shapes. The separate gradient function of a
-    `tf.function(jit_compile=True)` uses the options of `configure`. If a function contains several
-    programs, `launch_from_host=False` of one applies to all.
+    A trace keeps the options it was made with. To apply others to a `tf.function` that has already
+    been traced, make a new function, or call it with other shapes. The separate gradient function
+    of a `tf.function(jit_compile=True)` uses the options of `configure`. If a function contains
+    several programs, `launch_from_host=False` on one applies to all.
 
     Example:
         >>> import tensorflow as tf
@@ -42,33 +42,33 @@ class Options:
         0
 
     Attributes:
-        fold_host_calls: Whether a program directly calls those clusters of `outside_compilation`
-            that need nothing from the host except their arguments. Such a call takes about a
+        fold_host_calls: Whether a program directly calls those `outside_compilation` clusters that
+            need nothing from the host except their arguments. Such a call takes about a
             microsecond. All other clusters run in a graph on the host. The results are the same.
-        share_updates: Whether the part of a step that all replicas would compute alike, from their
-            combined gradients, runs once for all of them and updates mirrored variables in place,
-            in a buffer that the replicas share. Also whether programs of one core update their
-            variables in place. The results are the same.
+        share_updates: Whether the part of a step that all replicas would compute identically from
+            their combined gradients runs once for all of them and updates mirrored variables in
+            place, in a buffer that the replicas share. Also whether single-core programs update
+            their variables in place. The results are the same.
         stack_replicas: Whether groups of replicas run as one program where that saves work. The
-            results differ by rounding only.
+            results differ only by rounding.
         launch_from_host: Whether a function starts its programs from the host if it has nothing
             else on their cores, and on the calling thread if it does nothing else on the host.
             Otherwise TensorFlow starts an executor for each core. The results are the same.
-        tensorflow_kernels: Whether programs compute convolutions and pools with TensorFlow's CPU
-            kernels where those are faster than XLA's code. The results differ by rounding only.
-        matmul_precision: `"full"`, or `"tpu"` for products and convolutions of float32 as a TPU
-            computes them: operands are rounded to bfloat16, products are summed in float32. Where
-            the program asks XLA for a higher precision it gets it: HIGH takes three products of
-            parts of the operands, HIGHEST the operands as they are. So does
-            `tf.config.experimental.enable_tensor_float_32_execution(False)`, which asks for HIGHEST
-            everywhere. If it is never set, it is `"tpu"` for programs of a target, see
-            docs/verdict.md, and else `"full"`.
+        tensorflow_kernels: Whether programs compute convolutions and pooling with TensorFlow's CPU
+            kernels where those are faster than XLA's code. The results differ only by rounding.
+        matmul_precision: `"full"`, or `"tpu"` to compute float32 products and convolutions as a TPU
+            does: operands are rounded to bfloat16, and products are summed in float32. If the
+            program asks XLA for a higher precision, it gets it: HIGH takes three products of parts
+            of the operands, HIGHEST the operands as they are.
+            `tf.config.experimental.enable_tensor_float_32_execution(False)` asks for HIGHEST
+            everywhere. If never set, it is `"tpu"` for programs with a target (see docs/verdict.md)
+            and `"full"` otherwise.
         compute: Whether programs compute. With False, a program is compiled for the targets
-            (docs/verdict.md) and does nothing here: variables keep their values, other results are
-            zeros. Programs that call the host, use infeed or outfeed, or return dynamic sizes
-            compute all the same.
-        check: Whether programs are watched while they run, for `findings`, see docs/check.md.
-            They run as they are written then, each replica for itself, and slower.
+            (docs/verdict.md) but does nothing here: variables keep their values, and other results
+            are zeros. Programs that call the host, use infeed or outfeed, or return dynamic sizes
+            compute anyway.
+        check: Whether programs are watched while they run, for `findings`; see docs/check.md.
+            They then run as written, each replica on its own, and more slowly.
 
     Raises:
         TypeError: A field is not True, False or None.
@@ -85,7 +85,7 @@ class Options:
     check: bool | None = None
 
     def __post_init__(self) -> None:
-        """Checks that every field has a value that it may have."""
+        """Checks that every field has a valid value."""
         if self.matmul_precision not in (*_PRECISIONS, None):
             raise ValueError(
                 '`matmul_precision` must be "full", "tpu", or None to leave it unchanged. '
@@ -110,7 +110,7 @@ class Options:
         _entered.set(_entered.get()[:-1])
 
     def over(self, other: Options) -> Options:
-        """Returns these options, with those of `other` where these are None.
+        """Returns these options, with values from `other` where these are None.
 
         Example:
             >>> options = Options(stack_replicas=False).over(Options(share_updates=False))
@@ -130,7 +130,7 @@ _entered: contextvars.ContextVar[tuple[Options, ...]] = contextvars.ContextVar(
 
 
 def current() -> Options:
-    """Returns the options of programs that this thread traces now."""
+    """Returns the options for programs that this thread traces now."""
     entered = _entered.get()
     return entered[-1] if entered else Options()
 
@@ -144,7 +144,7 @@ def to_text(options: Options) -> str:
 
 
 def from_switches(switches: Mapping[str, bool]) -> Options:
-    """Returns the options that the native library describes by switches of the same names."""
+    """Returns the options that the native library describes by switches with the same names."""
     options: dict[str, Any] = dict(switches)
     options["matmul_precision"] = "full" if switches["matmul_precision"] else "tpu"
     return Options(**options)

@@ -1,8 +1,8 @@
 """TensorFlow's server in this process, for programs whose graphs name the TPU's job.
 
-A session without a target calls its devices `/job:localhost/...`, whatever job the program has
-asked for. One with the target of a server and a cluster calls them as the cluster does, if the
-server has another name for itself, as those of Cloud TPUs have.
+A session without a target names its devices `/job:localhost/...`, whatever job the program asked
+for. A session with a server's target and a cluster uses the cluster's names, if the server has a
+different name for itself, as Cloud TPU servers do.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from typing import Any
 
 _JOB = "tpu_worker"
 _lock = threading.Lock()
-# TensorFlow can't stop a server: it is there as long as the process lives.
+# TensorFlow can't stop a server: it exists as long as the process lives.
 _servers: list[Any] = []
 
 
 def target() -> str:
-    """Returns the target of the server, which this starts if necessary.
+    """Returns the target of the server, starting it if necessary.
 
-    It listens on the loopback interface, as every server that TensorFlow starts in this process
+    It listens on the loopback interface, like every server that TensorFlow starts in this process
     from then on.
 
     Raises:
-        RuntimeError: The server can't be kept to the loopback interface.
+        RuntimeError: The server can't be restricted to the loopback interface.
     """
     import tensorflow as tf
 
-    # Its package imports TensorFlow, and this module is imported before.
+    # Its package imports TensorFlow, and this module is imported before TensorFlow.
     from tf_tpu_ext.io.server import listening
 
     with _lock:

@@ -1,10 +1,10 @@
 """Decides whether this process gets virtual cores or leaves a real TPU to TensorFlow.
 
 A TPU in the machine is not enough to step aside: most builds of TensorFlow can't drive one. Those
-that can (the distribution tensorflow-tpu) bring TPU kernels of their own, beside which ours can't
-be registered, TPU or not.
+that can (the distribution tensorflow-tpu) have their own TPU kernels, and ours can't be registered
+alongside them, with or without a TPU.
 
-The module needs nothing but Python's library: `tf-tpu doctor` loads it where the package fails.
+This module needs only Python's standard library: `tf-tpu doctor` loads it where the package fails.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class Choice:
 
     Attributes:
         tpu: "virtual" for virtual cores, "real" if the package steps aside, "none" if TensorFlow
-            has TPU kernels of its own and no TPU to run them on.
-        because: What was found that led to it.
-        advice: What to do to get virtual cores; empty if there are.
+            has its own TPU kernels but no TPU to run them on.
+        because: The finding that led to the choice.
+        advice: How to get virtual cores; empty if the process has them.
     """
 
     tpu: Literal["virtual", "real", "none"]
@@ -49,16 +49,16 @@ class Choice:
 def choose(
     kernels: bool | None = None, device: str | None = None, asked: str | None = None
 ) -> Choice:
-    """Decides by what is installed, and by what TensorFlow has loaded if that is known already.
+    """Decides by what is installed, and by what TensorFlow has loaded if that is already known.
 
     Args:
-        kernels: Whether TensorFlow has TPU kernels of its own. None before it is imported, when
-            the name of its distribution has to tell.
+        kernels: Whether TensorFlow has its own TPU kernels. None before it is imported, when the
+            distribution's name has to tell.
         device: The name of a real TPU in TensorFlow's list of devices.
-        asked: What is asked for: "virtual", "real", or None for what fits.
+        asked: What the user asks for: "virtual", "real", or None for whichever fits.
 
     Raises:
-        ValueError: Something else was asked for.
+        ValueError: `asked` has any other value.
     """
     if asked not in (None, "", "virtual", "real"):
         raise ValueError(
@@ -87,7 +87,7 @@ def choose(
 
 
 def _replace(installed: list[str]) -> str:
-    """Returns how to get a TensorFlow that takes virtual cores in place of the installed one."""
+    """Returns how to replace the installed TensorFlow with one that supports virtual cores."""
     names = [item.split()[0] for item in installed]
     version = ".".join(installed[0].split()[1].split(".")[:2]) if installed else None
     remove = f"pip uninstall -y {' '.join(names)} && " if names else ""
@@ -112,13 +112,13 @@ def _folder_with_tensorflow() -> pathlib.Path | None:
     try:
         spec = importlib.util.find_spec("tensorflow")
     except ValueError:
-        # A module that a program made has no spec.
+        # A module that a program has created has no spec.
         return None
     return None if spec is None or spec.origin is None else pathlib.Path(spec.origin).parents[1]
 
 
 def find_libtpu() -> str | None:
-    """Returns the path of libtpu, where TensorFlow looks for it, or None."""
+    """Returns the path where TensorFlow finds libtpu, or None."""
     named = os.environ.get("TPU_LIBRARY_PATH")
     if named:
         return named if pathlib.Path(named).exists() else None
@@ -131,9 +131,9 @@ def find_libtpu() -> str | None:
 def find_hardware() -> str | None:
     """Returns a description of this machine's TPU, or None.
 
-    An installed libtpu proves nothing, because it can be installed anywhere. The PCI ids of the
-    chips do. In a container that hides them, device files do, if the variables of the TPU runtime
-    are set too; other accelerators have files of the same names.
+    An installed libtpu proves nothing, because it can be installed anywhere. The chips' PCI ids do.
+    In a container that hides them, device files do, but only if the TPU runtime's environment
+    variables are also set, because other accelerators have files with the same names.
     """
     try:
         cards = sorted(_PCI_DEVICES.iterdir())

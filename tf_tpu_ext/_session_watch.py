@@ -1,4 +1,4 @@
-"""Sessions of other processes: no call waits without end for a worker that has stopped."""
+"""Sessions on other processes: no call waits forever for a worker that has stopped."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from tf_tpu_ext import _machine, _workers
 
 _PREFIX = "grpc://"
-# Stands for the name of a worker's task that the session's cluster does not have.
+# Names a worker whose task is not in the session's cluster.
 _UNNAMED = "The worker"
 _log = logging.getLogger("tf_tpu_ext")
 
@@ -20,12 +20,12 @@ _log = logging.getLogger("tf_tpu_ext")
 class SessionWatch:
     """Watches the worker that a session talks to; the workers watch each other.
 
-    The worker that a session talks to repeats what it is asked if a connection breaks, and so does
-    TensorFlow here: only a call that runs on a thread of its own can be left.
+    If a connection breaks, both that worker and TensorFlow in this process repeat their requests,
+    so only a call on a thread of its own can be abandoned.
     """
 
     def __init__(self, task: str, address: str) -> None:
-        """Watches nothing but the calls.
+        """Watches only the calls.
 
         Args:
             task: The full name of the worker's task.
@@ -37,11 +37,11 @@ class SessionWatch:
     def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Calls a function that talks to the worker.
 
-        What the function calls through here in turn, it calls directly.
+        Nested calls through this method run directly.
 
         Raises:
             tf.errors.UnavailableError: The worker gives no sign of life within
-                `host_limit_seconds`. The call is left to itself.
+                `host_limit_seconds`. The call is abandoned.
         """
         import tensorflow as tf
 
@@ -63,7 +63,7 @@ class SessionWatch:
         return call.result()
 
     def wait(self) -> None:
-        """Waits until the worker gives a sign of life, before a call that can't be left.
+        """Waits for a sign of life from the worker, before a call that can't be abandoned.
 
         Raises:
             tf.errors.UnavailableError: It gives none within `host_limit_seconds`.
@@ -72,7 +72,7 @@ class SessionWatch:
         _workers.wait_for(self._task, self._address, time.monotonic() + limit)
 
     def close(self, function: Callable[..., Any], *args: Any) -> None:
-        """Calls a function that ends the session, but does not wait longer than for a worker."""
+        """Calls a function that ends the session; waits at most `host_limit_seconds` for it."""
         call = _Call(functools.partial(function, *args))
         limit = _machine.machine().host_limit_seconds
         if call.ended.wait(limit):
@@ -86,7 +86,7 @@ class SessionWatch:
 
 
 class _Thread(threading.local):
-    """Whether this thread is one of a call."""
+    """Whether this thread belongs to a call."""
 
     calls = False
 
@@ -98,7 +98,7 @@ class _Call:
     """A call on a thread of its own.
 
     Attributes:
-        ended: Is set when it has ended.
+        ended: Set when the call has ended.
     """
 
     def __init__(self, function: Callable[[], Any]) -> None:
@@ -125,21 +125,21 @@ class _Call:
 
 
 def watch(target: Any, config: Any) -> SessionWatch | None:
-    """Watches the worker of a session that is about to be made.
+    """Watches the worker of a session that is about to be created.
 
-    If the session's cluster has this worker, and it has cores, the others are watched too, and all
-    are told where the others listen.
+    If this worker belongs to the session's cluster and has cores, the cluster's other workers are
+    watched too, and every worker is told the addresses of all.
 
     Args:
         target: What the session connects to.
         config: Its `tf.compat.v1.ConfigProto`, or None.
 
     Returns:
-        What calls of the session go through; None if it runs in this process.
+        The watch that the session's calls go through, or None if the session runs in this process.
 
     Raises:
         tf.errors.UnavailableError: A worker of the cluster gives no sign of life within
-            `host_limit_seconds`. TensorFlow would wait for it without end.
+            `host_limit_seconds`. TensorFlow would wait for it forever.
     """
     import tensorflow as tf
 
@@ -170,7 +170,7 @@ def _introduce(master: str, addresses: Mapping[str, str]) -> None:
 
 
 def _has_cores(address: str) -> bool:
-    """Returns whether a worker is one of a pod: TensorFlow's own servers lack the op."""
+    """Returns whether a worker belongs to a pod: TensorFlow's own servers lack the op."""
     import tensorflow as tf
 
     try:
@@ -181,7 +181,7 @@ def _has_cores(address: str) -> bool:
 
 
 def _note_hosts(address: str, hosts: Mapping[str, str]) -> None:
-    """Tells a worker where others listen."""
+    """Tells a worker where the others listen."""
     attributes = {"tasks": _texts(hosts), "addresses": _texts(hosts.values())}
     _workers.run_on(address, "TpuExt>NoteHosts", attributes)
 

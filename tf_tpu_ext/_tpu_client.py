@@ -1,4 +1,4 @@
-"""The Cloud TPU client of a resolver that leads to the virtual cores."""
+"""The Cloud TPU client of a resolver for the virtual cores."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _log = logging.getLogger("tf_tpu_ext")
 class VirtualTpuClient:
     """Behaves like `tensorflow.python.tpu.client.client.Client` for a TPU that is ready.
 
-    It is the `_cloud_tpu_client` of every TPUClusterResolver that leads to the virtual cores.
+    It is the `_cloud_tpu_client` of every TPUClusterResolver for the virtual cores.
     Programs use it to wait for the TPU, or to choose its TensorFlow version. Here the TPU is always
     ready, and its version is that of this process.
     """
 
     def __init__(self, name: str, job: str | None = None) -> None:
         self._name = name
-        # Under which the program's graphs know the TPU, if it has chosen that.
+        # The job name by which the program's graphs know the TPU, if the program has chosen one.
         self.job = job
 
     def name(self) -> str:
@@ -56,11 +56,11 @@ class VirtualTpuClient:
         return "127.0.0.1"
 
     def network_endpoints(self) -> list[dict[str, str]]:
-        """Returns no endpoint, since the cores are in this process."""
+        """Returns no endpoints, since the cores are in this process."""
         return []
 
     def wait_for_healthy(self, timeout_s: float = 1200, interval: float = 30) -> None:
-        """Returns at once, since virtual cores are always ready."""
+        """Returns immediately, since virtual cores are always ready."""
         del timeout_s, interval
 
     def configure_tpu_version(self, version: str, restart_type: str = "always") -> None:

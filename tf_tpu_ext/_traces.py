@@ -1,4 +1,4 @@
-"""What Python knows of traced functions: which line made them, and of which arguments."""
+"""What Python knows about traced functions: the line that made them, and their arguments."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from tf_tpu_ext._user_lines import user_line
 
-# As many as compilations are remembered.
+# The same as the number of compilations that are remembered.
 _MOST = 10_000
 _MOST_CHARACTERS = 200
 _NUMBERED = re.compile(r"^(?:__(?:inference|forward|backward)_)?(.*?)(?:_\d+)?$")
@@ -22,8 +22,9 @@ class Trace:
     """One trace of a `tf.function`.
 
     Attributes:
-        source: The line of its first op, as `file:line`; empty if it has none of the user's.
-        arguments: What it was traced for: of each parameter, or of each part of it, the type and
+        source: The line of its first op from the user's code, as `file:line`; empty if there is
+            none.
+        arguments: What it was traced for: for each parameter, or each part of one, the type and
             shape of a tensor, or the value of anything else.
     """
 
@@ -42,7 +43,7 @@ def function_of(name: str) -> str:
 
 
 class Traces:
-    """The last traces of the process, by the name that TensorFlow gave them."""
+    """The process's most recent traces, by the name that TensorFlow gave them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -61,7 +62,7 @@ class Traces:
                 self._traces.popitem(last=False)
 
     def find(self, name: str) -> Trace:
-        """Returns the trace that became a program; one without anything if there is none."""
+        """Returns the trace that became a program, or an empty trace if there is none."""
         with self._lock:
             return self._traces.get(name, Trace("", {}))
 
@@ -81,7 +82,7 @@ def _arguments(function_type: Any) -> Iterator[tuple[str, str]]:
 
 
 def _parts(name: str, constraint: Any) -> Iterator[tuple[str, str]]:
-    """Names what a trace type holds, as Python would."""
+    """Yields the parts of a trace type with the names that Python would use."""
     if hasattr(constraint, "dtype") and hasattr(constraint, "shape"):
         yield name, f"{constraint.dtype.name}{_shape(constraint.shape)}"
         return
@@ -89,7 +90,7 @@ def _parts(name: str, constraint: Any) -> Iterator[tuple[str, str]]:
     if kind == "Literal":
         yield name, _short(repr(constraint.value))
     elif kind in ("Tuple", "List"):
-        # A list's holds a tuple's.
+        # The trace type of a list holds one of a tuple.
         parts = getattr(constraint, "components_tuple", constraint).components
         for place, part in enumerate(parts):
             yield from _parts(f"{name}[{place}]", part)

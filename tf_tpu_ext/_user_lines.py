@@ -1,4 +1,4 @@
-"""Which line of the user's Python made an op."""
+"""Finds the line of the user's Python code that made an op."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any
 
 from tf_tpu_ext import _native
 
-# The first few frames mostly do, and TensorFlow makes an object of each that is asked for.
+# The first few frames are usually enough, and TensorFlow creates an object for each one requested.
 _BLOCK = 8
 
 
 def user_line(frames: Sequence[Any]) -> str:
-    """Returns the innermost line of a stack that is the user's, as `file:line`.
+    """Returns the innermost line of a stack that belongs to the user, as `file:line`.
 
-    It is empty if all are TensorFlow's, Keras's or ours.
+    It is empty if all lines are TensorFlow's, Keras's or ours.
 
     Args:
-        frames: The outermost first, as of `tf.Operation.traceback`.
+        frames: The stack frames, outermost first, as in `tf.Operation.traceback`.
     """
     for end in range(len(frames), 0, -_BLOCK):
         for frame in reversed(frames[max(0, end - _BLOCK) : end]):

@@ -12,19 +12,19 @@ from typing import Any
 
 from tf_tpu_ext import _machine, _native
 
-# Where the workers listen whose cores this program uses, as far as it has named them.
+# The addresses of the workers whose cores this program uses, as far as it has named them.
 known: list[str] = []
 
 
 class _Asking(threading.local):
-    """Whether this thread makes a session for one question, which is not about other workers."""
+    """Whether this thread creates a session for one question that concerns no other worker."""
 
     now = False
 
 
 asking = _Asking()
 
-# How long to wait for one answer, and until the next question.
+# How long to wait for an answer, and how long to pause before asking again.
 _CHECK_SECONDS, _PAUSE_SECONDS = 2.0, 0.1
 
 
@@ -39,14 +39,14 @@ def addresses_of(cluster: Any) -> dict[str, str]:
 
 @contextlib.contextmanager
 def connecting(cluster: Any) -> Iterator[None]:
-    """Watches the workers of a cluster from now on, and in the end lets them find each other.
+    """Watches the workers of a cluster from now on, and finally lets them find each other.
 
     Args:
         cluster: A `tf.train.ClusterSpec`, to which TensorFlow's context connects in the body.
 
     Raises:
-        tf.errors.UnavailableError: A worker gives no sign of life within `host_limit_seconds`.
-            TensorFlow would wait for it without end. Or the workers don't reach each other.
+        tf.errors.UnavailableError: A worker gives no sign of life within `host_limit_seconds`
+            (TensorFlow would wait for it forever), or the workers can't reach each other.
     """
     addresses = addresses_of(cluster)
     deadline = time.monotonic() + _machine.machine().host_limit_seconds
@@ -61,7 +61,7 @@ def connecting(cluster: Any) -> Iterator[None]:
 
 
 def note(task: str, address: str) -> None:
-    """Watches a worker from now on: it loses its connections when it gives no sign of life."""
+    """Watches a worker from now on: without a sign of life, its connections are closed."""
     _native.library().TfTpuExt_NoteHost(task.encode(), address.encode())
 
 
@@ -69,12 +69,12 @@ def wait_for(task: str, address: str, deadline: float) -> None:
     """Waits until a worker gives a sign of life.
 
     Raises:
-        tf.errors.UnavailableError: It gives none until `time.monotonic()` is the deadline.
+        tf.errors.UnavailableError: It gives none before `time.monotonic()` reaches the deadline.
     """
     import tensorflow as tf
 
     while True:
-        # Not all of the time at once: Ctrl-C would wait for it.
+        # Not the whole time in one call, because Ctrl-C would wait for it.
         why = why_silent(address, max(0.1, min(_CHECK_SECONDS, deadline - time.monotonic())))
         if why is None:
             return
@@ -91,7 +91,7 @@ def wait_for(task: str, address: str, deadline: float) -> None:
 
 
 def why_silent(address: str, seconds: float) -> str | None:
-    """Waits for a sign of life. Returns None, or why there is none."""
+    """Waits for a sign of life. Returns None if there is one, or else the reason."""
     return _native.text_of("TfTpuExt_CheckAlive", address.encode(), ctypes.c_double(seconds))
 
 
@@ -106,9 +106,9 @@ def _tell_workers(addresses: dict[str, str]) -> None:
 
 
 def _introduce(tasks: list[str], deadline: float) -> None:
-    """Waits until each worker reaches all others.
+    """Waits until each worker can reach all others.
 
-    To one that has been started again, gRPC refuses calls for a while, because of how it was.
+    gRPC refuses calls to a restarted worker for a while, because of the earlier failure.
     """
     import tensorflow as tf
 
@@ -141,7 +141,7 @@ def _introduce(tasks: list[str], deadline: float) -> None:
 
 
 def describe(address: str) -> dict[str, Any]:
-    """Asks a worker for what the op `TpuExt>DescribeHost` tells.
+    """Asks a worker for the information from the op `TpuExt>DescribeHost`.
 
     Args:
         address: Where it listens, `host:port`.
@@ -153,7 +153,7 @@ def describe(address: str) -> dict[str, Any]:
 
 
 def describe_work(address: str) -> dict[str, Any]:
-    """Asks a worker for what the op `TpuExt>DescribeWork` tells.
+    """Asks a worker for the information from the op `TpuExt>DescribeWork`.
 
     Args:
         address: Where it listens, `host:port`.
@@ -165,11 +165,11 @@ def describe_work(address: str) -> dict[str, Any]:
 
 
 def describe_progress(address: str, age_seconds: float) -> dict[str, Any]:
-    """Asks a worker for what the op `TpuExt>DescribeProgress` tells.
+    """Asks a worker for the information from the op `TpuExt>DescribeProgress`.
 
     Args:
         address: Where it listens, `host:port`.
-        age_seconds: Waits that have not lasted for so long are left out.
+        age_seconds: Shorter waits are left out.
 
     Raises:
         tf.errors.OpError: There is no worker, or it is lost.
@@ -197,7 +197,7 @@ def run_on(address: str, op: str, attributes: Mapping[str, Any], *types: Any) ->
         address: Where it listens, `host:port`.
         op: The name of the op.
         attributes: Its attributes, as `AttrValue`.
-        *types: The type of its result; none if it has none.
+        *types: The type of its result; empty if it has none.
 
     Returns:
         The result, or None.
