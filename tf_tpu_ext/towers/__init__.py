@@ -1,4 +1,4 @@
-"""Towers: the strategy that TensorFlow 1 had as `tf.contrib.distribute.TPUStrategy`.
+"""Towers: the strategy known in TensorFlow 1 as `tf.contrib.distribute.TPUStrategy`.
 
     >>> import tensorflow as tf
     >>> import tf_tpu_ext
@@ -13,8 +13,8 @@
     >>> print([int(x) for x in results])
     [4, 5]
 
-The examples of this package run on a machine with two cores. docs/towers.md compares this API with
-that of TensorFlow 2.
+The examples in this package run on a machine with two cores. docs/towers.md compares this API with
+TensorFlow 2's.
 """
 
 from tf_tpu_ext.towers._tower_id import TowerId

@@ -22,8 +22,8 @@ class Packing:
 
     Attributes:
         structure: What the function returned when it was traced.
-        results: For each leaf, the position of its first tensor and its number of tensors, or None
-            if it is not a tensor.
+        results: For each leaf, the position of its first tensor and the number of its tensors, or
+            None if it is not a tensor.
     """
 
     structure: Any = None
@@ -49,7 +49,7 @@ class Packing:
 def call_in_tower(
     strategy: Any, fn: Callable[..., Any], args: Any, kwargs: Any, convert: Any
 ) -> Any:
-    """Calls `fn` for the tower being traced, inside a computation. Returns per-device values."""
+    """Calls `fn` for the tower being traced, in a computation, and returns per-device values."""
     tower_id = _state.computation().tower_id
     args, kwargs = _values.map_leaves(_values.in_tower, (args, kwargs))
     with TowerReplicaContext(strategy, replica_id_in_sync_group=tower_id):
@@ -73,15 +73,15 @@ def call_for_each_tower(strategy: Any, fn: Callable[..., Any], args: Any, kwargs
 
 @dataclasses.dataclass(frozen=True)
 class _Call:
-    """One call of `call_for_each_tower`.
+    """One call to `call_for_each_tower`.
 
     Attributes:
         strategy: The strategy.
         fn: The user's function.
         structure: Its arguments, `(args, kwargs)`.
         leaves: The leaves of `structure`.
-        per_tower: For each leaf its value on each tower; None where the leaf serves all towers.
-        convert: What autograph does to `fn`.
+        per_tower: For each leaf, its value on each tower, or None if all towers share the leaf.
+        convert: The autograph context in which `fn` is converted.
     """
 
     strategy: Any
@@ -116,7 +116,7 @@ def _build(call: _Call) -> tuple[list[Any], Packing]:
     """Adds the replicated computation to the default graph.
 
     Returns:
-        For each tower, a list of its tensors, or an operation if there are none. And how to pack
+        For each tower, a list of its tensors, or an operation if there are none; and how to pack
         the tensors.
     """
     strategy = call.strategy
@@ -145,7 +145,7 @@ def _build(call: _Call) -> tuple[list[Any], Packing]:
 
 
 def replicate(strategy: Any, computation: Callable[..., Any], inputs: list[list[Any]]) -> Any:
-    """Adds a computation on the strategy's cores to the default graph.
+    """Adds a computation that runs on the strategy's cores to the default graph.
 
     The shapes of an argument may differ between towers.
     """
@@ -215,7 +215,7 @@ def _has_operation(packing: Packing) -> bool:
 
 
 def _call_eagerly(call: _Call) -> Any:
-    """Runs the computation, as a function that is traced in the first call."""
+    """Runs the computation as a function that is traced in the first call."""
     # The trace outlives the call, so it must not hold the call's function and tensors.
     strategy, convert = call.strategy, call.convert
     structure = tf.nest.map_structure(lambda _: None, call.structure)

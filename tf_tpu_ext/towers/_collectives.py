@@ -19,11 +19,11 @@ def all_towers(value: Any) -> list[tf.Tensor]:
     """Returns the values of all towers, on each tower.
 
     Args:
-        value: The tower's own tensor, of the same static shape on all towers and any dtype that
+        value: The tower's own tensor, with the same static shape on all towers and any dtype that
             cores can hold.
 
     Raises:
-        TypeError: `value` is not a dense tensor, or of a type that cores can't hold.
+        TypeError: `value` is not a dense tensor, or has a type that cores can't hold.
     """
     if not isinstance(value, tf.Tensor):
         raise TypeError(

@@ -1,4 +1,4 @@
-"""The methods of `TPUStrategy` that combine, copy and list values of the towers."""
+"""The methods of `TPUStrategy` that combine, copy and list the towers' values."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import tensorflow as tf
 from tf_tpu_ext.towers import _state, _values, context, reduction
 from tf_tpu_ext.towers.reduction import VariableAggregation
 
-# The default of arguments for which None is a value.
+# The default for arguments for which None is a valid value.
 _LEFT_OUT: Any = object()
 
 
 @_state.transparent_methods
 class CombineMethods:
-    """The methods of `TPUStrategy` that combine, copy and list values of the towers."""
+    """The methods of `TPUStrategy` that combine, copy and list the towers' values."""
 
     worker_devices: list[str]
 
@@ -31,23 +31,23 @@ class CombineMethods:
     ) -> Any:
         """Combines the values of all towers.
 
-        With `axis` (`None` or an integer) in place of `destinations`, this is TensorFlow 2's
+        With `axis` (`None` or an integer) instead of `destinations`, this is TensorFlow 2's
         `reduce`.
 
         Args:
             aggregation: `VariableAggregation.SUM`, `MEAN` or `ONLY_FIRST_TOWER`.
             value: A per-device value.
             destinations: Where to put the result: a device, a list of devices, or a variable or
-                per-device value, whose devices are used. Pass `value` itself for an all-reduce.
+                per-device value whose devices are used. Pass `value` itself for an all-reduce.
             reduce_op: TensorFlow 2's name for `aggregation`.
-            axis: As in TensorFlow 2, a dimension of each tower's value to reduce too, or None.
+            axis: As in TensorFlow 2, a dimension of each tower's value to reduce as well, or None.
 
         Returns:
             The result, mirrored to `destinations`; a tensor if there is only one device.
 
         Raises:
             RuntimeError: The caller is not in the cross-tower context of this strategy.
-            ValueError: The aggregation or a destination is not valid, or `value` is the same on all
+            ValueError: The aggregation or a destination is invalid, or `value` is the same on all
                 towers and can't be summed.
             TypeError: An argument is missing, or MEAN is applied to integers.
 
@@ -135,7 +135,7 @@ class CombineMethods:
 
         Args:
             tensor: The value.
-            destinations: As for `reduce`. None is the worker devices.
+            destinations: As for `reduce`. None means the worker devices.
 
         Returns:
             The mirrored value; a tensor if there is only one destination.
@@ -196,7 +196,7 @@ class CombineMethods:
         """Returns the per-device value or variable that has `value` as a component.
 
         Args:
-            value: A component, from the list that `unwrap` returns.
+            value: A component from the list that `unwrap` returns.
 
         Returns:
             The container, or `value` itself if the container no longer exists.

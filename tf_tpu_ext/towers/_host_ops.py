@@ -1,8 +1,8 @@
 """Host ops in a `merge_fn`, which run once per step instead of once on every core.
 
 While a `merge_fn` is traced, the creation of ops that only a host can run is intercepted. Ops with
-side effects (printing, calling Python, writing) are created on the host, and run only for tower 0;
-the other towers get their results from there. Ops that prepare strings for them are recorded, and
+side effects (printing, calling Python, writing) are created on the host and run only for tower 0;
+the other towers get the results from there. Ops that prepare strings for them are recorded, and
 created where they are needed.
 """
 
@@ -49,14 +49,14 @@ _EFFECTS = frozenset(
 
 @dataclasses.dataclass(frozen=True)
 class _Recorded:
-    """An op with string inputs or outputs, and what is needed to create it again on the host."""
+    """An op with string inputs or outputs, with all that is needed to recreate it on the host."""
 
     arguments: tuple[Any, ...]
     keywords: dict[str, Any]
     inputs: list[Any]
 
 
-# Takes a graph, TensorFlow's method that creates ops, and the arguments of that method.
+# Takes a graph, TensorFlow's method that creates ops, and that method's arguments.
 _Create = Callable[[Any, Callable[..., tf.Operation], str, Any, Any, Any], tf.Operation]
 
 
@@ -81,7 +81,7 @@ class _Hook:
         with self._lock:
             self._users -= 1
             if self._users == 0:
-                # If other code has wrapped our method meanwhile, it stays there and does nothing.
+                # If other code has wrapped our method in the meantime, it stays and does nothing.
                 with contextlib.suppress(RuntimeError):
                     patches.undo("host_ops")
 
@@ -91,7 +91,7 @@ _hook = _Hook()
 
 
 def install_hook(changes: Changes) -> None:
-    """Makes function graphs create ops through the `_Active.create` of the thread, if it is set."""
+    """Makes function graphs create ops through the thread's `_Active.create`, if it is set."""
     changes.wrap(func_graph.FuncGraph, "_create_op_internal", _create_of)
 
 
@@ -108,7 +108,7 @@ def _create_of(stock: Callable[..., tf.Operation]) -> Callable[..., tf.Operation
 def once_a_step(computation: _state.Computation) -> Iterator[None]:
     """Makes host ops that are created in this context run once per step.
 
-    This includes those in loops and branches, which are graphs of their own.
+    This includes ops in loops and branches, which have their own graphs.
     """
     recorded: dict[tuple[int, str], _Recorded] = {}
     busy = False
@@ -132,7 +132,7 @@ def once_a_step(computation: _state.Computation) -> Iterator[None]:
                 return _run_once(graph, computation, call, recorded)
             if _is_of_strings(op_type, inputs, kwargs.get("attrs")):
                 with ops.control_dependencies(None), ops.device("/device:CPU:0"):
-                    # Never run. The calling TensorFlow function only needs an op to return.
+                    # Never runs. The calling TensorFlow function only needs an op to return.
                     stand_ins = [tf.compat.v1.placeholder(x.dtype, x.shape) for x in inputs]
                     operation = stock(op_type, stand_ins, *args, **kwargs)
                 recorded[id(graph), operation.name] = call
@@ -155,7 +155,7 @@ def once_a_step(computation: _state.Computation) -> Iterator[None]:
 def _in_session_graph(graph: Any, create: _Create) -> Iterator[None]:
     """Makes a graph that is not a function graph create ops through `create`."""
     stock = graph._create_op_internal
-    # In a nested merge call, the method has been replaced already.
+    # In a nested merge call, the method has already been replaced.
     if isinstance(graph, func_graph.FuncGraph) or not inspect.ismethod(stock):
         yield
         return
@@ -165,7 +165,7 @@ def _in_session_graph(graph: Any, create: _Create) -> Iterator[None]:
     try:
         yield
     finally:
-        # Uncovers the method of the class.
+        # Uncovers the class's method.
         del graph._create_op_internal
 
 
@@ -200,7 +200,7 @@ def _run_once(
     def on_first_tower() -> list[tf.Tensor]:
         results = tf.compat.v1.tpu.outside_compilation(on_host)
         results = [x for x in tf.nest.flatten(results) if tf.is_tensor(x)]
-        # In a Session's graph, only ops on which the results depend run.
+        # In a Session's graph, only ops that the results depend on run.
         with tf.control_dependencies([*results, made[0]]):
             return [tf.constant(True), *results]
 

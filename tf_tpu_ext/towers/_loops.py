@@ -22,15 +22,15 @@ class Steps:
 
     Attributes:
         strategy: The strategy whose towers run them.
-        source: Where the data come from.
+        source: Where the data comes from.
         iterations: The number of steps.
         step: Builds a step from one tower's element. Returns what to wait for, followed by the
             outputs of that tower.
         finish: Combines a tower's outputs over all towers.
-        initial: Returns the initial values of each tower's outputs, or None for zeros. Called once
+        initial: Returns the initial values of each tower's outputs, or None for zeros. Called after
             the step has been traced.
-        automatic: Whether every operation of a step that has effects runs, as in a `tf.function`;
-            otherwise only those that the user's function returns.
+        automatic: Whether every operation of a step that has side effects runs, as in a
+            `tf.function`; otherwise, only those that the user's function returns.
     """
 
     strategy: Any
@@ -47,7 +47,7 @@ Built = tuple[tf.Operation, list[list[tf.Tensor]]]
 
 
 def on_cores(steps: Steps) -> Built:
-    """Builds a loop in the computation, and one on the host that feeds it."""
+    """Builds a loop in the computation, and a loop on the host that feeds it."""
     strategy, source = steps.strategy, steps.source
     specs = source.flat_specs()
 
@@ -79,7 +79,7 @@ def on_cores(steps: Steps) -> Built:
                 return [tf.identity(count), *steps.finish(carried[len(specs) :])]
 
     with tf.device(strategy.extended._host_device):
-        # Distinguishes messages of this run from those that an earlier, failed run left behind.
+        # Distinguishes this run's messages from those that an earlier, failed run left behind.
         run = tf.cast(tf.math.floormod(tf.timestamp() * 1e6, 2.0**31 - 1), tf.int32)
     inputs = [[tf.constant(tower, tf.int32), run] for tower in range(strategy.num_towers)]
     per_tower = _calls.replicate(strategy, computation, inputs)
@@ -123,7 +123,7 @@ def _feed(steps: Steps, run: tf.Tensor) -> tf.Tensor:
     """Builds the loop on the host that sends the messages to every core; see `_receive`.
 
     Returns:
-        The number of steps for which there were data.
+        The number of steps for which there was data.
     """
     strategy, source = steps.strategy, steps.source
     specs = source.flat_specs()
@@ -166,8 +166,8 @@ def _feed(steps: Steps, run: tf.Tensor) -> tf.Tensor:
 def _concurrent_while(body: Callable[..., list[tf.Tensor]], iterations: Any) -> tf.Tensor:
     """Builds `while more: count, more = body(count, limit)`.
 
-    In a function, TensorFlow would order the computation and a loop with side effects. A loop that
-    is declared stateless runs at the same time as the computation.
+    In a function, TensorFlow would run the computation and a loop with side effects in order. A
+    loop that is declared stateless runs at the same time as the computation.
     """
     scalars = [tf.TensorSpec([], tf.int32), tf.TensorSpec([], tf.bool), tf.TensorSpec([], tf.int32)]
     limit = tf.convert_to_tensor(iterations, tf.int32)
@@ -300,5 +300,5 @@ def _call(graph: Any, arguments: Sequence[tf.Tensor] = ()) -> list[tf.Tensor]:
 
 
 def call_unordered(name: str, function: Callable[[], list[tf.Tensor]]) -> list[tf.Tensor]:
-    """Calls a function whose ops run as soon as they can, not in program order."""
+    """Calls a function whose ops run as soon as they can instead of in program order."""
     return _call(_trace(name, function, False))

@@ -55,7 +55,7 @@ class TowersExtended(tf_tpu_strategy.TPUExtended):
                 own_args = distribute_utils.select_replica(number, args)
                 own_kwargs = distribute_utils.select_replica(number, kwargs)
                 result = fn(packed.on_device(device), *own_args, **own_kwargs)
-                # The result of an assignment would be read later, outside of this device scope.
+                # The result of an assignment would be read later, outside this device scope.
                 updates.append(tf.nest.map_structure(_read_now, result))
         return distribute_utils.update_regroup(self, updates, group)
 
@@ -70,7 +70,7 @@ def _read_now(value: Any) -> Any:
 
 
 class _Devices(tuple[str, ...]):
-    """Devices for new variables, in place of a variable whose devices they are."""
+    """Devices for new variables, passed in place of a variable on those devices."""
 
     @property
     def _devices(self) -> tuple[str, ...]:
@@ -168,7 +168,7 @@ def job(strategy: Any) -> str | None:
 
 
 def check_variable(strategy: Any, method: str, variable: Any) -> None:
-    """Raises ValueError unless `variable` was made in the scope of the strategy."""
+    """Raises ValueError unless `variable` was created in the strategy's scope."""
     owner = getattr(variable, "distribute_strategy", None)
     if isinstance(variable, (tf.Variable, _values.DistributedVariable)):
         if owner is strategy or not isinstance(variable, _values.DistributedVariable):
@@ -195,7 +195,7 @@ def check_mirrored(method: str, arguments: Any) -> None:
 
 
 def on_device(strategy: Any, device: str, number: int) -> Callable[[Any], Any]:
-    """Returns a function from a leaf to its copy on a device."""
+    """Returns a function that maps a leaf to its copy on a device."""
 
     def take(leaf: Any) -> Any:
         if not isinstance(leaf, tf_values.DistributedValues):
@@ -214,7 +214,7 @@ def read(variable: Any) -> tf.Tensor:
     local = isinstance(variable, _values.DistributedVariable) and not variable._is_mirrored()
     if not (local and _state.in_computation()):
         return variable.read_value()
-    # In a computation this reads the core's own copy.
+    # In a computation, this reads the core's own copy.
     value = variable._read_variable_op()
     if variable.aggregation == tf.VariableAggregation.NONE:
         raise ValueError(

@@ -14,31 +14,31 @@ from tf_tpu_ext.towers import _calls, _state, _values, context, datasets, steps
 class RunMethods:
     """The methods of `TPUStrategy` that run functions on the towers."""
 
-    # Of `tf.distribute.TPUStrategy`.
+    # From `tf.distribute.TPUStrategy`.
     extended: Any
 
     def call_for_each_tower(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Runs `fn` on each tower.
 
         `fn` is traced and compiled once for all towers. Eager calls reuse a trace if the code of
-        `fn`, the objects that it captured, and the types and shapes of its arguments are the same.
-        Python side effects happen only while tracing.
+        `fn`, the objects that it captures, and the types and shapes of its arguments are the same.
+        Python side effects happen only during tracing.
 
         Args:
             fn: The function. It may call `get_tower_context()`.
             *args: Arguments of `fn`. Each tower gets its own part of per-device values, such as
-                those of a distributed iterator, `call_for_each_tower` or `worker_device_index`.
+                those from a distributed iterator, `call_for_each_tower` or `worker_device_index`.
             **kwargs: Keyword arguments of `fn`, likewise. `run_concurrently` is accepted and
                 ignored, since towers always run concurrently.
 
         Returns:
             What `fn` returns, with a per-device value in place of each tensor; `unwrap` returns its
             components. An operation becomes one operation for each tower, or None in eager code,
-            where it has run.
+            where it has already run.
 
         Raises:
             RuntimeError: The caller is not in the cross-tower context of this strategy.
-            ValueError: An argument has a number of components other than the number of towers.
+            ValueError: The number of an argument's components differs from the number of towers.
 
         Example:
             >>> strategy = TPUStrategy(None, steps_per_run=1)
@@ -54,7 +54,7 @@ class RunMethods:
     def map(
         self, map_over: Iterable[Any], fn: Callable[..., Any], *args: Any, **kwargs: Any
     ) -> _values.MapOutput:
-        """Calls `fn` for each element of `map_over`, on the host.
+        """Calls `fn` on the host for each element of `map_over`.
 
         Args:
             map_over: The elements.
@@ -88,31 +88,31 @@ class RunMethods:
     ) -> steps.MultiStepContext:
         """Runs `fn` for several steps, each with the next elements of `iterator`.
 
-        The loop is part of the program on the cores, which get the data by infeed. If the elements
-        do not have static shapes, the loop runs on the host. Neither returns to Python between
-        steps.
+        The loop is part of the program on the cores, which get the data through infeed. If the
+        elements do not have static shapes, the loop runs on the host. Neither loop returns to
+        Python between steps.
 
-        If the data ends early, the steps that got their data are complete, and the call raises
-        OutOfRangeError. Called eagerly, this runs the steps at once.
+        If the data ends early, the steps that got their data are completed, and the call raises
+        OutOfRangeError. Called eagerly, this runs the steps immediately.
 
         Args:
             fn: Called as `fn(context, *inputs)` in the cross-tower context. `context` is a
                 `MultiStepContext`, and `inputs` are what `iterator.get_next()` returns.
-            iterator: An iterator of `distribute_dataset`, or of any dataset. Each tower takes one
-                element per step. The caller must initialize it.
+            iterator: An iterator over the result of `distribute_dataset`, or over any dataset. Each
+                tower takes one element per step. The caller must initialize it.
             iterations: The number of steps.
-            initial_loop_values: A value for each output that `fn` sets, to be used if no step runs.
-                May be left out.
+            initial_loop_values: A value for each output that `fn` sets, used if no step runs. May
+                be omitted.
 
         Returns:
             The `MultiStepContext`, with `run_op`, `last_step_outputs` and `non_tensor_outputs`.
 
         Raises:
             RuntimeError: The caller is not in the cross-tower context of this strategy.
-            TypeError: `iterator` is not an iterator of a dataset.
-            ValueError: `iterations` is not positive, or `initial_loop_values` do not match the
+            TypeError: `iterator` is not an iterator over a dataset.
+            ValueError: `iterations` is not positive, or `initial_loop_values` does not match the
                 outputs.
-            tf.errors.OutOfRangeError: The data ended. Raised when the operation runs.
+            tf.errors.OutOfRangeError: The data has ended. Raised when the operation runs.
 
         Example:
             >>> strategy = TPUStrategy(None, steps_per_run=1)
@@ -134,11 +134,11 @@ class RunMethods:
         """Returns a dataset that gives different elements to each tower.
 
         Args:
-            dataset_fn: Returns the `tf.data.Dataset`, whose batches have the size for one tower. In
-                step s, tower t gets element `s * num_towers + t`.
+            dataset_fn: Returns the `tf.data.Dataset`, with batches sized for one tower. In step s,
+                tower t gets element `s * num_towers + t`.
 
         Returns:
-            The dataset. Make an iterator by `make_one_shot_iterator`,
+            The dataset. Create an iterator with `make_one_shot_iterator`,
             `make_initializable_iterator` or, in eager code, `iter`.
 
         Raises:
@@ -160,7 +160,7 @@ class RunMethods:
             name: The name of the operation.
 
         Returns:
-            The operation; None in eager code, where everything has run.
+            The operation, or None in eager code, where everything has already run.
 
         Example:
             >>> strategy = TPUStrategy(None, steps_per_run=1)
@@ -178,7 +178,7 @@ class RunMethods:
 
 
 def _to_wait_for(leaf: Any) -> list[Any]:
-    """Returns the tensors and operations of a leaf, for `group`."""
+    """Returns the tensors and operations of a leaf for `group` to wait for."""
     if isinstance(leaf, _values.PerTower):
         return list(tf.nest.flatten(leaf.local, expand_composites=True))
     found = [x for x in _values.unwrap(leaf) if x is not None]

@@ -23,7 +23,7 @@ class Source:
         """Returns the source for an iterator.
 
         Raises:
-            TypeError: `iterator` is not an iterator of a dataset.
+            TypeError: `iterator` is not an iterator over a dataset.
         """
         if isinstance(iterator, datasets.PerDeviceIterator):
             return cls(strategy, iterator._iterator)
@@ -55,7 +55,7 @@ class Source:
         return tf.nest.pack_sequence_as(self.element_spec, tensors, expand_composites=True)
 
     def next_optionals(self) -> list[Any]:
-        """Returns an optional with the next element of each tower, in the order of the towers."""
+        """Returns an optional with the next element for each tower, in tower order."""
         optionals: list[Any] = []
         has: list[tf.Tensor] = []
         for _ in range(self._strategy.num_towers):

@@ -25,7 +25,7 @@ class Computation:
     Attributes:
         strategy: The strategy whose towers run it.
         tower_id: The number of the tower, a scalar int32 tensor.
-        effects: Operations that must run although nothing depends on them.
+        effects: Operations that must run even though nothing depends on them.
     """
 
     strategy: Any
@@ -62,7 +62,7 @@ def computation() -> Computation:
 
 @contextlib.contextmanager
 def tracing(computation: Computation) -> Iterator[Computation]:
-    """Makes `computation` the one that is being traced."""
+    """Makes `computation` the computation that is being traced."""
     _stack.computations.append(computation)
     try:
         yield computation
@@ -96,7 +96,7 @@ def transparent_methods(owner: _Class) -> _Class:
 def conversion() -> Any:
     """Returns the autograph context in which to convert the user's functions.
 
-    Eager calls are compiled too, so autograph is on in them as in a `tf.function`.
+    Eager calls are compiled too, so autograph is enabled in them as in a `tf.function`.
     """
     context = ag_ctx.control_status_ctx()
     if tf.executing_eagerly() and context.status == ag_ctx.Status.UNSPECIFIED:
@@ -105,5 +105,5 @@ def conversion() -> Any:
 
 
 def converted(function: _Function, context: Any) -> _Function:
-    """Returns `function`, converted by autograph in a context that `conversion` has returned."""
+    """Returns `function`, converted by autograph in a context returned by `conversion`."""
     return cast(_Function, autograph.tf_convert(function, context))

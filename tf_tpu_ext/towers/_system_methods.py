@@ -16,7 +16,7 @@ _INITIALIZE = "TF_TPU_EXT_TPU_STRATEGY_INITIALIZE"
 class SystemMethods:
     """The members of `TPUStrategy` for the TPU system, its devices, hosts and towers."""
 
-    # Of `tf.distribute.TPUStrategy`.
+    # From `tf.distribute.TPUStrategy`.
     extended: Any
     cluster_resolver: Any
     num_replicas_in_sync: int
@@ -25,8 +25,8 @@ class SystemMethods:
         """Starts the TPU system.
 
         Returns:
-            In a graph, the operations to run first, the same ones in each call. In eager code,
-            None: the system has been started.
+            In a graph, the operations to run first, which are the same in every call. In eager
+            code, None: the system has already started.
 
         Example:
             >>> strategy = tf_tpu_ext.TPUStrategy(None, steps_per_run=1)
@@ -50,7 +50,7 @@ class SystemMethods:
         """Stops the TPU system. Variables on its cores are lost.
 
         Returns:
-            In a graph, the operations to run last. In eager code, None: the system has been
+            In a graph, the operations to run last. In eager code, None: the system has already
             stopped.
 
         Example:
@@ -70,11 +70,11 @@ class SystemMethods:
         task_type: str | None = None,
         task_id: int | None = None,
     ) -> None:
-        """Adapts the configuration of a Session to the cluster of the TPU.
+        """Adapts a Session's configuration to the TPU's cluster.
 
         Args:
             session_config: The configuration, which is changed in place.
-            cluster_spec: Not used. The cluster is that of the resolver.
+            cluster_spec: Not used. The cluster is the resolver's.
             task_type: Not used.
             task_id: Not used.
 
@@ -144,7 +144,7 @@ class SystemMethods:
 
     @property
     def worker_devices(self) -> list[str]:
-        """The names of the towers' devices, in the order of the towers.
+        """The names of the towers' devices, in tower order.
 
         Example:
             >>> strategy = tf_tpu_ext.TPUStrategy(None, steps_per_run=1)

@@ -13,11 +13,11 @@ from tf_tpu_ext.towers import _state
 
 @_state.transparent_methods
 class TowerId:
-    """The number of the tower that runs, an int32 scalar.
+    """The number of the tower that is running, an int32 scalar.
 
-    All towers share a trace, so the number has no value while tracing. In arithmetic with tensors
+    All towers share a trace, so the number has no value during tracing. In arithmetic with tensors,
     it behaves like a Python number and takes their type. TensorFlow's functions accept it as a
-    tensor. Anything that needs the value while tracing, such as indexing a list, raises a
+    tensor. Anything that needs the value during tracing, such as indexing a list, raises a
     TypeError.
 
     Example:
@@ -31,7 +31,7 @@ class TowerId:
         [0.0, 3.0]
 
     Attributes:
-        tensor: The same number as a `tf.Tensor`, int32, of shape [].
+        tensor: The same number as an int32 `tf.Tensor` of shape [].
     """
 
     # Makes NumPy leave operators such as `array + tower_id` to this class.
@@ -102,7 +102,7 @@ class TowerId:
         return self._like(other) != other
 
     def _like(self, other: Any) -> tf.Tensor:
-        """Returns the number in the type of the result of an operator with `other`."""
+        """Returns the number in the result type of an operator with `other`."""
         if isinstance(other, (TowerId, bool, int)):
             return self.tensor
         if isinstance(other, float):

@@ -1,8 +1,8 @@
-"""Values that differ between towers, outside and inside of computations.
+"""Values that differ between towers, outside and inside computations.
 
 Outside, a per-device value is TensorFlow's own `PerReplica`, which has a tensor for each tower.
-Inside, where all towers share a trace, it is a `PerTower`, which has one tensor: that of the tower
-that runs. `unwrap` lists the values of both.
+Inside, where all towers share a trace, it is a `PerTower`, which has only the tensor of the tower
+that is running. `unwrap` lists the values of both.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _CONTAINER = "_tf_tpu_ext_container"
 
 
 class PerDevice(tf_values.DistributedValues):
-    """A value for each tower of a kind that TensorFlow's `PerReplica` can't hold: operations."""
+    """One value per tower, of a kind that TensorFlow's `PerReplica` can't hold: operations."""
 
     @property
     def values(self) -> tuple[Any, ...]:
-        """The values, in the order of the towers."""
+        """The values, in tower order."""
         return tuple(self._values)
 
 
@@ -56,10 +56,10 @@ class DeviceIndex(PerDevice):
 class PerTower:
     """A per-device value inside a computation.
 
-    It is not a tensor, because in the cross-tower context a tensor has one value for all towers.
+    It is not a tensor, because in the cross-tower context, a tensor has one value for all towers.
 
     Attributes:
-        local: The value on the tower that runs, a tensor or a composite tensor.
+        local: The value on the tower that is running, a tensor or a composite tensor.
     """
 
     def __init__(self, local: Any) -> None:
@@ -79,7 +79,7 @@ class PerTower:
     def components(self) -> list[Any]:
         """Returns a list of the values of all towers."""
         graph = tf.compat.v1.get_default_graph()
-        # A gather made in the graph of a branch can't be used outside of it.
+        # A gather made in the graph of a branch can't be used outside it.
         if self._listed is None or self._listed[0]() is not graph:
             gathered = _collectives.all_towers(self.local)
             self._listed = (weakref.ref(graph), gathered)
@@ -120,12 +120,12 @@ def is_per_device(value: Any) -> bool:
 
 
 def is_mirrored(value: Any) -> bool:
-    """Returns whether a leaf has copies of one value on several devices, and is not a variable."""
+    """Returns whether a leaf has copies of one value on several devices but is not a variable."""
     return isinstance(value, tf_values.Mirrored) and not isinstance(value, DistributedVariable)
 
 
 def in_tower(value: Any) -> Any:
-    """Returns the value of a leaf for the tower that runs, inside a computation."""
+    """Returns the value of a leaf for the tower that is running, inside a computation."""
     if isinstance(value, PerTower):
         return value.local
     if isinstance(value, DeviceIndex):
@@ -134,7 +134,7 @@ def in_tower(value: Any) -> Any:
         return value
     if is_mirrored(value):
         return value.values[0]
-    # Made outside of the computation: every tower gets all tensors, and selects its own.
+    # Made outside the computation: every tower gets all tensors and selects its own.
     stacked = tf.stack([tf.convert_to_tensor(each) for each in value._values])
     return tf.gather(stacked, _state.computation().tower_id)
 
@@ -149,7 +149,7 @@ def from_tower(value: Any) -> Any:
 
 
 def map_leaves(function: Callable[[Any], Any], structure: Any) -> Any:
-    """Applies `function` to the leaves of a structure. A composite tensor is one leaf."""
+    """Applies `function` to the leaves of a structure; a composite tensor is one leaf."""
     return tf.nest.map_structure(function, structure)
 
 
@@ -212,7 +212,7 @@ def unwrap(value: Any) -> list[Any]:
     if isinstance(value, (list, tuple)):
         return list(value)
     if isinstance(value, DistributedVariable):
-        # Inside a computation, a core has access to its own copy only.
+        # Inside a computation, a core has access only to its own copy.
         return [value] if _state.in_computation() else list(value.values)
     if isinstance(value, tf_values.DistributedValues):
         return list(value._values)

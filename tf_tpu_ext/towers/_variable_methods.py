@@ -15,7 +15,7 @@ from tf_tpu_ext.towers import _placement, _state, _values, context, reduction
 class VariableMethods:
     """The methods of `TPUStrategy` that read, update and place variables."""
 
-    # Of `tf.distribute.TPUStrategy`.
+    # From `tf.distribute.TPUStrategy`.
     extended: Any
     parameter_devices: list[str]
 
@@ -27,11 +27,11 @@ class VariableMethods:
             fn: The function. Its first argument is a copy of the variable.
             *args: Further arguments of `fn`. Each device gets its own copy of a mirrored value.
                 Per-device values are not accepted.
-            **kwargs: Keyword arguments of `fn`, likewise. `grouped=False` returns the results of
+            **kwargs: Keyword arguments of `fn`, likewise. `grouped=False` returns the results from
                 all devices as a list.
 
         Returns:
-            The results of all devices, merged into one per-device or mirrored value.
+            The results from all devices, merged into one per-device or mirrored value.
 
         Raises:
             RuntimeError: The caller is not in the cross-tower context of this strategy.
@@ -65,7 +65,7 @@ class VariableMethods:
             **kwargs: As for `update`.
 
         Returns:
-            The results of all devices, merged as by `update`.
+            The results from all devices, merged as in `update`.
 
         Raises:
             RuntimeError: The caller is not in the cross-tower context of this strategy.
@@ -96,17 +96,17 @@ class VariableMethods:
         return distribute_utils.update_regroup(self.extended, results, group)
 
     def read_var(self, tower_local_var: Any) -> tf.Tensor:
-        """Reads a variable. Combines the values of all towers if it is tower-local.
+        """Reads a variable, combining the values of all towers if it is tower-local.
 
         Args:
-            tower_local_var: A variable created in `scope`. With `VariableSynchronization.ON_READ`
+            tower_local_var: A variable created in `scope`. With `VariableSynchronization.ON_READ`,
                 it is tower-local, and its `aggregation` says how to combine the values.
 
         Returns:
             The value.
 
         Raises:
-            ValueError: The argument is not a variable of this strategy. Or, inside a computation,
+            ValueError: The argument is not a variable of this strategy, or, inside a computation,
                 it is tower-local with the aggregation NONE.
 
         Example:
@@ -125,7 +125,7 @@ class VariableMethods:
         return _placement.read(tower_local_var)
 
     def colocate_vars_with(self, colocate_with_variable: Any) -> Any:
-        """Returns a context in which new variables are placed on the devices of another variable.
+        """Returns a context that places new variables on the devices of another variable.
 
         Args:
             colocate_with_variable: A variable created in `scope`, or the result of
@@ -154,7 +154,7 @@ class VariableMethods:
         return _placement.variables_on(devices)
 
     def non_slot_devices(self, var_list: Any) -> list[str]:
-        """Returns the devices for an optimizer's variables that belong to no single model variable.
+        """Returns the devices for optimizer variables that belong to no single model variable.
 
         Args:
             var_list: The variables being optimized. Not used.

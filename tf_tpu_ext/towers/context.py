@@ -14,12 +14,12 @@ from tf_tpu_ext.towers._tower_id import TowerId
 
 
 class TowerReplicaContext(tf_tpu_strategy._TPUReplicaContext):
-    """The replica context of a tower, as opposed to that of a replica of `strategy.run`."""
+    """The replica context of a tower, as opposed to that of a replica in `strategy.run`."""
 
 
 @_state.transparent_methods
 class TowerContext:
-    """The context of a tower. `get_tower_context` returns it inside a function for the towers.
+    """The context of a tower. `get_tower_context` returns it inside a function run on the towers.
 
     Example:
         >>> def mean_of_all(value):
@@ -38,19 +38,18 @@ class TowerContext:
     """
 
     def __init__(self, replica_context: Any) -> None:
-        """Wraps a replica context of TensorFlow."""
+        """Wraps a TensorFlow replica context."""
         self._replica_context = replica_context
 
     def merge_call(self, merge_fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Calls `merge_fn` once for all towers, in the cross-tower context.
 
-        In place of each tensor among its arguments, `merge_fn` gets a per-device value. `unwrap`
-        lists the values of all towers, and `reduce` combines them. The ops of `merge_fn` become
-        part of the computation, and every core runs them. Ops that only a host can run, such as
-        printing, calling Python or writing summaries, run once per step, with the values of tower
-        0's core.
+        In place of each tensor argument, `merge_fn` gets a per-device value. `unwrap` lists the
+        values of all towers, and `reduce` combines them. The ops of `merge_fn` become part of the
+        computation, and every core runs them. Ops that only a host can run, such as printing,
+        calling Python or writing summaries, run once per step, with the values from tower 0's core.
 
-        In loops and conditions, all towers must make the same calls.
+        In loops and conditionals, all towers must make the same calls.
 
         Args:
             merge_fn: Called as `merge_fn(distribution, *args, **kwargs)`.
@@ -120,8 +119,8 @@ class TowerContext:
     def tower_id(self) -> int | TowerId:
         """The number of this tower, from 0 to `num_towers - 1`.
 
-        Inside a computation, which is one trace for all towers, it is a `TowerId`. Outside of any
-        strategy it is the integer 0.
+        Inside a computation, which is one trace for all towers, it is a `TowerId`. Outside any
+        strategy, it is the integer 0.
 
         Raises:
             RuntimeError: This is not the context of the tower that is being traced.
@@ -139,7 +138,7 @@ class TowerContext:
 
     @property
     def distribution_strategy(self) -> Any:
-        """The strategy to which the tower belongs.
+        """The strategy that the tower belongs to.
 
         Example:
             >>> strategy = tf_tpu_ext.TPUStrategy(None, steps_per_run=1)
@@ -189,12 +188,12 @@ class TowerContext:
 def get_tower_context() -> TowerContext | None:
     """Returns the context of the tower that is being traced.
 
-    Outside of any strategy's scope, it is the context of a single tower with the number 0, so a
+    Outside any strategy's scope, it is the context of a single tower with the number 0, so a
     function for the towers also works without a strategy.
 
     Returns:
-        The context. None in a cross-tower context, which is directly in a strategy's `scope`, in a
-        `merge_fn`, or in the function of `run_steps_on_dataset`.
+        The context, or None in a cross-tower context: directly in a strategy's `scope`, in a
+        `merge_fn`, or in the function passed to `run_steps_on_dataset`.
 
     Example:
         >>> get_tower_context().num_towers
@@ -222,7 +221,7 @@ def require_tower_context(tower_context: TowerContext) -> None:
     """Checks that `tower_context` is the context of the tower that is being traced.
 
     Args:
-        tower_context: A context that `get_tower_context` has returned.
+        tower_context: A context returned by `get_tower_context`.
 
     Raises:
         RuntimeError: It is not.
@@ -290,7 +289,7 @@ def require_scope(strategy: Any, method: str) -> None:
 
 
 def _current_computation(strategy: Any, replica_id: tf.Tensor) -> _state.Computation:
-    """Returns the computation being traced, and makes one for a replica of `strategy.run`."""
+    """Returns the computation being traced, creating one for a replica of `strategy.run`."""
     try:
         return _state.computation()
     except RuntimeError:

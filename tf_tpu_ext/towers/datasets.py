@@ -16,7 +16,7 @@ class PerDeviceDataset:
 
     In step s, tower t gets element `s * num_towers + t` of the underlying `tf.data.Dataset`.
     Elements may have any structure, and their shapes may differ between towers. If fewer elements
-    than towers remain at the end, they are not used.
+    than towers remain at the end, they are dropped.
 
     Example:
         >>> strategy = tf_tpu_ext.TPUStrategy(None, steps_per_run=1)
@@ -63,10 +63,10 @@ class PerDeviceDataset:
         """Returns an iterator for a graph. Run its `initializer` first.
 
         Args:
-            shared_name: If given, sessions of a server share the iterator under this name.
+            shared_name: If given, a server's sessions share the iterator under this name.
 
         Raises:
-            RuntimeError: Called eagerly.
+            RuntimeError: The method is called eagerly.
 
         Example:
             >>> with tf.Graph().as_default(), tf.compat.v1.Session() as session:
@@ -87,7 +87,7 @@ class PerDeviceDataset:
         return PerDeviceIterator(self._strategy, iterator)
 
     def __iter__(self) -> PerDeviceIterator:
-        """Returns an iterator. Works in eager code only."""
+        """Returns an iterator. Works only in eager code."""
         _check_eager()
         return self.make_one_shot_iterator()
 
@@ -185,7 +185,7 @@ class PerDeviceIterator:
         return tf.compat.v1.data.get_output_classes(self._iterator)
 
     def get_next(self, name: str | None = None) -> Any:
-        """Returns the next elements, as one structure of per-device values.
+        """Returns the next elements as one structure of per-device values.
 
         Args:
             name: A name for the operations.
@@ -204,7 +204,7 @@ class PerDeviceIterator:
         with tf.name_scope(name or "per_device_get_next"):
             taken: list[Any] = []
             for _ in range(self._strategy.num_towers):
-                # The order of execution must not decide which tower gets which element.
+                # The order of execution must not determine which tower gets which element.
                 with tf.control_dependencies(taken):
                     element = self._next()
                 taken = tf.nest.flatten(element, expand_composites=True)
@@ -212,17 +212,17 @@ class PerDeviceIterator:
         return _values.regroup(elements)
 
     def _next(self) -> Any:
-        # TensorFlow 2's iterator would put its results on the device of the caller's scope.
+        # TensorFlow 2's iterator would place its results on the device of the caller's scope.
         with tf.device(None):
             return self._iterator.get_next()
 
     def __iter__(self) -> Iterator[Any]:
-        """Returns the iterator itself. Works in eager code only."""
+        """Returns the iterator itself. Works only in eager code."""
         _check_eager()
         return self
 
     def __next__(self) -> Any:
-        """Returns the next elements. In eager code, ends the loop at the end of the data."""
+        """Returns the next elements. In eager code, a loop ends at the end of the data."""
         if not tf.executing_eagerly():
             return self.get_next()
         try:

@@ -22,10 +22,10 @@ _BY_NAME = {
 
 
 def to_aggregation(method: str, aggregation: Any) -> Any:
-    """Returns the aggregation of that value or name, which may be one of TensorFlow 2.
+    """Returns the aggregation with that value or name, which may be TensorFlow 2's.
 
     Raises:
-        ValueError: It is none of SUM, MEAN and ONLY_FIRST_TOWER.
+        ValueError: It is not SUM, MEAN or ONLY_FIRST_TOWER.
     """
     name = getattr(aggregation, "name", aggregation)
     found = _BY_NAME.get(name) if isinstance(name, str) else None
@@ -130,7 +130,7 @@ def to_devices(strategy: Any, method: str, destinations: Any) -> tuple[str, ...]
 
 
 def canonical_name(strategy: Any, device: str) -> str:
-    """Returns the full name of a device. Missing parts are those of the first tower's core."""
+    """Returns the full name of a device, with missing parts taken from the first tower's core."""
     first = tf.DeviceSpec.from_string(strategy.worker_devices[0])
     of_task = tf.DeviceSpec(job=first.job, replica=first.replica, task=first.task, device_index=0)
     return str(of_task.make_merged_spec(tf.DeviceSpec.from_string(device)).to_string())
@@ -167,7 +167,7 @@ def _valid_devices(strategy: Any) -> str:
 
 
 def copy_to(devices: Sequence[str], value: Any) -> Any:
-    """Copies a tensor to each device. Returns a mirrored value, or the copy if there is one."""
+    """Copies a tensor to each device. Returns a mirrored value, or a single copy by itself."""
     copies = []
     for device in devices:
         with tf.device(device):

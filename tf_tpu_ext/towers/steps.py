@@ -41,7 +41,7 @@ class MultiStepContext:
         18
 
     Attributes:
-        run_op: The operation that runs all steps; None in eager code, where they have run.
+        run_op: The operation that runs all steps, or None in eager code, where they have run.
     """
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class MultiStepContext:
     def last_step_outputs(self) -> dict[str, Any]:
         """The outputs of the last step, by name.
 
-        An output with an aggregation is one tensor. Without, it is a per-device value.
+        An output with an aggregation is one tensor. Without one, it is a per-device value.
 
         Example:
             >>> strategy = tf_tpu_ext.TPUStrategy(None, steps_per_run=1)
@@ -72,7 +72,7 @@ class MultiStepContext:
 
     @property
     def non_tensor_outputs(self) -> dict[str, Any]:
-        """The outputs of `set_non_tensor_output`, by name.
+        """The outputs set by `set_non_tensor_output`, by name.
 
         Example:
             >>> context = MultiStepContext()
@@ -86,17 +86,16 @@ class MultiStepContext:
     def set_last_step_output(
         self, name: str, output: Any, aggregation: Any = VariableAggregation.NONE
     ) -> None:
-        """Sets an output, of which `last_step_outputs` will have the value of the last step.
+        """Sets an output whose value in the last step will be in `last_step_outputs`.
 
         Args:
             name: The key in `last_step_outputs`.
             output: A tensor or a structure of tensors; in the cross-tower context, of per-device
                 values.
-            aggregation: How to combine the values of the towers. Must not be NONE inside a tower.
+            aggregation: How to combine the towers' values. Must not be NONE inside a tower.
 
         Raises:
-            ValueError: Called inside a tower without an aggregation, or the aggregation is not
-                valid.
+            ValueError: The aggregation is missing inside a tower, or invalid.
 
         Example:
             >>> strategy = tf_tpu_ext.TPUStrategy(None, steps_per_run=1)
@@ -130,8 +129,8 @@ class MultiStepContext:
 
         Args:
             name: The key in `non_tensor_outputs`.
-            output: The object. Inside a tower it is put into a list, with one entry because all
-                towers share a trace.
+            output: The object. Inside a tower, it is put into a list, which has one entry because
+                all towers share a trace.
 
         Example:
             >>> context = MultiStepContext()
@@ -174,15 +173,15 @@ def run_steps_on_dataset(
 
 @dataclasses.dataclass(frozen=True)
 class _Call:
-    """One call of `run_steps_on_dataset`.
+    """One call to `run_steps_on_dataset`.
 
     Attributes:
         strategy: The strategy.
         fn: The step.
-        source: Where the data come from.
+        source: Where the data comes from.
         iterations: The number of steps.
         initial_loop_values: The outputs if no step runs, or None.
-        convert: What autograph does to `fn`.
+        convert: The autograph context in which `fn` is converted.
     """
 
     strategy: Any
@@ -254,7 +253,7 @@ def _is_here(operation: Any) -> bool:
 
 
 def _to_run(returned: Any) -> list[Any]:
-    """Returns the operations and tensors that must run, among what a step's function returned."""
+    """Returns the operations and tensors that must run, from what a step's function returned."""
     found: list[Any] = []
     for leaf in tf.nest.flatten(returned):
         if isinstance(leaf, _values.PerTower):
@@ -305,7 +304,7 @@ def _initial_values(
 
 
 def _build_in_function(call: _Call) -> MultiStepContext:
-    """Builds the loops in a function of their own.
+    """Builds the loops in a separate function.
 
     A `tf.function` runs ops with side effects one after another, but the loop on the host and the
     computation must run at the same time.
@@ -348,7 +347,7 @@ def _pack_tensors(like: Any, tensors: list[Any]) -> Any:
 
 
 def _run_eagerly(call: _Call) -> MultiStepContext:
-    """Runs the steps, as a function that is traced in the first call."""
+    """Runs the steps as a function that is traced in the first call."""
     # The trace outlives the call, so it must not hold the call's function, iterator or values.
     strategy, iterations, convert = call.strategy, call.iterations, call.convert
 

@@ -57,14 +57,14 @@ class TPUStrategy(
         """Creates a strategy for the cores of a TPU.
 
         Args:
-            tpu_cluster_resolver: A `TPUClusterResolver`. None is the TPU of this machine.
-            steps_per_run: How many steps tf_keras runs in graphs of TensorFlow 1 before it returns
-                to the host. Nothing else uses it; see `iterations` of `run_steps_on_dataset`,
-                `steps_per_execution` of Keras and `iterations_per_loop` of TPUEstimator.
+            tpu_cluster_resolver: A `TPUClusterResolver`. None means the TPU of this machine.
+            steps_per_run: How many steps tf_keras runs in TensorFlow 1 graphs before it returns to
+                the host. Nothing else uses it; see `iterations` in `run_steps_on_dataset`,
+                `steps_per_execution` in Keras and `iterations_per_loop` in TPUEstimator.
             num_cores: How many cores to use, starting with the first. None uses all.
             experimental_device_assignment: Which core runs each tower, as for
-                `tf.distribute.TPUStrategy`. It must be given by keyword, because that class takes
-                it at the position of `steps_per_run`.
+                `tf.distribute.TPUStrategy`. Pass it by keyword, because that class takes it at the
+                position of `steps_per_run`.
 
         Raises:
             ValueError: `num_cores` is not between 1 and the number of cores, `steps_per_run` is not
@@ -92,7 +92,8 @@ class TPUStrategy(
         self._enable_packed_variable_in_eager_mode = True
         self.steps_per_run = steps_per_run
 
-    # TensorFlow's v1 optimizers read this to decide whether to divide the loss by the towers.
+    # TensorFlow's v1 optimizers read this to decide whether to divide the loss by the number of
+    # towers.
 
     @property
     def _scale_loss_for_estimator(self) -> bool:
