@@ -1,4 +1,4 @@
-"""`tf.contrib` on TensorFlow 2, with the names that TPU programs of TensorFlow 1 import from it.
+"""`tf.contrib` on TensorFlow 2, with the names that TensorFlow 1 programs for TPUs import from it.
 
     import tf_tpu_ext.contrib
 
@@ -10,7 +10,7 @@
         tf.contrib.cluster_resolver.TPUClusterResolver(), steps_per_run=1
     )
 
-Nothing changes unless `install` is called. A name without an equivalent raises an error that says
+Nothing changes unless `install` is called. Names without an equivalent raise an error that says
 what to use instead. docs/towers.md lists the modules.
 """
 
@@ -46,7 +46,7 @@ def install() -> None:
 
 
 def supply_contrib(changes: Changes) -> None:
-    """Makes `import tensorflow.contrib` work, and sets the public names."""
+    """Makes `import tensorflow.contrib` work and sets the public names."""
     changes.add_finder(_modules.ContribFinder(), first=True)
     contrib = importlib.import_module(_modules.ROOT)
     for module in (tf, *_namespaces.public_modules("v1")):
@@ -55,5 +55,5 @@ def supply_contrib(changes: Changes) -> None:
 
 
 def find_keras_layers(changes: Changes) -> None:
-    """Makes tf_keras' layers importable from where tensorflow.python.layers looks for them."""
+    """Makes tf_keras's layers importable from where tensorflow.python.layers looks for them."""
     changes.add_finder(Alias("tf_keras.legacy_tf_layers", "tf_keras.src.legacy_tf_layers"))

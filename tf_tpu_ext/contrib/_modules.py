@@ -17,7 +17,7 @@ _GUIDE = "https://www.tensorflow.org/guide/migrate"
 
 
 class ContribModule(types.ModuleType):
-    """A module that looks up its attributes in its table on first use."""
+    """A module that looks up its attributes in a table on first use."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name, f"{name} of TensorFlow 1, by tf_tpu_ext.")
@@ -67,7 +67,7 @@ class ContribFinder(Finder):
         super().__init__(ROOT)
 
     def is_package(self, fullname: str) -> bool:
-        """Returns True: every module of contrib has an attribute `__path__`.
+        """Returns True: every contrib module has an attribute `__path__`.
 
         Raises:
             ModuleNotFoundError: contrib has no such module.
@@ -76,7 +76,7 @@ class ContribFinder(Finder):
         if not _is_module(within):
             parent, _, name = within.rpartition(".")
             entry = _names.MODULES.get(parent, {}).get(name)
-            # Python hides the text of an error that has the name of the module.
+            # Python hides the message of an error that carries the module's name.
             raise ModuleNotFoundError(_missing(within, entry))
         return True
 
@@ -90,7 +90,7 @@ class ContribFinder(Finder):
 
 
 def _package_of(within: str) -> str | None:
-    """Returns the package that a module of contrib has become, installed or not."""
+    """Returns the package that a contrib module has become, whether installed or not."""
     for name in sorted(_names.WHOLE_PACKAGES, key=len, reverse=True):
         if within == name or within.startswith(name + "."):
             return _names.WHOLE_PACKAGES[name] + within[len(name) :]
@@ -112,7 +112,7 @@ def _is_module(within: str) -> bool:
     if within in _names.MODULES:
         return True
     if any(name.startswith(within + ".") for name in _names.WHOLE_PACKAGES):
-        # A parent of a module that has become a package.
+        # The parent of a module that has become a package.
         package = _package_of(within)
         return package is not None and _installed(package.partition(".")[0])
     package = _package_of(within)

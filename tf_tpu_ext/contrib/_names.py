@@ -1,4 +1,4 @@
-"""The names in each module of `tf.contrib`: where they are today, or what replaces them."""
+"""The names in each `tf.contrib` module: where they are today, or what replaces them."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ _ESTIMATOR = "tf_tpu_ext.estimator:"
 # What to do if a package that a name needs is not installed.
 NEEDS = {
     "tf_tpu_ext": "Install it: pip install 'tf_tpu_ext[estimator]'.",
-    # It asks for the distribution `tensorflow`, whichever is installed.
+    # tf_keras requires the distribution `tensorflow`, whichever one is installed.
     "tf_keras": f"Install it: pip install --no-deps 'tf_keras=={_MINOR}.*'.",
     "tf_slim": "Install it: pip install tf-slim.",
 }
 
-# Modules of `tpu.python.tpu` that are in TensorFlow, or are supplied for tensorflow-estimator.
+# Modules of `tpu.python.tpu` that TensorFlow has, or that are supplied for tensorflow-estimator.
 _TPU_MODULES = (
     "_tpu_estimator_embedding",
     "device_assignment",
@@ -63,7 +63,7 @@ _TPU_MODULES = (
     "util",
 )
 
-# Packages in which a module of contrib lives on: what is not in its table is looked up there.
+# Packages in which a contrib module lives on: names that are not in its table are looked up there.
 PACKAGES = {
     "framework": "tf_slim",
     "framework.python.ops": "tf_slim",
@@ -84,7 +84,7 @@ PACKAGES = {
     "training.python.training.evaluation": "tf_slim.training.evaluation",
     "training.python.training.training": "tf_slim.training.training",
 }
-# Packages that live on with all of their modules; the longest name that fits counts.
+# Packages that live on with all of their modules; the longest matching name wins.
 WHOLE_PACKAGES = {
     "keras": "tf_keras",
     "slim": "tf_slim",
@@ -514,7 +514,7 @@ MODULES: dict[str, Table] = {
     "util": _UTIL,
 }
 
-# Whole modules that are not here.
+# Whole modules that are not available.
 GONE: dict[str, Missing] = {
     "crf": Missing("Install tensorflow-addons."),
     "eager": Missing("Eager execution, tf.train.Checkpoint and tf.Variable are TensorFlow's own."),

@@ -1,6 +1,6 @@
-"""Names and modules that moved within TensorFlow since version 1.15.
+"""Names and modules that have moved within TensorFlow since version 1.15.
 
-tf-slim and many programs of TensorFlow 1 import them from their old places.
+tf-slim and many TensorFlow 1 programs import them from their old locations.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _INDEXED_SLICES = "tensorflow.python.framework.indexed_slices:"
 _REPLICATION = "tensorflow.python.tpu.tpu_replication:"
 _DISTRIBUTE_UTILS = "tensorflow.python.distribute.distribute_utils:"
 
-# Where a name was: the name, and where it is today.
+# By old module: the name, and its location today.
 _MOVED = {
     "tensorflow.python.framework.ops": {
         "IndexedSlices": "tensorflow:IndexedSlices",
@@ -64,7 +64,7 @@ _MOVED = {
         "scale_regularization_loss": _V2 + "nn.scale_regularization_loss",
     },
     "tensorflow.python.ops.random_ops": {"random_crop": _V1 + "random_crop"},
-    # Copies of tpu_estimator.py in programs use them.
+    # Used by copies of tpu_estimator.py in programs.
     "tensorflow.python.ops.resource_variable_ops": {
         "_from_proto_fn": "tensorflow.python.ops.ref_variable:_from_proto_fn",
         "_to_proto_fn": "tensorflow.python.ops.ref_variable:_to_proto_fn",
@@ -116,7 +116,7 @@ _MOVED_MODULES = {
 
 
 def supply_names(changes: Changes) -> None:
-    """Puts the names back where they are missing."""
+    """Restores the names where they are missing."""
     for module_name, names in _MOVED.items():
         module = importlib.import_module(module_name)
         for name, today in names.items():
@@ -124,7 +124,7 @@ def supply_names(changes: Changes) -> None:
 
 
 def find_modules(changes: Changes) -> None:
-    """Makes the modules importable from their old places."""
+    """Makes the modules importable from their old locations."""
     for name, today in _MOVED_MODULES.items():
         changes.add_finder(Alias(name, today))
 

@@ -1,4 +1,4 @@
-"""Transformations of `tf.contrib.data` that have become arguments of `tf.data` methods."""
+"""`tf.contrib.data` transformations that have become arguments of `tf.data` methods."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Transformation = Callable[[tf.data.Dataset], tf.data.Dataset]
 
 
 def batch_and_drop_remainder(batch_size: int) -> Transformation:
-    """Returns a transformation for `Dataset.apply` that makes full batches only.
+    """Returns a transformation for `Dataset.apply` that makes only full batches.
 
     Args:
         batch_size: The number of elements in a batch.
@@ -30,13 +30,13 @@ def batch_and_drop_remainder(batch_size: int) -> Transformation:
 def padded_batch_and_drop_remainder(
     batch_size: int, padded_shapes: Any, padding_values: Any = None
 ) -> Transformation:
-    """Returns a transformation for `Dataset.apply` that makes full, padded batches only.
+    """Returns a transformation for `Dataset.apply` that makes only full, padded batches.
 
     Args:
         batch_size: The number of elements in a batch.
-        padded_shapes: The shape to which to pad each component; None pads a dimension to the
-            largest size in the batch.
-        padding_values: The values with which to pad; None is 0, or the empty string.
+        padded_shapes: The shape to pad each component to; None pads a dimension to the largest size
+            in the batch.
+        padding_values: The values to pad with; None means 0 or the empty string.
 
     Example:
         >>> rows = tf.data.Dataset.range(1, 4).map(lambda n: tf.fill([n], n))
@@ -55,8 +55,9 @@ def assert_element_shape(expected_shapes: Any) -> Transformation:
     """Returns a transformation for `Dataset.apply` that checks and sets the shapes of elements.
 
     Args:
-        expected_shapes: The `tf.TensorShape` of each component. An element of another shape raises
-            `tf.errors.InvalidArgumentError` during iteration, or ValueError if that is known.
+        expected_shapes: The `tf.TensorShape` of each component. An element with a different shape
+            raises `tf.errors.InvalidArgumentError` during iteration, or ValueError if its shape is
+            already known.
 
     Example:
         >>> dataset = tf.data.Dataset.range(6).batch(3).apply(assert_element_shape([3]))

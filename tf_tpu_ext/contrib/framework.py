@@ -1,4 +1,4 @@
-"""Lists of variables, as `tf.contrib.framework` had them."""
+"""Lists of variables, as in `tf.contrib.framework`."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def get_variables(
     """Returns the variables of the default graph.
 
     Args:
-        scope: A variable scope, or a prefix of the names. None is no restriction.
-        suffix: The end of the names, without the output number. None is no restriction.
+        scope: A variable scope, or a prefix of the names. None means no restriction.
+        suffix: The end of the names, without the output number. None means no restriction.
         collection: The collection to search.
 
     Example:

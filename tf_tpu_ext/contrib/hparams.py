@@ -10,7 +10,7 @@ from typing import Any
 
 
 class HParams:
-    """A set of hyperparameters, which are attributes.
+    """A set of hyperparameters, available as attributes.
 
     Example:
         >>> hparams = HParams(learning_rate=0.1, units=[8, 4], name="model")
@@ -20,7 +20,7 @@ class HParams:
     """
 
     def __init__(self, **kwargs: Any) -> None:
-        """Creates hyperparameters of these names and values."""
+        """Creates hyperparameters with these names and values."""
         self._values: dict[str, Any] = {}
         for name, value in kwargs.items():
             self.add_hparam(name, value)
@@ -48,8 +48,8 @@ class HParams:
         """Changes a hyperparameter.
 
         Raises:
-            KeyError: There is no hyperparameter of that name.
-            ValueError: The value does not have the type of the current one.
+            KeyError: There is no hyperparameter with that name.
+            ValueError: The value does not have the same type as the current one.
 
         Example:
             >>> hparams = HParams(rate=0.5)
@@ -60,7 +60,7 @@ class HParams:
         self._values[name] = _like(name, self._get(name), value)
 
     def del_hparam(self, name: str) -> None:
-        """Removes a hyperparameter, if it exists.
+        """Removes a hyperparameter if it exists.
 
         Example:
             >>> hparams = HParams(rate=0.5)
@@ -71,13 +71,14 @@ class HParams:
         self._values.pop(name, None)
 
     def parse(self, values: str) -> HParams:
-        """Changes hyperparameters to the values in a text: `"rate=0.1,units=[8,4],units[1]=2"`.
+        """Changes hyperparameters to the values in a string: `"rate=0.1,units=[8,4],units[1]=2"`.
 
         Returns:
             This object.
 
         Raises:
-            ValueError: The text can't be parsed, has an unknown name, or a value of another type.
+            ValueError: The string can't be parsed, or has an unknown name or a value of the wrong
+                type.
 
         Example:
             >>> HParams(rate=0.5, units=[8, 4]).parse("rate=0.1,units[1]=2").values()
@@ -94,11 +95,11 @@ class HParams:
         return self
 
     def override_from_dict(self, values_dict: Mapping[str, Any]) -> HParams:
-        """Changes hyperparameters to the values in a dictionary, and returns this object.
+        """Changes hyperparameters to the values in a dictionary and returns this object.
 
         Raises:
-            KeyError: There is no hyperparameter of that name.
-            ValueError: A value does not have the type of the current one.
+            KeyError: There is no hyperparameter with that name.
+            ValueError: A value does not have the same type as the current one.
 
         Example:
             >>> HParams(rate=0.5).override_from_dict({"rate": 0.1}).rate
@@ -109,11 +110,12 @@ class HParams:
         return self
 
     def parse_json(self, values_json: str) -> HParams:
-        """Changes hyperparameters to the values in a JSON object, and returns this object.
+        """Changes hyperparameters to the values in a JSON object and returns this object.
 
         Raises:
-            KeyError: There is no hyperparameter of that name.
-            ValueError: The text is not JSON, or a value does not have the type of the current one.
+            KeyError: There is no hyperparameter with that name.
+            ValueError: The string is not JSON, or a value does not have the same type as the
+                current one.
 
         Example:
             >>> HParams(rate=0.5).parse_json('{"rate": 0.1}').rate
@@ -174,18 +176,18 @@ class HParams:
         return values[name]
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Sets a hyperparameter without checking the type."""
+        """Sets a hyperparameter without checking its type."""
         if name in self.__dict__.get("_values", {}):
             self._values[name] = value
         else:
             super().__setattr__(name, value)
 
     def __contains__(self, name: str) -> bool:
-        """Returns whether there is a hyperparameter of that name."""
+        """Returns whether there is a hyperparameter with that name."""
         return name in self._values
 
     def __repr__(self) -> str:
-        """Returns a list of the hyperparameters as text."""
+        """Returns a string that lists the hyperparameters."""
         return f"HParams({', '.join(f'{k}={v!r}' for k, v in sorted(self._values.items()))})"
 
 
@@ -198,19 +200,19 @@ _ASSIGNMENT = re.compile(
 def parse_values(
     values: str, type_map: Mapping[str, type], ignore_unknown: bool = False
 ) -> dict[str, Any]:
-    """Parses a text such as `"name=value,name=[value,value],name[1]=value"`.
+    """Parses a string such as `"name=value,name=[value,value],name[1]=value"`.
 
     Args:
-        values: The text.
+        values: The string.
         type_map: The types by name. The elements of lists are parsed as Python literals.
         ignore_unknown: Whether to ignore names that are not in `type_map`.
 
     Returns:
-        A dictionary of the values by name. For single elements of a list, the value is a dictionary
-        by index.
+        A dictionary of the values by name. For individual elements of a list, the value is a
+        dictionary by index.
 
     Raises:
-        ValueError: The text can't be parsed, or has an unknown name.
+        ValueError: The string can't be parsed, or has an unknown name.
 
     Example:
         >>> parse_values("rate=0.5,units=[8,4]", {"rate": float, "units": list})

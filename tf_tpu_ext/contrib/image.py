@@ -19,19 +19,19 @@ def transform(
     """Applies a projective transform to images.
 
     Pixel `(x, y)` of the result is pixel `((a0 x + a1 y + a2) / k, (b0 x + b1 y + b2) / k)` of the
-    input, with `k = c0 x + c1 y + 1`. Pixels outside of the input are 0.
+    input, with `k = c0 x + c1 y + 1`. Pixels outside the input are 0.
 
     Args:
         images: Shape `[height, width]`, `[height, width, channels]` or `[images, height, width,
             channels]`, of type uint8, int32, int64, float16, float32 or float64.
-        transforms: `[a0, a1, a2, b0, b1, b2, c0, c1]` for all images, or one such row for each, of
+        transforms: `[a0, a1, a2, b0, b1, b2, c0, c1]` for all images, or one such row per image, of
             shape `[images, 8]`.
         interpolation: "NEAREST" or "BILINEAR".
-        output_shape: `[height, width]` of the result, in pixels. None is that of the images.
+        output_shape: `[height, width]` of the result, in pixels. None keeps the images' size.
         name: The name of the op.
 
     Returns:
-        The transformed images, of the same type.
+        The transformed images, with the same type.
 
     Raises:
         ValueError: The rank of the images is not 2, 3 or 4.
@@ -78,12 +78,12 @@ def rotate(
 
     Args:
         images: As for `transform`.
-        angles: The angle in radians, a scalar for all images, or of shape `[images]`.
+        angles: The angle in radians, as a scalar for all images or a tensor of shape `[images]`.
         interpolation: "NEAREST" or "BILINEAR".
         name: The name of the op.
 
     Returns:
-        The rotated images, of the same shape and type.
+        The rotated images, with the same shape and type.
 
     Raises:
         ValueError: The rank of the images is not 2, 3 or 4.
@@ -117,7 +117,7 @@ def translate(
         name: The name of the op.
 
     Returns:
-        The shifted images, of the same shape and type.
+        The shifted images, with the same shape and type.
 
     Raises:
         ValueError: The rank of the images is not 2, 3 or 4.

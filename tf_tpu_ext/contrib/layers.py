@@ -1,4 +1,4 @@
-"""Initializers, regularizers and functions of `tf.contrib.layers`."""
+"""Initializers, regularizers and functions from `tf.contrib.layers`."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ Regularizer = Callable[[Any], tf.Tensor]
 def xavier_initializer(
     uniform: bool = True, seed: int | None = None, dtype: tf.DType = tf.float32
 ) -> Any:
-    """Returns the initializer of Glorot and Bengio.
+    """Returns Glorot and Bengio's initializer.
 
     Args:
-        uniform: Whether to draw from a uniform or a truncated normal distribution.
+        uniform: Whether to draw from a uniform rather than a truncated normal distribution.
         seed: The seed.
         dtype: The type of the values.
 
@@ -42,13 +42,13 @@ def variance_scaling_initializer(
     seed: int | None = None,
     dtype: tf.DType = tf.float32,
 ) -> Any:
-    """Returns an initializer with the variance `factor / n`.
+    """Returns an initializer with variance `factor / n`.
 
     Args:
         factor: The factor.
-        mode: Whether n is the number of inputs, of outputs, or their average: `"FAN_IN"`,
-            `"FAN_OUT"` or `"FAN_AVG"`.
-        uniform: Whether to draw from a uniform or a truncated normal distribution.
+        mode: Whether n is the number of inputs, the number of outputs, or their average:
+            `"FAN_IN"`, `"FAN_OUT"` or `"FAN_AVG"`.
+        uniform: Whether to draw from a uniform rather than a truncated normal distribution.
         seed: The seed.
         dtype: The type of the values.
 
@@ -77,7 +77,7 @@ def variance_scaling_initializer(
 
 
 def l1_regularizer(scale: float) -> Regularizer:
-    """Returns a function from weights to `scale` times the sum of their absolute values.
+    """Returns a function that maps weights to `scale` times the sum of their absolute values.
 
     Args:
         scale: The factor.
@@ -94,7 +94,7 @@ def l1_regularizer(scale: float) -> Regularizer:
 
 
 def l2_regularizer(scale: float) -> Regularizer:
-    """Returns a function from weights to half of `scale` times the sum of their squares.
+    """Returns a function that maps weights to half of `scale` times the sum of their squares.
 
     Args:
         scale: The factor.
@@ -129,7 +129,7 @@ def l1_l2_regularizer(scale_l1: float = 1.0, scale_l2: float = 1.0) -> Regulariz
 
 
 def flatten(inputs: Any) -> tf.Tensor:
-    """Reshapes a tensor of shape [batch, ...] to a matrix of shape [batch, values].
+    """Reshapes a tensor of shape [batch, ...] into a matrix of shape [batch, values].
 
     Args:
         inputs: The tensor, of rank 1 or more.
@@ -171,15 +171,15 @@ def layer_norm(
         scale: Whether to multiply by the variable `gamma`.
         activation_fn: A function to apply to the result, or None.
         reuse: Whether to reuse existing variables.
-        variables_collections: Names of collections to which to add the variables.
-        outputs_collections: Names of collections to which to add the result.
+        variables_collections: Names of collections to add the variables to.
+        outputs_collections: Names of collections to add the result to.
         trainable: Whether the variables are trainable.
-        begin_norm_axis: The first of the axes over which mean and variance are computed.
-        begin_params_axis: The first of the axes whose sizes are the shape of the variables.
-        scope: The variable scope. None is `"LayerNorm"`.
+        begin_norm_axis: The first axis over which the mean and variance are computed.
+        begin_params_axis: The first axis whose size becomes part of the variables' shape.
+        scope: The variable scope. None means `"LayerNorm"`.
 
     Returns:
-        A tensor of the same shape and type as `inputs`.
+        A tensor with the same shape and type as `inputs`.
 
     Raises:
         ValueError: An axis does not exist, or its size is unknown.

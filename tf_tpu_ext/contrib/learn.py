@@ -1,4 +1,4 @@
-"""What is left of `tf.contrib.learn`: its monitors became hooks."""
+"""What remains of `tf.contrib.learn`: its monitors have become hooks."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import tensorflow as tf
 def replace_monitors_with_hooks(
     monitors_or_hooks: Sequence[Any] | None, estimator: Any
 ) -> list[Any]:
-    """Returns the hooks, among which no monitors can be any more.
+    """Returns the hooks. Monitors are not supported.
 
     Args:
-        monitors_or_hooks: Hooks of sessions.
+        monitors_or_hooks: Session hooks.
         estimator: Not used.
 
     Raises:
-        TypeError: One is no hook.
+        TypeError: An entry is not a hook.
 
     Example:
         >>> import tensorflow as tf

@@ -1,4 +1,4 @@
-"""Optimizers of `tf.contrib.opt` and `tf.contrib.estimator`."""
+"""Optimizers from `tf.contrib.opt` and `tf.contrib.estimator`."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ class LARSOptimizer(tf.compat.v1.train.MomentumOptimizer):
 
     The rate of a variable is `learning_rate * eeta * |w| / (|g| + weight_decay * |w| + epsilon)`,
     and its gradient is `g + weight_decay * w`. If a norm is zero, the rate is `learning_rate`.
-    Variables whose names contain an entry of `skip_list` have the rate `learning_rate`, and no
+    Variables whose names contain an entry of `skip_list` have the rate `learning_rate` and no
     weight decay.
 
     Args:
         learning_rate: The base learning rate.
         momentum: The momentum.
-        weight_decay: The factor of the variable in its gradient.
+        weight_decay: The factor by which the variable is added to its gradient.
         eeta: The factor of the ratio of the norms.
         epsilon: Added to the denominator of the ratio.
         name: The name of the ops.
@@ -39,7 +39,7 @@ class LARSOptimizer(tf.compat.v1.train.MomentumOptimizer):
         ...     print(session.run(weight))  # 4 - 0.5 * |4| / |8| * 8
         2.0
 
-    The method is by You, Gitman and Ginsburg, https://arxiv.org/abs/1708.03888.
+    The method is from You, Gitman and Ginsburg, https://arxiv.org/abs/1708.03888.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class _Clipped(tf.compat.v1.train.Optimizer):
         self._norm = norm
 
     def compute_gradients(self, *args: Any, **kwargs: Any) -> Any:
-        """Those of the optimizer."""
+        """Computes the wrapped optimizer's gradients."""
         return self._optimizer.compute_gradients(*args, **kwargs)
 
     def apply_gradients(self, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
@@ -107,15 +107,15 @@ class _Clipped(tf.compat.v1.train.Optimizer):
         return self._optimizer.apply_gradients(pairs, *args, **kwargs)
 
     def get_slot(self, *args: Any, **kwargs: Any) -> Any:
-        """That of the optimizer."""
+        """Returns the wrapped optimizer's slot."""
         return self._optimizer.get_slot(*args, **kwargs)
 
     def get_slot_names(self) -> Any:
-        """Those of the optimizer."""
+        """Returns the names of the wrapped optimizer's slots."""
         return self._optimizer.get_slot_names()
 
     def variables(self) -> Any:
-        """Those of the optimizer."""
+        """Returns the wrapped optimizer's variables."""
         return self._optimizer.variables()
 
 
@@ -139,7 +139,7 @@ def clip_gradients_by_norm(optimizer: Any, clip_norm: float) -> Any:
         ...     print([f"{value:.1f}" for value in session.run(x)])
         ['-0.6', '-0.8']
 
-    Clips as https://www.tensorflow.org/api_docs/python/tf/clip_by_global_norm does.
+    It clips like https://www.tensorflow.org/api_docs/python/tf/clip_by_global_norm
     """
     if callable(optimizer):
         return lambda: _Clipped(optimizer(), clip_norm)

@@ -59,7 +59,7 @@ class StandardInputStep(Step):
     """
 
     def __init__(self, dataset_fn: Callable[[], tf.data.Dataset], distribution: Any) -> None:
-        """Creates a step with the distributed dataset of `dataset_fn`."""
+        """Creates a step with the distributed dataset from `dataset_fn`."""
         super().__init__(distribution)
         self._iterator = distribution.distribute_dataset(dataset_fn).make_one_shot_iterator()
 
@@ -94,11 +94,11 @@ class StandardSingleLossStep(StandardInputStep):
         """Creates the step.
 
         Args:
-            dataset_fn: Returns the dataset, whose batches have the size for one tower.
+            dataset_fn: Returns the dataset, with batches sized for one tower.
             loss_fn: Called as `loss_fn(context, *inputs)`, with a `MultiStepContext`.
-            optimizer: An optimizer of TensorFlow 1.
+            optimizer: A TensorFlow 1 optimizer.
             distribution: The strategy.
-            iterations_per_step: The number of iterations in one call.
+            iterations_per_step: The number of iterations per call.
         """
         super().__init__(dataset_fn, distribution)
         self._loss_fn = loss_fn
@@ -137,7 +137,7 @@ class Monitor:
 
         Args:
             step_callable: Runs a step. In a graph, returns the operation that runs it.
-            session: The Session in which to run the steps of a graph; None in eager code.
+            session: The Session that runs the steps of a graph; None in eager code.
 
         Raises:
             ValueError: There is a session in eager code, or none in a graph.
@@ -154,7 +154,7 @@ class Monitor:
             session.run(tf.compat.v1.global_variables_initializer())
 
     def run_steps(self, num_steps: int | None = None) -> None:
-        """Runs `num_steps` steps, or steps without end if it is None.
+        """Runs `num_steps` steps, or runs forever if it is None.
 
         Example:
             >>> Monitor(lambda: print("step")).run_steps(2)
@@ -168,9 +168,9 @@ class Monitor:
 
 
 def get_loss_reduction() -> Any:
-    """Returns how to combine the losses of the towers, as a `VariableAggregation`.
+    """Returns how to combine the towers' losses, as a `VariableAggregation`.
 
-    Inside `call_for_each_tower` it is MEAN, unless the graph's last loss is a sum. Elsewhere it is
+    Inside `call_for_each_tower`, it is MEAN unless the graph's last loss is a sum. Elsewhere, it is
     SUM.
 
     Example:
