@@ -1,4 +1,4 @@
-"""What the compiler of a real TPU says of the programs that run here, see docs/verdict.md."""
+"""What a real TPU's compiler says about the programs that run here; see docs/verdict.md."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ["Answer", "Buffer", "Check", "Cost", "Memory", "Note"]
 
 
 def parse_all(names: str | Sequence[str]) -> tuple[Target, ...]:
-    """Returns the targets of names such as `v5e-8`; an empty text is none.
+    """Returns the targets for names such as `v5e-8`; an empty string means none.
 
     Raises:
-        ValueError: There is no such TPU, or they differ in their number of cores.
+        ValueError: There is no such TPU, or the targets have different numbers of cores.
 
     Example:
         >>> from tf_tpu_ext import verdict
@@ -46,14 +46,14 @@ class Check:
     """
 
     def __init__(self, first: int) -> None:
-        """Begins at the verdict of that number."""
+        """Begins at the verdict with that number."""
         self._first = first
         self._last: int | None = None
 
     def verdicts(self) -> tuple[Verdict, ...]:
         """Returns the verdicts on the programs that were compiled in the context.
 
-        Waits for those that the compiler has not told yet.
+        Waits for verdicts that the compiler has not given yet.
 
         Example:
             >>> import tf_tpu_ext
@@ -67,7 +67,7 @@ class Check:
         return asker.verdicts()[self._first : self._last]
 
     def end(self) -> None:
-        """Waits for the missing verdicts, and leaves out what is compiled from now on.
+        """Waits for the missing verdicts and ignores programs compiled from now on.
 
         Example:
             >>> import tf_tpu_ext
@@ -80,27 +80,27 @@ class Check:
 
 @contextlib.contextmanager
 def compile_for(target: str | Sequence[str]) -> Iterator[Check]:
-    """Asks the compiler of a real TPU about each program that is compiled in the context.
+    """Asks a real TPU's compiler about each program that is compiled in the context.
 
     The compiler is Google's own, from the package libtpu, which needs no TPU: `pip install
-    'tf_tpu_ext[verdict]'`. It runs in the background, in a process of its own. Programs run as
-    ever, whatever it says. In the context the virtual TPU has the target's topology, and computes
-    products as a TPU does (`matmul_precision` of `tf_tpu_ext.Options`) unless `configure` has said
+    'tf_tpu_ext[verdict]'`. It runs in the background in a separate process. Programs run as usual,
+    whatever it says. In the context, the virtual TPU has the target's topology and computes
+    products as a TPU does (`matmul_precision` in `tf_tpu_ext.Options`), unless `configure` says
     otherwise.
 
-    A program that was compiled before with the same options is not compiled again, so it has no
+    A program that was already compiled with the same options is not recompiled, so it has no
     verdict.
 
     Args:
         target: A TPU slice, such as `v5e-8` or `v5e:2x4`, or several with the same number of
-            cores. All generations from v2 to 7x can be named.
+            cores. All generations from v2 to 7x are supported.
 
     Yields:
-        The check, whose `verdicts()` tells what the compiler says.
+        The check, whose `verdicts()` returns what the compiler says.
 
     Raises:
         ValueError: There is no such TPU.
-        RuntimeError: TensorFlow has already created its devices, with another number of cores.
+        RuntimeError: TensorFlow has already created its devices with a different number of cores.
 
     Example:
         >>> import tensorflow as tf
@@ -111,7 +111,7 @@ def compile_for(target: str | Sequence[str]) -> Iterator[Check]:
         >>> print(verdict.target, verdict.num_replicas)
         v3-8 1
 
-    See docs/verdict.md for what is asked and what is told.
+    docs/verdict.md describes what the compiler is asked and what it reports.
     """
     from tf_tpu_ext import _machine
 
@@ -127,10 +127,10 @@ def compile_for(target: str | Sequence[str]) -> Iterator[Check]:
 
 
 def verdicts() -> tuple[Verdict, ...]:
-    """Returns what the target's compiler says of each program so far, in their order.
+    """Returns what the target's compiler says about each program so far, in order.
 
-    Waits for the answers that are missing. Empty unless `configure(target=...)` or `compile_for`
-    named a target.
+    Waits for missing answers. The result is empty unless `configure(target=...)` or `compile_for`
+    has named a target.
 
     Example:
         >>> import tf_tpu_ext

@@ -1,4 +1,4 @@
-"""What to write instead of what a TPU refuses, emulates, or is slow at."""
+"""What to write instead of code that a TPU refuses, emulates or is slow at."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SMALLER = (
 _ELSEWHERE = (
     "Run the op on the host by tf_tpu_ext.tpu.outside_compilation, or in the input pipeline."
 )
-# The words of the TPU compiler, and of TensorFlow when it makes XLA's program of a graph.
+# The wording of the TPU compiler, and of TensorFlow when it converts a graph to an XLA program.
 _OF_COMPILER = (
     (r"CompileTimeHbmOom|exceeds available HBM", SMALLER),
     (
@@ -60,15 +60,15 @@ _OF_TENSORFLOW = (
 
 
 def on_note(kind: str, what: str) -> str:
-    """Returns what to write instead of what a note of that kind tells."""
+    """Returns what to write instead of the code that a note of that kind describes."""
     return f"use {NARROWER[what]}" if kind == "emulated" else _ON_NOTES[kind]
 
 
 def on_compiler_error(error: str) -> str:
-    """Returns what to write instead of what the TPU compiler refuses; empty if unknown."""
+    """Returns what to write instead of code that the TPU compiler refuses; empty if unknown."""
     return next((say for sign, say in _OF_COMPILER if re.search(sign, error)), "")
 
 
 def on_error(error: str) -> str:
-    """Returns what to write instead of what no TPU program can hold; empty if unknown."""
+    """Returns what to write instead of code that no TPU program can have; empty if unknown."""
     return next((say for sign, say in _OF_TENSORFLOW if re.search(sign, error)), "")

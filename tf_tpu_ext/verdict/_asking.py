@@ -1,4 +1,4 @@
-"""Asks the target's compiler about each program, beside the user's own work."""
+"""Asks the target's compiler about each program, in parallel to the user's own work."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ _LIMIT_SECONDS = 600.0
 
 
 class Asker:
-    """Takes the programs that were lowered for the targets, and asks for their verdicts.
+    """Takes the programs that were lowered for the targets and asks for their verdicts.
 
-    There is one in a process: the native library has one queue of such programs.
+    There is one per process, because the native library has one queue of such programs.
     """
 
     def __init__(self) -> None:
         """Starts nothing yet."""
         self.targets: tuple[Target, ...] = ()
-        # Is called with what is asked now, and with an empty text when nothing is.
+        # Called with a description of the current question, or an empty string if there is none.
         self.progress: Callable[[str], None] = lambda text: None
-        # Guards what follows.
+        # Guards the attributes below.
         self._changed = threading.Condition()
         self._verdicts: list[Verdict] = []
         self._answered = 0
@@ -45,9 +45,9 @@ class Asker:
         self._compiler: Compiler | None = None
 
     def use(self, targets: tuple[Target, ...]) -> None:
-        """Asks for other targets from now on; none ends it.
+        """Asks for these targets from now on; an empty tuple ends it.
 
-        What was compiled before is asked for those of before.
+        Programs compiled earlier are still checked for the earlier targets.
         """
         if targets == self.targets:
             return
@@ -60,7 +60,7 @@ class Asker:
         except UnavailableError as error:
             _log.warning("Programs are not checked for %s: %s", names(targets), error)
         if self._thread is None:
-            # It must not keep the process, nor be ended while it holds files.
+            # It must neither keep the process alive nor be killed while it holds files.
             self._thread = threading.Thread(target=self._work, name="tpu_verdicts", daemon=True)
             self._thread.start()
             atexit.register(self._end)
@@ -115,14 +115,14 @@ class Asker:
             except UnavailableError as unavailable:
                 fields["error"] = f"{unavailable}."
             except Exception as problem:
-                # Whatever is wrong with the question, the script must not see it.
+                # Whatever goes wrong with the question must not affect the script.
                 _log.exception("A program could not be checked for %s", target.name)
                 fields["error"] = f"{type(problem).__name__}: {problem}"
         name = program.pop("name")
         return Verdict(target=target.name, program=name, notes=notes, **program, **fields)
 
     def _answer(self, target: Target, files: Files) -> dict[str, Any]:
-        """Returns the fields of the verdict on the program of the files.
+        """Returns the fields of the verdict on the program in the files.
 
         Raises:
             UnavailableError: The compiler can't be asked.
@@ -144,7 +144,7 @@ class Asker:
         answer = self._compiler.ask(target.topology, generation.chip_config, files)
         seconds = time.monotonic() - start
         if not answer.get("devices"):
-            # It is the compiler that can't be used, not the program that is wrong.
+            # The compiler can't be used; the program is not at fault.
             raise UnavailableError(
                 f"the TPU compiler (libtpu {version}) can't be used: {answer['error']}"
             )
@@ -159,7 +159,7 @@ class Asker:
 
 
 def names(targets: tuple[Target, ...]) -> str:
-    """Returns the names of targets as a text."""
+    """Returns the names of targets as a string."""
     return ", ".join(target.name for target in targets)
 
 
@@ -168,7 +168,7 @@ def _limit_seconds() -> float:
 
 
 def _libraries() -> list[str]:
-    """Returns the paths of our library and, before it, of those of TensorFlow that it needs."""
+    """Returns the paths of the TensorFlow libraries that ours needs, followed by ours."""
     import tensorflow as tf
 
     folder = pathlib.Path(tf.sysconfig.get_lib())

@@ -1,4 +1,4 @@
-"""The tensors of a module: their memory, and what tiles add to it."""
+"""The tensors of a module: their memory, and the padding that tiles add to it."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from tf_tpu_ext.verdict._places import Places
 from tf_tpu_ext.verdict._records import Buffer
 
 _MOST = 5
-# One tile of 8 x 128 float32: less is not worth a word.
+# One tile of 8 x 128 float32: less is not worth reporting.
 _TILE_BYTES = 4096
-# Their results are parts or other names of other instructions' results.
+# The results of these are parts or aliases of other instructions' results.
 _NAMES_ONLY = frozenset(
     {"tuple", "get-tuple-element", "bitcast", "parameter", "constant", "while", "conditional"}
 )
 
 
 def buffers(module: Any) -> list[Buffer]:
-    """Returns the tensors of a module that stand in the core's main memory."""
+    """Returns the tensors of a module that are in the core's main memory."""
     places = Places(module)
     found: dict[tuple[str, str, int], Buffer] = {}
     for computation, instruction in _instructions(module):
@@ -48,9 +48,9 @@ def most_padded(found: Iterable[Buffer]) -> tuple[Buffer, ...]:
 
 
 def padding_at_rest(module: Any) -> int:
-    """Returns how many bytes of the arguments and results of a module are padding.
+    """Returns how many bytes of a module's arguments and results are padding.
 
-    A result that takes the memory of an argument counts once.
+    An argument and a result that share memory count once.
     """
     entry = next(c for c in module.computations if c.id == module.entry_computation_id)
     root = next(i for i in entry.instructions if i.id == entry.root_id)
@@ -86,7 +86,7 @@ def _instructions(module: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def _in_memory(shape: Any) -> Iterator[Any]:
-    """Yields the arrays that are not on the chip itself."""
+    """Yields the arrays that are in main memory, not on the chip itself."""
     return (array for array in arrays(shape) if not array.layout.memory_space)
 
 

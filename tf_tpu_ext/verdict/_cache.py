@@ -1,4 +1,4 @@
-"""Verdicts kept for later processes, by program, target and version of the compiler."""
+"""Verdicts kept for later processes, by program, target and compiler version."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from tf_tpu_ext.verdict._records import Answer, Buffer, Cost, Memory
 
 
 def default_folder() -> pathlib.Path:
-    """Returns the folder of the user's verdicts."""
+    """Returns the folder that holds the user's verdicts."""
     caches = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
     return pathlib.Path(caches, "tf_tpu_ext", "verdicts")
 
 
 def key(asked: Any, options: bytes, *parts: str) -> str:
-    """Returns what names a verdict: a hash of all that it depends on.
+    """Returns the name of a verdict: a hash of everything it depends on.
 
     Args:
         asked: The module, an `HloModuleProto`.
-        options: The options that it is compiled with, serialized.
+        options: The serialized options that it is compiled with.
         *parts: The topology, the compiler's version, and whatever else matters.
     """
     module = type(asked)()
     module.CopyFrom(asked)
-    module.ClearField("id")  # of the process
+    module.ClearField("id")  # specific to the process
     module.ClearField("name")
     digest = hashlib.sha256()
     for part in (
@@ -45,22 +45,22 @@ def key(asked: Any, options: bytes, *parts: str) -> str:
 
 
 class Cache:
-    """A folder of verdicts. Any number of processes may share it; files may go at any time."""
+    """A folder of verdicts. Any number of processes may share it; files may vanish at any time."""
 
     def __init__(self, folder: pathlib.Path) -> None:
-        """Names the folder, which is made when something is kept."""
+        """Sets the folder, which is created when something is kept."""
         self._folder = folder
 
     def get(self, name: str) -> dict[str, Any] | None:
-        """Returns the fields of a verdict, None if there are none."""
+        """Returns the fields of a verdict, or None if there are none."""
         try:
             fields = json.loads(self._path(name).read_text())
             return _restored(fields)
         except (OSError, ValueError, TypeError, KeyError):
-            return None  # absent or damaged: it is asked for again
+            return None  # missing or damaged: the compiler is asked again
 
     def put(self, name: str, fields: dict[str, Any]) -> None:
-        """Keeps the fields of a verdict. Where that fails, it is asked for again."""
+        """Keeps the fields of a verdict. If that fails, the compiler is asked again next time."""
         with contextlib.suppress(OSError):
             self._folder.mkdir(parents=True, exist_ok=True)
             handle, draft = tempfile.mkstemp(dir=self._folder, suffix=".draft")

@@ -1,4 +1,4 @@
-"""What a program's collectives move between chips."""
+"""The data that a program's collectives move between chips."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from tf_tpu_ext.verdict._hlo import arrays, sizes
 
-# What a core sends of each byte of its operand to a group of `n`, at least.
+# The least that a core sends for each byte of its operand, in a group of `n`.
 _SENT: dict[str, Callable[[int], float]] = {
     "all-reduce": lambda n: 2 * (n - 1) / n,
     "all-gather": lambda n: n - 1,
@@ -21,12 +21,12 @@ _SENT: dict[str, Callable[[int], float]] = {
 
 @dataclasses.dataclass(frozen=True)
 class Collectives:
-    """The collectives of a module, in one pass through it.
+    """The collectives in one pass through a module.
 
     Attributes:
         number: How many there are.
-        bytes: Bytes of their operands.
-        sent: Bytes that a core sends for them, at least.
+        bytes: Total bytes of their operands.
+        sent: The minimum number of bytes that a core sends for them.
     """
 
     number: int
@@ -65,7 +65,7 @@ def _group_size(instruction: Any, cores: int) -> int:
     if groups and groups[0].replica_ids:
         return len(groups[0].replica_ids)
     described = getattr(instruction, "collective_device_list", None)
-    if described is None:  # an older TensorFlow's
+    if described is None:  # from an older TensorFlow
         return cores
     if described.replica_groups and described.replica_groups[0].replica_ids:
         return len(described.replica_groups[0].replica_ids)

@@ -1,4 +1,4 @@
-"""The TPU compiler of the package libtpu, which runs in a process of its own."""
+"""The TPU compiler from the package libtpu, which runs in its own process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import IO, Any
 
 INSTALL = "pip install 'tf_tpu_ext[verdict]' (or: pip install libtpu)"
 _WORKER = pathlib.Path(__file__).with_name("_worker.py")
-# Without them it would ask the metadata server of Google's machines where it is, and hold a lock
+# Without these, it would ask the metadata server of Google's machines where it is, and hold a lock
 # that only a process with real chips needs. The type is not used: each question names a topology.
 _ENVIRONMENT = {
     "TPU_SKIP_MDS_QUERY": "1",
@@ -33,7 +33,7 @@ _ENVIRONMENT = {
 
 
 class UnavailableError(Exception):
-    """The TPU compiler can't be asked, and why."""
+    """The TPU compiler can't be asked; the message says why."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,9 +41,9 @@ class Files:
     """The files of a question.
 
     Attributes:
-        module: What is asked: a serialized HloModuleProto.
+        module: The module in question, a serialized HloModuleProto.
         options: A serialized CompileOptionsProto.
-        optimized: Where the compiler's module goes.
+        optimized: Where the compiler's optimized module is written.
     """
 
     module: pathlib.Path
@@ -55,7 +55,7 @@ def find_plugin() -> tuple[pathlib.Path, str]:
     """Returns the TPU compiler's library and version.
 
     Raises:
-        UnavailableError: It is not installed.
+        UnavailableError: The compiler is not installed.
     """
     spec = importlib.util.find_spec("libtpu")
     for folder in (spec and spec.submodule_search_locations) or []:
@@ -66,28 +66,28 @@ def find_plugin() -> tuple[pathlib.Path, str]:
 
 
 class Compiler:
-    """Asks the TPU compiler. For one thread at a time."""
+    """Asks the TPU compiler. Not thread-safe."""
 
     def __init__(self, plugin: pathlib.Path, libraries: list[str], limit_seconds: float) -> None:
         """Starts nothing yet.
 
         Args:
             plugin: The TPU compiler.
-            libraries: Our library, after TensorFlow's, which it needs.
+            libraries: The TensorFlow libraries that ours needs, followed by ours.
             limit_seconds: How long an answer may take.
         """
         self._plugin = plugin
         self._libraries = libraries
         self._limit = limit_seconds
         self._worker: subprocess.Popen[str] | None = None
-        # What it prints; open as long as it runs.
+        # The process's output; open as long as it runs.
         self._log: IO[str] | None = None
 
     def ask(self, topology: str, chip_config: str, files: Files) -> dict[str, Any]:
         """Returns the compiler's answer.
 
         Raises:
-            UnavailableError: There is none: the compiler has crashed, or took too long.
+            UnavailableError: There is no answer: the compiler has crashed or took too long.
         """
         worker = self._worker = self._running()
         assert worker.stdin is not None
@@ -144,7 +144,7 @@ class Compiler:
         self.close()
         self._log = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115
         return subprocess.Popen(
-            # Isolated: nothing of the user's belongs in there.
+            # Isolated, because nothing of the user's belongs there.
             [sys.executable, "-I", "-S", str(_WORKER), *self._libraries],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -156,7 +156,7 @@ class Compiler:
         )
 
     def _last(self) -> str:
-        """Returns the last line that the process has printed, to be added to an error."""
+        """Returns the last line that the process has printed, for an error message."""
         assert self._log is not None
         self._log.seek(0)
         lines = [line.strip() for line in self._log if line.strip()]

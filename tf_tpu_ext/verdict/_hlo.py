@@ -1,4 +1,4 @@
-"""The modules of a question and its answer: shapes, their sizes, and who runs what."""
+"""The modules of a question and its answer: shapes, their sizes, and which computations fuse."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def parse(data: bytes) -> Any:
-    """Returns a serialized module as an `HloModuleProto`."""
+    """Parses a serialized module into an `HloModuleProto`."""
     from tensorflow.compiler.xla.service import hlo_pb2
 
     return hlo_pb2.HloModuleProto.FromString(data)
@@ -27,7 +27,7 @@ def text(shape: Any) -> str:
 
 
 def where(metadata: Any) -> str:
-    """Returns the Python line of an instruction's metadata, as `file:line`, or an empty text."""
+    """Returns the Python line in an instruction's metadata, as `file:line`; empty if unknown."""
     file = metadata.source_file
     return f"{file}:{metadata.source_line}" if file else ""
 
@@ -50,13 +50,13 @@ def _item_bits(shape: Any) -> int:
 
 
 def sizes(shape: Any) -> tuple[int, int]:
-    """Returns the bytes of an array as its core has it, in tiles, and without any padding."""
+    """Returns the size of an array in bytes, in tiles as on the core, and without padding."""
     dimensions = [int(size) for size in shape.dimensions]
     plain = padded = math.prod(dimensions)
     tiles = shape.layout.tiles
     if tiles and dimensions:
         order = [dimensions[i] for i in shape.layout.minor_to_major]
-        # The first tile counts: those within it only change the order.
+        # Only the first tile counts: tiles within it merely change the order.
         for place, tile in enumerate(reversed(tiles[0].dimensions)):
             if place < len(order):
                 order[place] = -(-order[place] // max(1, tile)) * max(1, tile)
@@ -68,7 +68,7 @@ def sizes(shape: Any) -> tuple[int, int]:
 
 
 def fused(module: Any) -> set[int]:
-    """Returns the computations whose instructions have no memory of their own."""
+    """Returns the computations whose instructions do not have their own memory."""
     inside = {
         called
         for computation in module.computations

@@ -1,4 +1,4 @@
-"""From the compiler's answer to a verdict."""
+"""Turns the compiler's answer into a verdict."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def judge(
 
     Args:
         answer: The compiler's answer, as `Compiler.ask` returns it.
-        asked: The module of the question, an `HloModuleProto`.
-        optimized: That of the answer, None if there is none.
-        target: Whose compiler has answered.
+        asked: The module in the question, an `HloModuleProto`.
+        optimized: The module in the answer, or None if there is none.
+        target: The target whose compiler has answered.
     """
     fields: dict[str, Any] = {}
     if answer["error"]:
@@ -35,7 +35,7 @@ def judge(
         fields["error"] = answer["error"].strip()
         fields["op"], fields["source"] = _named(answer["error"], asked)
         fields["advice"] = _advice.on_compiler_error(answer["error"])
-        # The compiler names no tensors; those of the program come before any of its passes.
+        # The compiler names no tensors, so these are the program's, before any compiler pass.
         fields["largest"] = _buffers.largest(_buffers.buffers(asked)) if out else ()
         return fields
     assert optimized is not None
@@ -99,7 +99,7 @@ def _cost(costs: dict[str, float | None], optimized: Any, target: Target) -> Cos
 
 
 def _named(error: str, asked: Any) -> tuple[str, str]:
-    """Returns op and Python line of the instruction that an error names; empty if none."""
+    """Returns the op and Python line of the instruction that an error names; empty if none."""
     names = set(_INSTRUCTION.findall(error))
     places = Places(asked)
     suspected = _SUSPECTED.search(error)
@@ -110,7 +110,7 @@ def _named(error: str, asked: Any) -> tuple[str, str]:
             if instruction.name in names:
                 return place
             if suspected and place[1] == suspected[1]:
-                # Of several ops on the line, it is the one whose instruction the error speaks of.
+                # Of several ops on the line, choose the one whose instruction the error mentions.
                 spoken_of = instruction.opcode in error.lower()
                 at_line.insert(0 if spoken_of else len(at_line), place[0])
     if suspected:

@@ -1,4 +1,4 @@
-"""Which op, and which Python line, an instruction comes from."""
+"""Finds the op and the Python line that an instruction comes from."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from tf_tpu_ext.verdict._hlo import where
 
-# tf2xla's own, for what goes into and out of a program.
+# tf2xla's own names, for what goes into and out of a program.
 _NO_OPS = frozenset({"", "XLA_Args", "XLA_Retvals"})
 _DEEPEST = 6
 
@@ -15,14 +15,14 @@ Place = tuple[str, str]
 
 
 class Places:
-    """The places of a module's instructions: op, and `file:line` or an empty text.
+    """The places of a module's instructions: the op, and `file:line` or an empty string.
 
-    The compiler makes instructions that have none of their own: fusions, copies, padding. They get
-    the place of what they are made of, or made for.
+    Instructions that the compiler creates have no place of their own: fusions, copies, padding.
+    They get the place of what they are made from, or made for.
     """
 
     def __init__(self, module: Any) -> None:
-        """Takes an `HloModuleProto`."""
+        """Indexes an `HloModuleProto`."""
         self._entry = module.entry_computation_id
         self._computations = {computation.id: computation for computation in module.computations}
         self._instructions = {
@@ -34,7 +34,7 @@ class Places:
         self._users: dict[int, dict[int, list[Any]]] = {}
 
     def of(self, computation: Any, instruction: Any) -> Place:
-        """Returns the place of an instruction. Its name stands for an unknown op."""
+        """Returns the place of an instruction, with its name in place of an unknown op."""
         if instruction.opcode == "parameter" and computation.id == self._entry:
             op, source = self._found(self._of_users(computation, instruction, _DEEPEST))
             number = f"argument {instruction.parameter_number}"
@@ -48,11 +48,11 @@ class Places:
         if (own and metadata.source_file) or depth == 0:
             return own, where(metadata)
         op, source = self._found(self._of_parts(computation, instruction, depth - 1))
-        # An op without a line is still its own.
+        # Its own op takes precedence even if that has no line.
         return (op, source) if source or not own else (own, "")
 
     def _found(self, places: Iterator[Place]) -> Place:
-        """Returns the first place with a line, else the first with an op."""
+        """Returns the first place with a line, or else the first with an op."""
         without_line = ""
         for op, source in places:
             if source:
@@ -63,7 +63,7 @@ class Places:
     def _of_parts(self, computation: Any, instruction: Any, depth: int) -> Iterator[Place]:
         if instruction.opcode == "fusion":
             for called in instruction.called_computation_ids:
-                # The last are closest to the result.
+                # The last instructions are closest to the result.
                 for part in reversed(self._computations[called].instructions):
                     if part.metadata.op_name not in _NO_OPS:
                         yield part.metadata.op_name, where(part.metadata)

@@ -1,4 +1,4 @@
-"""What `pytest --tpu-target` does around tests; the plugin itself is tf_tpu_pytest.py."""
+"""The hooks of `pytest --tpu-target`; the plugin itself is tf_tpu_pytest.py."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tf_tpu_ext.verdict._records import Verdict
 
 
 def start(targets: Sequence[str]) -> Verdicts:
-    """Asks about every program from now on.
+    """Has every program checked from now on.
 
     Raises:
         pytest.UsageError: There is no such TPU, or its compiler is not installed.
@@ -26,30 +26,30 @@ def start(targets: Sequence[str]) -> Verdicts:
 
 
 class Verdicts:
-    """The hooks that tell which test compiled a program that a TPU would not run."""
+    """The hooks that report which test compiled a program that a TPU would not run."""
 
     def __init__(self, targets: str) -> None:
-        """Begins with no program."""
+        """Begins without programs."""
         self._targets = targets
         self._told = 0
         self._good = 0
-        # Of programs that were compiled outside of tests.
+        # The programs that were compiled outside tests.
         self._failed: list[Verdict] = []
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_call(self) -> Generator[None]:
-        """Fails the test for what it, or a fixture before it, has compiled."""
+        """Fails the test because of programs that it, or a fixture before it, has compiled."""
         yield
         self._fail()
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_teardown(self) -> Generator[None]:
-        """Tells the programs of a test that failed by itself, and of what follows it."""
+        """Reports the programs of a test that failed by itself, and of its teardown."""
         yield
         self._fail()
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Fails the run for what was compiled outside of tests."""
+        """Fails the run because of programs compiled outside tests."""
         self._failed = self._news()
         if self._failed and session.exitstatus in (
             pytest.ExitCode.OK,
@@ -58,10 +58,10 @@ class Verdicts:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Prints how many programs were compiled, and those outside of tests that failed."""
+        """Prints how many programs were compiled, and which of those outside tests failed."""
         terminalreporter.section(f"programs on {self._targets}")
         if not self._told:
-            # With xdist they are those of its workers.
+            # With xdist, its workers compile the programs.
             terminalreporter.line("no program was compiled for a TPU in this process")
             return
         terminalreporter.line(f"{self._good} of {self._told} compile and fit")
@@ -79,7 +79,7 @@ class Verdicts:
             pytest.fail(f"{names}\n{_table.to_text(failed)}", pytrace=False)
 
     def _news(self) -> list[Verdict]:
-        """Returns the programs that a TPU would not run, of those since the last call."""
+        """Returns the programs since the last call that a TPU would not run."""
         news = tf_tpu_ext.verdicts()[self._told :]
         self._told += len(news)
         failed = [verdict for verdict in news if not verdict.ok]

@@ -1,4 +1,4 @@
-"""What the TPU compiler says of a program, as typed records."""
+"""What the TPU compiler says about a program, as typed records."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class Memory:
     """The memory of one core, in bytes.
 
     Attributes:
-        arguments: The program's arguments, variables among them.
+        arguments: The program's arguments, including variables.
         variables: Arguments whose memory the results take over: variables that are updated.
-        results: The results, updated variables among them.
-        temporaries: What it needs while it runs.
+        results: The results, including updated variables.
+        temporaries: What the program needs while it runs.
         code: The program itself.
-        available: What the core has for programs.
-        padding: How much of arguments and results is padding by the chip's tiles.
+        available: What the core has available for programs.
+        padding: How much of the arguments and results is padding for the chip's tiles.
 
     Example:
         >>> from tf_tpu_ext import verdict
@@ -53,7 +53,7 @@ class Memory:
 
     @property
     def needed(self) -> int:
-        """All of it; memory that results take over counts once.
+        """The total that the program needs; memory that results take over counts once.
 
         Example:
             >>> from tf_tpu_ext import verdict
@@ -77,23 +77,23 @@ class Memory:
 
 @dataclasses.dataclass(frozen=True)
 class Cost:
-    """What one run of a program costs on one core, by the compiler's estimate.
+    """What one run of a program costs on one core, according to the compiler's estimate.
 
     Attributes:
-        flops: Operations.
+        flops: Number of floating-point operations.
         bytes_accessed: Bytes read and written.
-        seconds: The expected time, without that of untimed instructions; None if it is not known.
-        collective_bytes: Bytes that collectives combine or move, in one pass through the program.
+        seconds: The expected time, excluding untimed instructions; None if unknown.
+        collective_bytes: Bytes that collectives combine or move in one pass through the program.
         collectives: Number of collectives.
         peak_share: Operations per second as a share of the core's peak in bfloat16; None if the
-            time is not known, or not of all instructions.
+            time is unknown, or known for only some instructions.
         bound: What takes longest at the core's peak rates: `compute`, `memory`, or `interconnect`,
-            over which collectives go.
+            which collectives use.
         padding_bytes: Bytes of padding that one pass through the program reads and writes.
-        padding_seconds: The time that it takes to read and write them, at the memory's peak rate.
-        untimed: Number of instructions of which the compiler does not say how long they take:
-            kernels of its own, such as a QR decomposition's.
-        untimed_calls: What some of them are, with TensorFlow op and Python line.
+        padding_seconds: The time it takes to read and write them at the memory's peak rate.
+        untimed: Number of instructions whose time the compiler does not report: kernels of its own,
+            such as the one for a QR decomposition.
+        untimed_calls: Descriptions of some of them, with TensorFlow op and Python line.
 
     Example:
         >>> from tf_tpu_ext import verdict
@@ -121,7 +121,7 @@ class Buffer:
 
     Attributes:
         shape: Type and shape, such as `f32[128,1]`.
-        bytes: What it takes.
+        bytes: The number of bytes that it takes.
         padding: How many of these bytes only fill up the core's tiles.
         op: The TensorFlow op that it belongs to; empty if unknown.
         source: The Python line of that op, as `file:line`; empty if unknown.
@@ -142,14 +142,14 @@ class Buffer:
 
 @dataclasses.dataclass(frozen=True)
 class Note:
-    """Something a program does that a TPU is slow at, or does otherwise.
+    """Something in a program that a TPU is slow at, or does differently.
 
     Attributes:
         kind: `emulated` (a type that a TPU computes in several steps), `dynamic` (a size that is
-            not known when the program is compiled), `host call in a loop`, or `small product`
-            (one that leaves most of a matrix unit idle).
+            unknown when the program is compiled), `host call in a loop`, or `small product` (one
+            that leaves most of a matrix unit idle).
         what: The type or shape; empty for calls.
-        count: How many instructions do so.
+        count: The number of instructions concerned.
         op: The TensorFlow op of the first of them; empty if unknown.
         source: Its Python line, as `file:line`; empty if unknown.
 
@@ -179,7 +179,7 @@ class Note:
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """What the compiler of a real TPU says of one program.
+    """What a real TPU's compiler says about one program.
 
     Attributes:
         target: The name of the target, such as `v5e-8`.
@@ -187,21 +187,21 @@ class Verdict:
         program_id: Its number, as in `compilation_stats()`.
         argument_shapes: The shapes of its arguments, separated by semicolons.
         num_replicas: Number of replicas.
-        num_cores_per_replica: Number of cores of each replica.
+        num_cores_per_replica: Number of cores per replica.
         answer: Whether it would run there.
-        error: The compiler's own words if it would not, or why it was not asked; else empty.
+        error: The compiler's own words if it would not, or why it was not asked; otherwise empty.
         op: The TensorFlow op that the error names; empty if it names none.
         source: The Python line of that op, as `file:line`; empty if unknown.
-        advice: What to write instead; empty if we don't know.
-        not_asked: What of the program the compiler was not asked about; empty for nothing.
+        advice: What to write instead; empty if unknown.
+        not_asked: The part of the program that the compiler was not asked about; empty if none.
         memory: The memory of a core, or None if the program does not compile.
         cost: What one run costs, or None if the program does not compile.
-        largest: The largest tensors, largest first: of all that the compiler lists for a program
-            out of memory, else of arguments, results and instructions.
+        largest: The largest tensors, largest first: for a program that is out of memory, of all
+            that the compiler lists, otherwise of arguments, results and instructions.
         padded: The tensors with the most padding, worst first.
         notes: What a TPU is slow at.
         seconds: How long the compiler took.
-        cached: Whether the answer was kept from an earlier question.
+        cached: Whether the answer comes from an earlier question.
 
     Example:
         >>> import tensorflow as tf

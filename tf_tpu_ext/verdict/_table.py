@@ -16,7 +16,7 @@ _HEADINGS = ("program", "verdict", "memory", "left", "time", "of peak", "bound b
 
 
 def to_json(verdicts: Sequence[Verdict]) -> str:
-    """Returns a JSON array of the verdicts, with `ok` and the memory that is needed and left."""
+    """Returns the verdicts as a JSON array, with `ok` and the memory that is needed and left."""
     return json.dumps([_fields(verdict) for verdict in verdicts], indent=1)
 
 
@@ -28,7 +28,7 @@ def _fields(verdict: Verdict) -> dict[str, object]:
 
 
 def to_text(verdicts: Sequence[Verdict]) -> str:
-    """Returns a table for each target, and what there is to say of each program below it."""
+    """Returns a table for each target, followed by the details of each program."""
     lines: list[str] = []
     for target, group in itertools.groupby(
         sorted(verdicts, key=lambda verdict: verdict.target), lambda verdict: verdict.target
@@ -93,7 +93,7 @@ def _details(verdict: Verdict) -> Iterator[str]:
 
 
 def _notes(notes: Sequence[Note]) -> Iterator[str]:
-    """Yields some notes of each kind: products, say, may be of many shapes."""
+    """Yields some notes of each kind, since products, for example, may have many shapes."""
     of_kind = collections.Counter(note.kind for note in notes)
     for kind, number in of_kind.items():
         told = [note for note in notes if note.kind == kind]
@@ -141,14 +141,14 @@ def _first_line(text: str) -> str:
 
 
 def expected_time(cost: Cost) -> str:
-    """Returns the time that the compiler expects, as people read it."""
+    """Returns the time that the compiler expects, in human-readable form."""
     if cost.seconds is None:
         return "unknown"
     return f"over {seconds(cost.seconds)}" if cost.untimed else seconds(cost.seconds)
 
 
 def seconds(time: float) -> str:
-    """Returns a time in seconds as people read it, such as `3.5 ms`.
+    """Returns a time in seconds in human-readable form, such as `3.5 ms`.
 
     Example:
         >>> from tf_tpu_ext.verdict import _table
@@ -161,7 +161,7 @@ def seconds(time: float) -> str:
 
 
 def size(number: int) -> str:
-    """Returns a number of bytes as people read it, such as `15.7 GiB`.
+    """Returns a number of bytes in human-readable form, such as `15.7 GiB`.
 
     Example:
         >>> from tf_tpu_ext.verdict import _table

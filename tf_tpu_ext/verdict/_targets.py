@@ -1,4 +1,4 @@
-"""The TPUs that can be a target: names, shapes, and what their data sheets say."""
+"""The TPUs that can be a target: names, shapes, and data sheet figures."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ class Generation:
     """A generation of TPUs.
 
     Attributes:
-        name: Such as `v5e`.
-        compiler_name: How the TPU compiler calls it.
-        cores: Number of cores of a chip that programs see. The two of v4 and v5p act as one.
-        counted: How many a chip counts in names such as `v4-8`.
+        name: The name, such as `v5e`.
+        compiler_name: The TPU compiler's name for it.
+        cores: Number of cores per chip that programs see. The two cores of v4 and v5p act as one.
+        counted: Number of cores that a chip counts as in names such as `v4-8`.
         dimensions: Whether chips form a plane (2) or a solid (3).
         flops: Peak operations per second of a core, for bfloat16.
         bandwidth: Bytes per second between a core and its memory.
         interconnect: Bytes per second that a core can send to other chips.
-        chip_config: What the TPU compiler is told of the chip's cores; empty for its default.
+        chip_config: The TPU compiler's setting for the chip's cores; empty for its default.
     """
 
     name: str
@@ -36,9 +36,9 @@ class Generation:
     chip_config: str = ""
 
 
-# Peaks are those of Google's pages on each version, which give them for a chip:
+# The peaks are from Google's pages on each version, which give them per chip:
 # https://cloud.google.com/tpu/docs/system-architecture-tpu-vm
-# The interconnect's are for both directions there, so half of them counts. Those of v2 and v3 are
+# The interconnect figures there are for both directions, so half counts. Those for v2 and v3 are
 # from "A domain-specific supercomputer for training deep neural networks" (2020): four links.
 GENERATIONS = {
     generation.name: generation
@@ -60,8 +60,8 @@ class Target:
     """A TPU slice that programs are checked for.
 
     Attributes:
-        name: As it was given, such as `v5e-8`.
-        generation: Its generation.
+        name: The name as given, such as `v5e-8`.
+        generation: The generation.
         chips: Number of chips in each direction, `(x, y, z)`.
     """
 
@@ -71,7 +71,7 @@ class Target:
 
     @property
     def mesh_shape(self) -> tuple[int, int, int, int]:
-        """The size `(x, y, z, cores per chip)` of its topology."""
+        """The size `(x, y, z, cores per chip)` of the topology."""
         return (*self.chips, self.generation.cores)
 
     @property
@@ -81,13 +81,13 @@ class Target:
 
     @property
     def topology(self) -> str:
-        """Its name for the TPU compiler, such as `v5e:2x4`."""
+        """The TPU compiler's name for the target, such as `v5e:2x4`."""
         shape = self.chips[: self.generation.dimensions]
         return f"{self.generation.compiler_name}:{'x'.join(map(str, shape))}"
 
 
 def parse(name: str) -> Target:
-    """Returns the target of a name such as `v5e-8` or `v5e:2x4`.
+    """Returns the target for a name such as `v5e-8` or `v5e:2x4`.
 
     Raises:
         ValueError: There is no such TPU.
@@ -132,7 +132,7 @@ def parse(name: str) -> Target:
 
 
 def _slice(chips: int, dimensions: int) -> tuple[int, int, int] | None:
-    """Returns the shape in which so many chips are offered, or None."""
+    """Returns the shape in which that many chips are offered, or None."""
     if chips == 1:
         return (1, 1, 1)
     if chips < 4 or chips & (chips - 1):

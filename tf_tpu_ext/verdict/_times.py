@@ -1,4 +1,4 @@
-"""The time that the compiler expects, and the instructions of which it knows none."""
+"""The time that the compiler expects, and the instructions whose time it does not know."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tf_tpu_ext.verdict._places import Places
 # Custom calls that move nothing: halves of 64 bits, or parts of a whole, that are already where
 # they belong.
 _MOVE_NOTHING = frozenset({"ConcatBitcast", "X64Combine", "X64SplitHigh", "X64SplitLow"})
-# Of these the compiler knows the time.
+# The compiler knows the time of these.
 _TIMED = frozenset({"AssumeGatherIndicesInBound", "TopK"})
 _MOST_NAMED = 5
 
@@ -22,9 +22,9 @@ class Time:
     """The expected time of one run.
 
     Attributes:
-        seconds: That of the instructions whose time is known; None if it is not known at all.
-        untimed: Number of instructions whose time is not known.
-        named: What some of them are, with op and Python line.
+        seconds: The time of the instructions whose time is known; None if no time is known.
+        untimed: Number of instructions whose time is unknown.
+        named: Descriptions of some of them, with op and Python line.
     """
 
     seconds: float | None
@@ -33,9 +33,9 @@ class Time:
 
 
 def time_of(told: float, optimized: Any) -> Time:
-    """Returns the time that a sum of the compiler's means.
+    """Returns the time that the compiler's sum stands for.
 
-    XLA's cost analysis adds -1 s for each custom call that it knows nothing of, in float32.
+    XLA's cost analysis adds -1 s, in float32, for each custom call that it knows nothing about.
 
     Args:
         told: The compiler's `optimal_seconds`.
@@ -55,7 +55,7 @@ def time_of(told: float, optimized: Any) -> Time:
     named = dict.fromkeys(_name(places, *other) for other in others)
     return Time(
         seconds=known if known > rounding else None,
-        # Those of a computation that is called twice count twice.
+        # Calls in a computation that is called twice count twice.
         untimed=max(0, unknown - free) if others else 0,
         named=tuple(named)[:_MOST_NAMED],
     )

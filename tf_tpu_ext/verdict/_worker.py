@@ -1,8 +1,8 @@
-"""Asks the TPU compiler, in a process of its own; started by path, without TensorFlow's Python.
+"""Asks the TPU compiler in a separate process, started by path, without TensorFlow's Python.
 
 The TPU compiler starts threads, writes logs and may end its process. Each line of stdin is a JSON
-array: a plugin, a topology, how the cores of a chip act, and the files of a module, its options and
-the optimized module. The answer is a line of JSON.
+array: a plugin, a topology, how the cores of a chip act, and the files for a module, its options
+and the optimized module. The answer is a line of JSON.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def main(libraries: list[str]) -> None:
     Args:
         libraries: The paths of TensorFlow's libraries, and of ours after them.
     """
-    # Whatever the compiler prints is not for who asks.
+    # Whatever the compiler prints is not part of the answers.
     with os.fdopen(os.dup(1), "w") as answers:
         os.dup2(2, 1)
         for library in libraries:
