@@ -1,7 +1,7 @@
-"""Pipelines of tensorflow-io, whose native ops load in TensorFlow 2.17 only, feed this TensorFlow.
+"""Feeds this TensorFlow from tensorflow-io pipelines, whose native ops need TensorFlow 2.17.
 
-A pipeline is a function of a file of its own that returns a `tf.data.Dataset`. `dataset` runs it in
-a process of another environment, which the command `tf-tpu io setup` makes once, and returns a
+A pipeline is a function in a separate file that returns a `tf.data.Dataset`. `dataset` runs it in a
+process of another environment, which the command `tf-tpu io setup` creates once, and returns a
 dataset with the same elements. See docs/tensorflow_io.md.
 """
 

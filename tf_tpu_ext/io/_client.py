@@ -1,4 +1,4 @@
-"""`dataset`: a pipeline of another environment, as a dataset of this one."""
+"""`dataset`: a pipeline from another environment as a dataset in this one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import tensorflow as tf
 from tf_tpu_ext.io import _environment, _reading
 from tf_tpu_ext.io._processes import Processes
 
-# What the oldest Python that the other environment may have reads.
+# The protocol that the oldest Python version in the other environment can read.
 _PICKLE = 4
 
 
@@ -25,34 +25,34 @@ def dataset(
 ) -> Any:
     """Runs a pipeline where tensorflow-io's native ops load, and returns its elements here.
 
-    The function is called in a new process, under the TensorFlow 2.17 of the environment that
-    `tf-tpu io setup` has made. It returns a `tf.data.Dataset`, whose elements come to this process
-    in shared memory, while the next ones are being read. Errors of the function, and of its
-    elements, arrive with their tracebacks. The process ends with the dataset, and with the program.
+    The function is called in a new process, under TensorFlow 2.17 from the environment that
+    `tf-tpu io setup` has created. It returns a `tf.data.Dataset`, whose elements are passed to this
+    process in shared memory while the next ones are being read. Errors from the function and its
+    elements arrive with their tracebacks. The process ends with the dataset or the program.
 
     Args:
         function: The function: `FILE.py:NAME`, with a path, or `package.module:NAME`.
-        *args: Its positional arguments. They are pickled.
+        *args: The function's positional arguments. They are pickled.
         python: The interpreter of another environment, with TensorFlow 2.16 or 2.17 and
             tensorflow-io.
-        readers: How many iterations of the dataset read at the same time. One keeps the order of
-            the elements.
-        processes: Among how many processes the readers are divided.
-        processing_mode: What the readers read, in the words of tf.data service:
-            `"parallel_epochs"` or a `tf.data.experimental.service.ShardingPolicy` that is `OFF` for
-            the whole dataset each; `"distributed_epoch"`, `DYNAMIC`, `FILE`, `DATA`, `FILE_OR_DATA`
-            or `HINT` for a part each. The default is `"parallel_epochs"` for one reader, and
-            `"distributed_epoch"` for more.
-        **kwargs: The function's keyword arguments, with names other than these here.
+        readers: How many iterations of the dataset read at the same time. A single reader preserves
+            the order of the elements.
+        processes: How many processes the readers are divided among.
+        processing_mode: What the readers read, in tf.data service terms. With `"parallel_epochs"`
+            or the `tf.data.experimental.service.ShardingPolicy` `OFF`, each reads the whole
+            dataset. With `"distributed_epoch"` or the policy `DYNAMIC`, `FILE`, `DATA`,
+            `FILE_OR_DATA` or `HINT`, each reads a part. The default is `"parallel_epochs"` for one
+            reader and `"distributed_epoch"` for more.
+        **kwargs: The function's keyword arguments, with names other than those above.
 
     Returns:
-        A `tf.data.Dataset` with the element spec of the function's.
+        A `tf.data.Dataset` with the element spec of the function's dataset.
 
     Raises:
         MissingEnvironmentError: There is no environment, or no such interpreter.
         PipelineError: The function raised an error, which the message contains, or was not ready
             within the wait limit.
-        ValueError: An argument is not as described.
+        ValueError: An argument is invalid.
 
     Example:
         >>> import pathlib, tempfile
@@ -92,7 +92,7 @@ def start(
     processing_mode: Any = None,
     legacy: bool = False,
 ) -> Any:
-    """Does what `dataset` does, also for modules of TensorFlow 1."""
+    """Does what `dataset` does, and also supports TensorFlow 1 modules."""
     place, colon, name = function.rpartition(":")
     if not (place and colon and name):
         raise ValueError(

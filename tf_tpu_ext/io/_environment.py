@@ -1,6 +1,6 @@
-"""The environment in which tensorflow-io's native ops load: made, found and checked.
+"""Creates, finds and checks the environment in which tensorflow-io's native ops load.
 
-Nothing in here imports more than Python's standard library: `tf-tpu` loads this file by its path.
+This file imports only Python's standard library, because `tf-tpu` loads it by path.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ import time
 from collections.abc import Callable, Iterator
 from typing import IO
 
-# What is installed. setuptools has the pkg_resources that tensorflow-io imports; this TensorFlow
-# was built for NumPy 1.
+# The packages to install. setuptools has the pkg_resources that tensorflow-io imports; this
+# TensorFlow was built for NumPy 1.
 REQUIREMENTS = (
     "tensorflow-cpu==2.17.1",
     "tensorflow-io==0.37.1",
     "setuptools<81",
     "numpy==1.26.4",
 )
-# The minors of Python 3 for which these have wheels.
+# The minor versions of Python 3 that these packages have wheels for.
 PYTHON_MINORS = (12, 11, 10, 9)
 FOLDER_VARIABLE = "TF_TPU_EXT_IO_FOLDER"
 COMMAND = "tf-tpu io setup"
@@ -57,11 +57,11 @@ class MissingEnvironmentError(RuntimeError):
 
 
 class SetupError(RuntimeError):
-    """The environment can't be made."""
+    """The environment can't be created."""
 
 
 def folder() -> pathlib.Path:
-    """Returns where the environment is, or would be."""
+    """Returns the folder where the environment is, or would be."""
     chosen = os.environ.get(FOLDER_VARIABLE)
     if chosen:
         return pathlib.Path(chosen).expanduser().absolute()
@@ -70,7 +70,7 @@ def folder() -> pathlib.Path:
 
 
 def find() -> pathlib.Path | None:
-    """Returns the interpreter of the environment; None if there is none of today's versions."""
+    """Returns the environment's interpreter, or None if none has the required package versions."""
     home = folder()
     try:
         mark = json.loads((home / _MARK).read_text())
@@ -86,7 +86,7 @@ def interpreter(chosen: str | None) -> pathlib.Path:
     """Returns the interpreter that runs pipelines.
 
     Args:
-        chosen: That of an environment of the user's own, or None.
+        chosen: The interpreter of an environment of the user's own, or None.
 
     Raises:
         MissingEnvironmentError: There is none.
@@ -113,21 +113,22 @@ def variables(own: bool) -> dict[str, str]:
     """Returns the environment variables for the other environment's processes.
 
     Args:
-        own: Whether it is the one that `make` made, to which packages of the user don't belong.
+        own: Whether it is the environment that `make` creates, which must not see the user's
+            packages.
     """
     result = {"TF_CPP_MIN_LOG_LEVEL": "2", **os.environ}
     if own:
         result["PYTHONNOUSERSITE"] = "1"
-        # It has Keras 3 only.
+        # It has only Keras 3.
         result.pop("TF_USE_LEGACY_KERAS", None)
-    # What other programs put there may be packages for this interpreter.
+    # Paths that other programs put there may have packages for this interpreter.
     paths = [path for path in result.pop("PYTHONPATH", "").split(os.pathsep) if path]
     paths = [path for path in paths if not _has_packages(path)]
     if paths:
         result["PYTHONPATH"] = os.pathsep.join(paths)
     for name in ("PYTHONHOME", "PYTHONSAFEPATH", "VIRTUAL_ENV", "__PYVENV_LAUNCHER__"):
         result.pop(name, None)
-    # gRPC would ask a proxy for the loopback interface.
+    # gRPC would use a proxy for the loopback interface.
     result["no_grpc_proxy"] = "127.0.0.1"
     return result
 
@@ -137,17 +138,17 @@ def _has_packages(path: str) -> bool:
 
 
 def make(python: str | None, show: Callable[[str], None]) -> pathlib.Path:
-    """Makes the environment, in place of one that is there.
+    """Creates the environment, replacing an existing one.
 
     Args:
-        python: The interpreter to make it with, or None for one that is found.
+        python: The interpreter to create it with, or None to find one.
         show: Shows a line of progress.
 
     Returns:
         The environment's interpreter.
 
     Raises:
-        SetupError: It can't be made.
+        SetupError: It can't be created.
     """
     base = _base(python)
     home = folder()
@@ -173,7 +174,7 @@ def check(python: pathlib.Path, timeout: float = _CHECK_SECONDS) -> str:
     """Calls a native op in an environment; returns what is wrong, or '' if it works."""
     try:
         done = subprocess.run(
-            # Modules of the current folder are not this environment's.
+            # Modules in the current folder don't belong to this environment.
             [str(python), "-I", "-c", _CHECK],
             env=variables(own=True),
             capture_output=True,
@@ -190,7 +191,7 @@ def check(python: pathlib.Path, timeout: float = _CHECK_SECONDS) -> str:
 
 
 def _clear(home: pathlib.Path) -> None:
-    """Leaves an empty folder, with a mark that allows to clear it again."""
+    """Leaves an empty folder, with a marker file that allows it to be cleared again."""
     if home.exists() and any(home.iterdir()) and not (home / _MARK).exists():
         raise SetupError(
             f"{home} has files that are not of this environment. Empty it, or set "
@@ -202,7 +203,7 @@ def _clear(home: pathlib.Path) -> None:
 
 
 def _base(python: str | None) -> str:
-    """Returns an interpreter that the packages support."""
+    """Returns a Python interpreter that the packages support."""
     expected = f"Python 3.{PYTHON_MINORS[-1]} to 3.{PYTHON_MINORS[0]}"
     candidates = [python] if python else [sys.executable, *_installed()]
     found = []
@@ -232,7 +233,7 @@ def _version(python: str) -> tuple[int, ...] | None:
 
 
 def _run(command: list[str], show: Callable[[str], None]) -> None:
-    """Runs a command, and shows what it collects and downloads as it does."""
+    """Runs a command and shows its progress in collecting and installing packages."""
     lines: list[str] = []
     with subprocess.Popen(
         command,
@@ -257,7 +258,7 @@ def _run(command: list[str], show: Callable[[str], None]) -> None:
 
 @contextlib.contextmanager
 def _lock(home: pathlib.Path, show: Callable[[str], None]) -> Iterator[bool]:
-    """Lets one process at a time make the environment; gives whether this one had to wait."""
+    """Lets one process at a time create the environment; yields whether this one had to wait."""
     home.parent.mkdir(parents=True, exist_ok=True)
     with open(home.parent / f"{home.name}.lock", "w") as file:
         waited = False

@@ -1,4 +1,4 @@
-"""The error of a pipeline."""
+"""The error that a pipeline raises."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from __future__ import annotations
 class PipelineError(RuntimeError):
     r"""A pipeline failed in its process, or the process died or stalled.
 
-    `dataset` raises it if the pipeline can't be made. While elements are read, the error of the
-    step that wanted them is a `tf.errors.OpError`, whose message contains all of this one's.
+    `dataset` raises it if the pipeline can't be created. While elements are being read, the step
+    that needs them fails with a `tf.errors.OpError`, whose message contains all of this one's.
 
     Example:
         >>> import pathlib, tempfile

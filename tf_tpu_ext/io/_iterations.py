@@ -1,4 +1,4 @@
-"""The iterations over one pipeline, which the native library runs without Python."""
+"""The iterations over a pipeline, which the native library runs without Python."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ _listener: _interrupts.Listener | None = None
 
 
 class Iterations:
-    """The iterations over a pipeline in this process, see cc/data/pipeline.h."""
+    """The iterations over a pipeline in this process; see cc/data/pipeline.h."""
 
     def __init__(self) -> None:
         self.number = int(_call("TfTpuExt_AddPipeline", ctypes.c_int64))
         _hear_interrupts()
 
     def add_process(self, requests: int) -> None:
-        """Adds a process, which takes requests at the other end of a socket.
+        """Adds a process that receives requests at the other end of a socket.
 
         Args:
-            requests: The socket's descriptor, which is the library's from now on.
+            requests: The socket's descriptor, which the library owns from now on.
         """
         _call("TfTpuExt_AddPipelineProcess", None, ctypes.c_int64(self.number), requests)
 
     def fail(self, error: str) -> None:
-        """Ends all iterations in an error, and those that begin later. The first error counts."""
+        """Ends all present and future iterations with an error. The first error counts."""
         text = error.encode(errors="replace").replace(b"\0", b" ")
         _call("TfTpuExt_FailPipeline", None, ctypes.c_int64(self.number), text)
 
     def close(self) -> int:
-        """Lets no more iterations begin; returns how many go on."""
+        """Lets no more iterations begin and returns how many are still running."""
         return int(_call("TfTpuExt_ClosePipeline", ctypes.c_int, ctypes.c_int64(self.number)))
 
     def longest_wait(self) -> float:
-        """Returns for how many seconds the iteration has waited that has waited longest."""
+        """Returns the number of seconds that the longest-waiting iteration has waited."""
         number = ctypes.c_int64(self.number)
         return float(_call("TfTpuExt_PipelineWait", ctypes.c_double, number))
 
@@ -52,6 +52,6 @@ def _call(name: str, result: Any, *arguments: Any) -> Any:
 
 def _hear_interrupts() -> None:
     global _listener
-    # One for the process: pipelines may end on any thread.
+    # One listener per process, because pipelines may end on any thread.
     if _listener is None and _interrupts.is_possible():
         _listener = _interrupts.Listener(lambda: _call("TfTpuExt_InterruptPipelines", None))

@@ -1,4 +1,4 @@
-"""The processes of one pipeline: started, asked, watched, and ended, by one thread."""
+"""The processes of one pipeline, and the thread that starts and watches them."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from tf_tpu_ext.io._errors import PipelineError
 from tf_tpu_ext.io._iterations import Iterations
 
 _SERVER = pathlib.Path(__file__).resolve().parent / "server"
-# What the oldest Python that the other environment may have reads.
+# The protocol that the oldest Python version in the other environment can read.
 _PICKLE = 4
-# How often the watching thread looks at the clock.
+# How often the watching thread checks the time.
 _TICK_SECONDS = 0.2
 _LAST_LINES = 20
 # The processing modes in which each reader reads the whole dataset.
@@ -38,7 +38,7 @@ _alive: weakref.WeakSet[Processes] = weakref.WeakSet()
 
 
 class _Process:
-    """One process, and the connection to it."""
+    """One process and the connection to it."""
 
     def __init__(
         self, command: list[str], environment: Mapping[str, str], iterations: Iterations
@@ -54,7 +54,7 @@ class _Process:
                 pass_fds=handles,
                 stdin=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
-                # Ctrl-C is for the program, which then ends its pipelines.
+                # Ctrl-C goes to the program, which then ends its pipelines.
                 start_new_session=True,
             )
         self.connection = connection.Connection(ours.detach())
@@ -64,7 +64,7 @@ class _Process:
         self._lock = threading.Lock()
 
     def ask(self, action: str, **arguments: Any) -> concurrent.futures.Future[Any]:
-        """Sends a request; its future gets the answer from the thread that watches."""
+        """Sends a request. The watching thread passes the answer to the future."""
         future: concurrent.futures.Future[Any] = concurrent.futures.Future()
         with self._lock:
             number = next(self._numbers)
@@ -77,7 +77,7 @@ class _Process:
         return future
 
     def take_answer(self) -> None:
-        """Gives the next answer to the future that waits for it."""
+        """Passes the next answer to the future that waits for it."""
         answer = pickle.loads(self.connection.recv_bytes())
         future = self.asked.pop(answer["number"])
         if "error" in answer:
@@ -86,7 +86,7 @@ class _Process:
             future.set_result(answer["value"])
 
     def forward_output(self) -> bool:
-        """Copies what the process wrote to stderr to that of this one; False at its end."""
+        """Copies the process's stderr output to our own; returns False at its end."""
         assert self.popen.stderr is not None
         written = os.read(self.popen.stderr.fileno(), 1 << 16)
         text = written.decode(errors="replace")
@@ -96,13 +96,13 @@ class _Process:
         return bool(written)
 
     def close(self) -> None:
-        """Gives up what connects the two processes."""
+        """Closes the connection between the two processes."""
         self.connection.close()
         if self.popen.stderr is not None:
             self.popen.stderr.close()
 
     def ending(self) -> str:
-        """Returns how the process ended, with its last words."""
+        """Returns how the process ended, with its last output."""
         try:
             code = self.popen.wait(_END_SECONDS)
         except subprocess.TimeoutExpired:
@@ -119,7 +119,7 @@ class _Process:
         )
 
     def end(self) -> None:
-        """Ends the process and those that it started."""
+        """Kills the process and those that it has started."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.popen.pid, signal.SIGKILL)
         self.popen.wait()
@@ -131,11 +131,11 @@ class Processes:
     Args:
         python: The interpreter that runs them.
         environment: Their environment variables.
-        function: The place of the function that makes the dataset.
-        arguments: Its arguments, pickled.
-        legacy: Whether its module is written for TensorFlow 1.
+        function: The location of the function that makes the dataset.
+        arguments: The function's arguments, pickled.
+        legacy: Whether the function's module is written for TensorFlow 1.
         readers: How many readers each process has.
-        mode: What they read, in the words of tf.data service.
+        mode: What the readers read, in tf.data service terms.
     """
 
     def __init__(
@@ -158,20 +158,20 @@ class Processes:
         self._readers = readers
         self._mode = mode
         self._processes: list[_Process] = []
-        # Garbage collection, which may close other processes, can come at any point.
+        # Garbage collection, which may close other processes, can happen at any point.
         self._lock = threading.RLock()
         self._started = threading.Event()
         self._wake, self._waker = socket.socketpair()
         self._closing = False
         self._released = False
         self._owner = os.getpid()
-        # The kernel ends a process with the thread that started it, so that thread stays.
+        # The kernel ends a process along with the thread that started it, so that thread stays.
         self._thread = threading.Thread(target=self._run, name=f"io:{function}", daemon=True)
         _alive.add(self)
 
     @property
     def pids(self) -> list[int]:
-        """The ids of the processes."""
+        """The IDs of the processes."""
         return [process.popen.pid for process in self._processes]
 
     def start(self) -> None:
@@ -184,7 +184,7 @@ class Processes:
         try:
             if not self._started.wait(_wait_limit()):
                 self.fail(self._too_long())
-            # The thread that set the error may be about to end the processes.
+            # The thread that sets the error may be about to end the processes.
             self._started.wait(_END_SECONDS)
             self._serve()
         except BaseException:
@@ -198,7 +198,7 @@ class Processes:
         self.element_spec, *_ = [self._answer(load) for load in loads]
         first = self._processes[0]
         if self._readers == [1] and self._mode in _WHOLE:
-            # tf.data service would do the same, with a thread more on the way of each element.
+            # tf.data service would do the same, with one more thread on the path of each element.
             self._answer(first.ask("read_alone"))
             return
         address = self._answer(first.ask("dispatch", readers=sum(self._readers)))
@@ -225,7 +225,7 @@ class Processes:
         )
 
     def fail(self, error: str) -> None:
-        """Ends the processes because of an error, the first of which counts."""
+        """Ends the processes because of an error. The first error counts."""
         with self._lock:
             if self._closing:
                 return
@@ -244,11 +244,11 @@ class Processes:
     def close(self) -> None:
         """Ends the processes."""
         if os.getpid() != self._owner:
-            return  # a fork of the program, whose pipelines are its parent's
+            return  # a fork of the program; the pipelines belong to its parent
         with self._lock:
             self._closing = True
             self.error = self.error or f"The pipeline {self.function} has ended."
-        # TensorFlow waits for what reads ahead of the program.
+        # TensorFlow waits for iterations that read ahead of the program.
         self.iterations.fail(self.error)
         self.iterations.remove()
         with contextlib.suppress(OSError):
@@ -284,7 +284,7 @@ class Processes:
                 self.iterations.remove()
 
     def _watch(self) -> None:
-        """Takes answers and output, until the end or an error."""
+        """Receives answers and output until the end or an error."""
         handles: dict[Any, tuple[_Process, bool]] = {}
         for process in self._processes:
             handles[process.connection] = (process, True)

@@ -1,4 +1,4 @@
-"""The elements of a pipeline's processes, as a `tf.data.Dataset` of this one."""
+"""The elements from a pipeline's processes, as a `tf.data.Dataset` in this one."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _OP = "TpuExt>PipelineDataset"
 
 
 class Source:
-    """A pipeline whose processes end with this object, and the iterations that have begun.
+    """A pipeline whose processes end with this object and the iterations that have begun.
 
     Args:
-        processes: The processes, which have started.
+        processes: The processes, which are already running.
     """
 
     def __init__(self, processes: Processes) -> None:
@@ -31,12 +31,12 @@ class Source:
         weakref.finalize(self, processes.release)
 
 
-# What keeps the pipelines of a graph alive, whose datasets have no objects in Python.
+# Keeps a graph's pipelines alive, because the graph's datasets have no Python objects.
 _of_graphs: weakref.WeakKeyDictionary[Any, list[Source]] = weakref.WeakKeyDictionary()
 
 
 def dataset_of(source: Source, legacy: bool) -> Any:
-    """Returns the dataset of a pipeline for the program.
+    """Returns a pipeline's dataset for the program.
 
     Args:
         source: The pipeline.
@@ -45,7 +45,7 @@ def dataset_of(source: Source, legacy: bool) -> Any:
     spec = source.element_spec
     dataset: Any = _Tensors(source.processes.iterations.number, spec)
     if dataset.element_spec != spec:
-        # The function must not keep the pipeline: TensorFlow keeps it as long as the process lives.
+        # The function must not hold the pipeline: TensorFlow keeps it until the process ends.
         @tf.autograph.experimental.do_not_convert
         def pack(*tensors: Any) -> Any:
             return tf.nest.pack_sequence_as(spec, tensors, expand_composites=True)
@@ -63,7 +63,7 @@ def dataset_of(source: Source, legacy: bool) -> Any:
 
 
 class _Tensors(dataset_ops.DatasetSource):
-    """The elements of a pipeline, or the tensors of which they consist if there are other things.
+    """The elements of a pipeline, or their component tensors if they are not only tensors.
 
     Args:
         pipeline: The pipeline's number.
@@ -80,16 +80,16 @@ class _Tensors(dataset_ops.DatasetSource):
 
     @property
     def element_spec(self) -> Any:
-        """The structure of the elements."""
+        """The structure of this dataset's elements."""
         return self._element_spec
 
 
 def _op(pipeline: int, tensors: list[Any]) -> Any:
-    """Calls the op of such datasets; returns its output."""
+    """Calls the op for such datasets and returns its output."""
     number = tf.constant(pipeline, tf.int64)
     types, shapes = [spec.dtype for spec in tensors], [spec.shape for spec in tensors]
     if not tf.executing_eagerly():
-        # Not by the name of the op: a node of that name has no scope.
+        # Not named after the op: a node with that name would have no scope.
         return op_def_library.apply_op(
             _OP,
             name="PipelineDataset",

@@ -1,4 +1,4 @@
-"""Runs the program from its folder, under a name of its own."""
+"""Runs the program from its folder, under a separate name."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _NAME = "_tf_tpu_ext_io_server"
 
 
 def main() -> None:
-    """Loads the program's modules without the package around them, and serves."""
+    """Loads the program's modules without the enclosing package, and serves."""
     # The folder's modules must not be importable by their short names.
     sys.path[:] = [path for path in sys.path if pathlib.Path(path or ".").resolve() != _FOLDER]
     spec = importlib.util.spec_from_file_location(

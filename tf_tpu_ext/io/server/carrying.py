@@ -1,7 +1,7 @@
-"""Makes datasets serializable that read by objects of this process.
+"""Makes datasets serializable that read through objects in this process.
 
-tf.data service copies the graph of a dataset. It copies tables and variables along with it, but
-not what tensorflow-io's datasets of audio, LMDB, Avro and PCAP files keep open.
+tf.data service copies a dataset's graph. It copies tables and variables along with it, but not the
+objects that tensorflow-io's datasets of audio, LMDB, Avro and PCAP files keep open.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ def serializable(dataset: Any) -> Any:
 
     Args:
         dataset: A dataset. If its graph refers to objects that can't be copied, each reader
-            iterates over it where it is, by a call of Python for each element.
+            iterates over it in place, with a call into Python for each element.
     """
     graph = tf.compat.v1.GraphDef.FromString(dataset._as_serialized_graph().numpy())
     if not any(_is_handle(node) for node in graph.node):

@@ -1,4 +1,4 @@
-"""Says where in the pipeline's source an op was made."""
+"""Finds where in the pipeline's source code an op was created."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _LIBRARIES = os.path.dirname(os.path.dirname(os.path.abspath(tf.__file__))) + os
 
 
 def places_in(message: str, dataset: Any) -> str:
-    """Returns tracebacks of the ops that an error message names, without frames of libraries.
+    """Returns tracebacks of the ops that an error message names, without library frames.
 
     Args:
-        message: The message, where TensorFlow writes `{{node NAME}}`.
+        message: The message, in which TensorFlow names ops as `{{node NAME}}`.
         dataset: The dataset whose functions may contain the nodes.
     """
     lines: list[str] = []
@@ -52,7 +52,7 @@ def _graphs(dataset: Any, seen: Any) -> Iterator[Any]:
 
 
 def _with_inner(graph: Any) -> Iterator[Any]:
-    """Gives a graph, and those of the functions that its ops call."""
+    """Yields a graph and the graphs of the functions that its ops call."""
     yield graph
     for function in getattr(graph, "_functions", {}).values():
         inner = getattr(function, "graph", None)

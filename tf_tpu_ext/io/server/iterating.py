@@ -16,7 +16,7 @@ from tensorflow.python.eager import cancellation, context, execute
 from . import explaining
 from .sending import ReaderGoneError, Sender
 
-# How soon a new iteration learns which readers there are.
+# How soon a new iteration learns which readers exist.
 _REFRESH_MS = 20
 
 
@@ -25,10 +25,10 @@ class Pipeline:
     """The pipeline of this process.
 
     Attributes:
-        function: The place of the function that made it.
+        function: The location of the function that created it.
         dataset: Its dataset.
-        dispatcher: The address of the dispatcher of tf.data service, if that divides the work.
-        dataset_id: How the dispatcher calls the dataset.
+        dispatcher: The address of tf.data service's dispatcher, if that divides the work.
+        dataset_id: The dispatcher's name for the dataset.
         mode: A processing mode, or the name of a sharding policy.
     """
 
@@ -39,7 +39,7 @@ class Pipeline:
     mode: str
 
     def elements(self, job: int) -> Any:
-        """Returns those elements of a job that the readers in this process read, as a dataset."""
+        """Returns a dataset of the elements of a job that the readers in this process read."""
         if self.dispatcher is None:
             return self.dataset
         policies = tf.data.experimental.service.ShardingPolicy
@@ -55,12 +55,12 @@ class Pipeline:
 
 
 class Iteration:
-    """A thread that reads elements and sends them, until they end or the reader is gone.
+    """A thread that reads elements and sends them until they end or the reader is gone.
 
     Args:
         pipeline: The pipeline.
-        job: The number of the job of tf.data service that the iterations of all processes share.
-        sender: The way to the reader.
+        job: The number of the tf.data service job that the iterations in all processes share.
+        sender: The connection to the reader.
     """
 
     def __init__(self, pipeline: Pipeline, job: int, sender: Sender) -> None:
@@ -73,7 +73,7 @@ class Iteration:
         threading.Thread(target=self._run, name=f"iteration {job}", daemon=True).start()
 
     def end(self) -> None:
-        """Ends it, since the reader is gone."""
+        """Ends the iteration, because the reader is gone."""
         self._cancellation.start_cancel()
         self._gone.set()
 
@@ -83,7 +83,7 @@ class Iteration:
                 self._send_all_and_the_end()
         finally:
             self.sender.finish()
-            # Whoever waits for the end of the socket knows it by its descriptor, which must stay.
+            # Keep the descriptor, by which the code that waits for the socket's end knows it.
             self._gone.wait()
             self.sender.close()
 
@@ -119,7 +119,7 @@ class Iteration:
             if has_composites:
                 element = structure.from_compatible_tensor_list(spec, list(tensors))
                 tensors = _components(element)
-            # Not numpy(), which copies.
+            # Not numpy(), which makes a copy.
             self.sender.send_element([tensor._numpy() for tensor in tensors], sent_types)
 
     def _words_of(self, error: BaseException) -> str:
@@ -135,7 +135,7 @@ def component_types(spec: Any) -> list[Any]:
     """Returns the dtypes of the tensors that elements consist of.
 
     Raises:
-        TypeError: An element has a part that is no tensor, and can't leave the process.
+        TypeError: An element has a part that is not a tensor and can't leave the process.
     """
     found = []
     for part in tf.nest.flatten(spec):

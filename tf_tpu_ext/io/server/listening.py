@@ -1,7 +1,7 @@
-"""Keeps TensorFlow's servers on one address of the machine.
+"""Restricts TensorFlow's servers to one of the machine's addresses.
 
-They always ask for all of them. TensorFlow's libraries call the system's `bind` by way of their
-import tables, where this module puts a function that asks for that address instead.
+They always ask for all addresses. TensorFlow's libraries call the system's `bind` through their
+import tables, where this module puts a function that asks for the one address instead.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SIGNATURE = ctypes.CFUNCTYPE(
     ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_uint, use_errno=True
 )
 _LISTENS = "0A"
-# Of ELF: segments, entries of the dynamic segment, and kinds of imports (x86-64, AArch64).
+# ELF constants: segments, entries in the dynamic segment, and kinds of imports (x86-64, AArch64).
 _PT_LOAD, _PT_DYNAMIC, _PT_GNU_RELRO = 1, 2, 0x6474E552
 _DT_PLTRELSZ, _DT_STRTAB, _DT_SYMTAB, _DT_RELA, _DT_RELASZ = 2, 5, 6, 7, 8
 _DT_JMPREL, _DT_RELACOUNT = 23, 0x6FFFFFF9
@@ -32,14 +32,14 @@ _RELOCATION, _SYMBOL = struct.Struct("=QQq"), struct.Struct("=IBBHQQ")
 
 
 class _Address:
-    """An address, in the forms that sockets take."""
+    """An address in the forms that sockets use."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.v4: bytes | None = None
         try:
             self.v4 = socket.inet_pton(socket.AF_INET, text) if "." in text else None
-            # A socket that serves both protocols has an address of the second.
+            # A socket that serves both protocols has an IPv6 address.
             self.v6 = socket.inet_pton(socket.AF_INET6, f"::ffff:{text}" if self.v4 else text)
         except OSError:
             raise ValueError(
@@ -67,19 +67,19 @@ def _bind(handle: int, address: int, length: int) -> int:
     return int(_LIBC.bind(handle, buffer, length))
 
 
-# Import tables refer to it as long as the process lives.
+# Import tables refer to this as long as the process lives.
 _CALLBACK = _SIGNATURE(_bind)
 
 
 def install(address: str = LOOPBACK) -> None:
-    """Lets TensorFlow's libraries, which must be loaded, listen on one address only.
+    """Restricts TensorFlow's libraries, which must be loaded, to listening on one address.
 
     Args:
-        address: The address, as numbers; that of all interfaces leaves everything as it is.
+        address: The numeric address; the address of all interfaces changes nothing.
 
     Raises:
-        ValueError: It is no address.
-        RuntimeError: No library of TensorFlow calls `bind` in a way that could be changed.
+        ValueError: It is not a valid address.
+        RuntimeError: No TensorFlow library calls `bind` in a way that can be changed.
     """
     global _only
     _only = _Address(address)
@@ -101,7 +101,7 @@ def install(address: str = LOOPBACK) -> None:
 
 
 def check() -> None:
-    """Checks that this process listens on the address that `install` was given only.
+    """Checks that this process listens only on the address passed to `install`.
 
     Raises:
         RuntimeError: It listens elsewhere.
@@ -113,7 +113,7 @@ def check() -> None:
         try:
             target = os.readlink(entry)
         except OSError:
-            continue  # closed meanwhile
+            continue  # closed in the meantime
         if target.startswith("socket:["):
             inodes.add(target[len("socket:[") : -1])
     expected = {_as_listed(form) for form in (_only.v4, _only.v6) if form is not None}
@@ -131,13 +131,13 @@ def check() -> None:
 
 
 def _as_listed(address: bytes) -> str:
-    """Returns an address as /proc/net lists it: words of the machine's byte order."""
+    """Returns an address as /proc/net lists it: words in the machine's byte order."""
     words = len(address) // 4
     return "".join(f"{word:08X}" for word in struct.unpack(f"={words}I", address))
 
 
 def _libraries() -> list[tuple[str, int]]:
-    """Returns the loaded libraries of TensorFlow, with the addresses where they begin."""
+    """Returns TensorFlow's loaded libraries, with the addresses where they begin."""
     found: dict[str, int] = {}
     for line in pathlib.Path("/proc/self/maps").read_text().splitlines():
         fields = line.split(maxsplit=5)
@@ -160,7 +160,7 @@ class _Segment(NamedTuple):
 
 
 class _Library:
-    """A file in the ELF format, by the addresses that its tables use."""
+    """A file in ELF format, read by the addresses that its tables use."""
 
     def __init__(self, content: Any) -> None:
         self._content = content
@@ -190,9 +190,9 @@ class _Library:
         return self.read(self.dynamic[_DT_STRTAB] + _SYMBOL.unpack(entry)[0], 5)
 
     def imports(self) -> Iterator[tuple[int, int]]:
-        """Yields where imported addresses stand, and the symbols that they belong to."""
+        """Yields the locations of imported addresses and the symbols that they belong to."""
         tables = [(self.dynamic.get(_DT_JMPREL, 0), self.dynamic.get(_DT_PLTRELSZ, 0))]
-        # Those that only depend on where the library is come first.
+        # Relocations that depend only on where the library is loaded come first.
         skipped = self.dynamic.get(_DT_RELACOUNT, 0) * _RELOCATION.size
         rela, size = self.dynamic.get(_DT_RELA, 0), self.dynamic.get(_DT_RELASZ, 0)
         tables.append((rela + skipped, size - skipped))
@@ -202,13 +202,13 @@ class _Library:
                     yield place, info >> 32
 
     def is_read_only(self, address: int) -> bool:
-        """Returns whether the linker makes the place read-only once it has written there."""
+        """Returns whether the linker makes the location read-only after writing to it."""
         relro = self._of_kind(_PT_GNU_RELRO)
         return any(part.address <= address < part.address + part.size for part in relro)
 
 
 def _imports_of_bind(path: str, base: int) -> Iterator[tuple[int, bool]]:
-    """Yields where a loaded library has the address of `bind`, and whether that is read-only."""
+    """Yields where a loaded library stores the address of `bind`, and whether it is read-only."""
     with (
         open(path, "rb") as file,
         mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content,

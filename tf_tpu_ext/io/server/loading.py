@@ -1,4 +1,4 @@
-"""Finds the function of a pipeline, and calls it."""
+"""Finds a pipeline's function and calls it."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ import tensorflow as tf
 
 
 def make_dataset(function: str, args: tuple[Any, ...], kwargs: dict[str, Any], legacy: bool) -> Any:
-    """Calls the function `FILE.py:NAME` or `package.module:NAME`; returns its dataset.
+    """Calls the function `FILE.py:NAME` or `package.module:NAME` and returns its dataset.
 
     Args:
-        function: The function's place.
+        function: The function's location.
         args: Its positional arguments.
         kwargs: Its keyword arguments.
-        legacy: Whether `import tensorflow` gives its module the names of TensorFlow 1.
+        legacy: Whether `import tensorflow` gives its module TensorFlow 1's names.
 
     Raises:
-        TypeError: It returned something else.
+        TypeError: It does not return a dataset.
     """
     place, _, name = function.rpartition(":")
     value: Any = _load(place, legacy)
@@ -56,7 +56,7 @@ def _load(place: str, legacy: bool) -> types.ModuleType:
 
 
 class _TensorFlow1(types.ModuleType):
-    """`tensorflow` with the names of TensorFlow 1, and today's where it had none."""
+    """`tensorflow` with TensorFlow 1's names, plus today's names that it did not have."""
 
     def __getattr__(self, name: str) -> Any:
         try:

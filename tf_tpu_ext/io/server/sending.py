@@ -1,8 +1,8 @@
 """Sends the elements of one iteration to the program, in memory that both processes share.
 
-The program gives a socket, and files without names: the slots. An element is written into a free
-slot, as cc/data/element_layout.h describes, and a message says which. The socket brings the numbers
-of slots that are free again.
+The program passes a socket, and anonymous files: the slots. An element is written into a free slot,
+as cc/data/element_layout.h describes, and a message says which. The socket returns the numbers of
+slots that are free again.
 """
 
 from __future__ import annotations
@@ -16,39 +16,39 @@ from typing import Any
 
 import numpy as np
 
-# As cc/data/pipeline_channel.cc reads it: what it is, slot, bytes.
+# As cc/data/pipeline_channel.cc reads it: kind, slot, bytes.
 _MESSAGE = struct.Struct("=3q")
 _ELEMENT, _END, _ERROR = 1, 2, 3
 _SLOT = struct.Struct("=q")
-# Tensors begin where TensorFlow's own do.
+# The same alignment as TensorFlow's own tensors.
 _ALIGNMENT = 64
 
 
 class ReaderGoneError(Exception):
-    """Nobody waits for these elements any more."""
+    """Nobody is waiting for these elements any more."""
 
 
 class Sender:
-    """The way to one reader.
+    """The connection to one reader.
 
     Args:
         channel: The socket.
-        slots: Descriptors of the files. They, and the socket, close with `close`.
+        slots: The descriptors of the files. `close` closes them and the socket.
     """
 
     def __init__(self, channel: socket.socket, slots: list[int]) -> None:
-        """Takes the slots for free."""
+        """Assumes that all slots are free."""
         self.channel = channel
         self._slots = slots
         self._memories = [np.zeros(0, np.uint8)] * len(slots)
         self._free = list(range(len(slots)))
 
     def send_element(self, arrays: list[Any], types: list[int]) -> None:
-        """Waits for a free slot, and sends an element.
+        """Waits for a free slot and sends an element.
 
         Args:
-            arrays: Its tensors, as NumPy has them.
-            types: Their dtypes, by TensorFlow's numbers.
+            arrays: Its tensors, as NumPy arrays.
+            types: Their dtypes, as TensorFlow's enum values.
 
         Raises:
             ReaderGoneError: The reader is gone.
@@ -61,15 +61,15 @@ class Sender:
         self._send(_ERROR, [(0, words)], len(words))
 
     def send_end(self) -> None:
-        """Says that there are no more elements."""
+        """Signals that there are no more elements."""
         self._say(_END, 0, 0)
 
     def finish(self) -> None:
-        """Sends nothing more, which the reader sees even if neither an end nor an error came."""
+        """Stops sending, which the reader notices even without an end or an error."""
         self.channel.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
-        """Gives up the socket and the slots."""
+        """Closes the socket and the slots."""
         self.channel.close()
         for slot in self._slots:
             os.close(slot)
@@ -88,13 +88,14 @@ class Sender:
             raise ReaderGoneError from None
 
     def _take_slot(self) -> int:
-        # The latest is the one that is still in the processor's cache.
+        # The latest slot is the one that is still in the processor's cache.
         with contextlib.suppress(BlockingIOError):
             while True:
                 self._receive_slot(socket.MSG_DONTWAIT)
         if not self._free:
-            # Several elements at a time find code and data of the last one in the cache. The reader
-            # keeps at most half of the slots, and has one more to read meanwhile.
+            # When several elements are sent in a row, each finds the previous one's code and data
+            # in the cache. The reader keeps at most half of the slots, and has one more to read
+            # in the meantime.
             while len(self._free) < max(1, len(self._slots) // 2 - 1):
                 self._receive_slot(0)
         return self._free.pop()
@@ -109,18 +110,18 @@ class Sender:
         self._free += _SLOT.unpack(message)
 
     def _memory_of(self, slot: int, size: int) -> Any:
-        """Returns the memory of a slot, of at least that size."""
+        """Returns a slot's memory, which has at least that size."""
         if size > len(self._memories[slot]):
-            # A little more, for elements that differ in size: the reader has to map it again.
+            # A little more, for elements of varying size, because the reader has to remap it.
             size = -(-(size + size // 8) // mmap.PAGESIZE) * mmap.PAGESIZE
-            # If there is no memory, this is an error, and writing to it would end the process.
+            # If there is no memory, this raises an error, whereas writing would kill the process.
             os.posix_fallocate(self._slots[slot], 0, size)
             self._memories[slot] = np.frombuffer(mmap.mmap(self._slots[slot], size), np.uint8)
         return self._memories[slot]
 
 
 def _laid_out(arrays: list[Any], types: list[int]) -> tuple[list[tuple[int, Any]], int]:
-    """Returns the parts of an element with where they begin in a slot, and their end."""
+    """Returns the parts of an element with their offsets in a slot, and the end of the last."""
     header = [len(arrays)]
     parts: list[tuple[int, Any]] = []
     end = 8 * (1 + sum(4 + np.ndim(array) for array in arrays))

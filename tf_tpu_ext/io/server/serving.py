@@ -1,8 +1,8 @@
-"""Serves a pipeline, as the process that started this one asks.
+"""Serves a pipeline at the request of the process that started this one.
 
-Messages are pickled dictionaries, one answer for each request. Another socket brings requests for
-iterations: the number of a job, with the socket and the files that `Sender` takes. When the other
-end of these is gone, this process ends.
+Messages are pickled dictionaries, with one answer for each request. Another socket carries requests
+for iterations: the number of a job, with the socket and the files that `Sender` takes. When the
+other end of these is gone, this process ends.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 _PR_SET_PDEATHSIG = 1
-# Python 3.9 reads it.
+# Python 3.9 can read it.
 _PICKLE = 4
 _JOB = struct.Struct("=q")
 _MOST_FILES = 64
 _DATASET = "pipeline"
-# Which tasks a reader has is looked up in every such interval.
+# How often a reader looks up which tasks it has.
 _HEARTBEAT_MS = 1000
 
 
@@ -35,10 +35,10 @@ def main(handle: int, requests: int, parent: int) -> None:
 
     Args:
         handle: The file descriptor of the connection.
-        requests: That of the socket with requests for iterations.
-        parent: The process id of the process that started this one.
+        requests: The file descriptor of the socket with requests for iterations.
+        parent: The ID of the process that started this one.
     """
-    # Also a stopped process, which would not see the connection close, must not stay.
+    # Even a stopped process, which would not see the connection close, must not stay.
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
@@ -53,13 +53,13 @@ def main(handle: int, requests: int, parent: int) -> None:
                 if ready == handle:
                     _serve(server, connection)
                 elif ready == requests:
-                    # Of its socket, the end is all there is to see here.
+                    # Only the end of its socket is of interest here.
                     poll.register(server.iterate(asked), 0)
                 else:
                     poll.unregister(ready)
                     server.end_iteration(ready)
             except (EOFError, OSError):
-                # Threads of TensorFlow may never end by themselves.
+                # TensorFlow's threads may never end by themselves.
                 os._exit(0)
 
 
@@ -77,7 +77,7 @@ def _answer(action: Callable[..., Any], request: dict[str, Any]) -> dict[str, An
         return {"number": number, "value": action(**request)}
     except BaseException as error:
         trace = error.__traceback__
-        # Leaves out the frames of this program.
+        # Skips the frames of this program.
         while trace is not None and os.path.dirname(trace.tb_frame.f_code.co_filename) == _FOLDER:
             trace = trace.tb_next
         text = "".join(traceback.format_exception(type(error), error, trace))
@@ -88,24 +88,24 @@ _FOLDER = os.path.dirname(os.path.abspath(__file__))
 
 
 class Server:
-    """The pipeline of this process, and its servers."""
+    """This process's pipeline and its servers."""
 
     _function = ""
     _dataset: Any = None
     _pipeline: Any = None
 
     def __init__(self) -> None:
-        """Does nothing yet: TensorFlow takes seconds to import, and may fail."""
+        """Does nothing yet, because importing TensorFlow takes seconds and may fail."""
         self._servers: list[Any] = []
         self._iterations: dict[int, Any] = {}
 
     def load(self, function: str, arguments: bytes, legacy: bool) -> bytes:
-        """Makes the dataset; returns its element spec.
+        """Creates the dataset and returns its element spec.
 
         Args:
-            function: The place of the function that makes it.
-            arguments: Its arguments, pickled: positional and keyword ones.
-            legacy: Whether its module is written for TensorFlow 1.
+            function: The location of the function that makes it.
+            arguments: The function's pickled arguments, positional and keyword.
+            legacy: Whether the function's module is written for TensorFlow 1.
         """
         from tensorflow.python.saved_model import nested_structure_coder
 
@@ -119,10 +119,10 @@ class Server:
         return bytes(nested_structure_coder.encode_structure(spec).SerializeToString())
 
     def dispatch(self, readers: int) -> str:
-        """Starts the dispatcher and registers the dataset; returns the dispatcher's address.
+        """Starts the dispatcher, registers the dataset and returns the dispatcher's address.
 
         Args:
-            readers: How many readers there will be in all processes.
+            readers: The total number of readers in all processes.
         """
         import tensorflow as tf
 
@@ -143,7 +143,7 @@ class Server:
         return address
 
     def read_alone(self) -> None:
-        """Prepares to read the whole dataset by one reader, without tf.data service."""
+        """Prepares to read the whole dataset with one reader, without tf.data service."""
         from . import iterating
 
         self._pipeline = iterating.Pipeline(self._function, self._dataset, None, "", "")
@@ -178,10 +178,10 @@ class Server:
         )
 
     def iterate(self, requests: socket.socket) -> int:
-        """Takes a request for an iteration, and starts it; returns the descriptor of its socket.
+        """Receives a request for an iteration, starts it and returns its socket's descriptor.
 
         Raises:
-            EOFError: There will be no more.
+            EOFError: There will be no more requests.
         """
         from . import iterating, sending
 
@@ -190,7 +190,7 @@ class Server:
             raise EOFError
         (job,) = _JOB.unpack(message)
         for file in files:
-            # Processes that the pipeline starts must not keep the memory.
+            # Processes that the pipeline starts must not hold on to the memory.
             os.set_inheritable(file, False)
         sender = sending.Sender(socket.socket(fileno=files[0]), files[1:])
         self._iterations[files[0]] = iterating.Iteration(self._pipeline, job, sender)
