@@ -17,7 +17,7 @@ The classes are those of the package tensorflow-estimator 2.15.0 (`pip install
 that TensorFlow has removed. The classes are documented at
 https://www.tensorflow.org/versions/r2.15/api_docs/python/tf/compat/v1/estimator, and
 docs/estimator.md shows how to run, debug and test programs with them. Importing this module applies
-the patches of the group `estimator`, see `tf_tpu_ext.patches`. `install` makes `tf.estimator` work.
+the patches in the group `estimator`; see `tf_tpu_ext.patches`. `install` makes `tf.estimator` work.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Ends training, evaluation and prediction soon after an error, with its cause and no thread left.
+"""Ends training, evaluation and prediction soon after errors, with the cause and no stray threads.
 
-TPUEstimator runs threads for infeed and outfeed next to the training loop. If one of the three
+TPUEstimator runs threads for infeed and outfeed alongside the training loop. If one of the three
 fails, tensorflow-estimator waits five seconds, closes the session, raises the most informative
 error, and leaves threads behind. The classes in this module replace its own.
 """
@@ -19,14 +19,14 @@ from tensorflow_estimator.python.estimator.tpu import error_handling, tpu_estima
 from tf_tpu_ext import _interrupts
 from tf_tpu_ext.patches._changes import Changes, find
 
-# How long a source that fails waits for errors of the others, which may have caused its own.
+# How long a source that fails waits for errors from the others, which may have caused its own.
 _GRACE_SECONDS = 0.3
-# Threads end when their session is closed. A thread that a user's function blocks is left behind.
+# Threads end when their session is closed. A thread blocked by a user's function is left behind.
 _JOIN_SECONDS = 10.0
 
 
 class Rendezvous(error_handling.ErrorRendezvous):
-    """Collects errors as its base class does, and ends the threads of a run."""
+    """Collects errors like its base class, and ends the threads of a run."""
 
     def __init__(self, num_sources: int) -> None:
         super().__init__(num_sources)
@@ -39,18 +39,18 @@ class Rendezvous(error_handling.ErrorRendezvous):
         self._interrupted = False
 
     def watch(self, queue: Any, session: Any) -> None:
-        """Watches the thread of a `_OpQueueContext`, and its session."""
+        """Watches the thread of a `_OpQueueContext` and its session."""
         self._queues.append(queue)
         if self._listener is None and _interrupts.is_possible():
             self._listener = _interrupts.Listener(functools.partial(self._interrupt, session))
 
     def _interrupt(self, session: Any) -> None:
-        # A step may be long. It returns when its session is closed; then Python's handler runs.
+        # A step may be long. It returns when its session is closed, and then Python's handler runs.
         self._interrupted = True
         _close(session)
 
     def record_error(self, source: str, exc_info: Any, session: Any = None) -> None:
-        """Records an error, and closes the session, if given, so that the other threads end."""
+        """Records an error and closes the session, if given, so that the other threads end."""
         error = exc_info[1]
         with self._lock:
             if self._ended.is_set() or isinstance(error, error_handling._IGNORED_ERRORS):
@@ -68,15 +68,15 @@ class Rendezvous(error_handling.ErrorRendezvous):
         self._closer.start()
 
     def raise_errors(self, timeout_sec: float = 0) -> None:
-        """Ends the threads, and raises the most informative error if there is one."""
+        """Ends the threads and raises the most informative error, if any."""
         del timeout_sec
         self._end_threads()
         error = sys.exc_info()[1]
         if error is not None and not isinstance(error, Exception):
-            # After Ctrl-C or the end of a generator, errors of the others are consequences.
+            # After Ctrl-C or the end of a generator, errors from the others are consequences.
             return
         if self._interrupted:
-            # TensorFlow may have turned it into an error of its own on the way.
+            # TensorFlow may have turned it into an error of its own along the way.
             raise KeyboardInterrupt from None
         causes = {k: e for k, e in self._errors.items() if not (e and _is_of_closed_session(e[1]))}
         if any(causes.values()):
@@ -155,14 +155,14 @@ def _close(session: Any) -> None:
 
 
 class NoSignalHandler(tf.compat.v1.train.SessionRunHook):
-    """Replaces a hook by which Ctrl-C kills the process without running handlers."""
+    """Replaces a hook that makes Ctrl-C kill the process without running handlers."""
 
     def __init__(self) -> None:
         super().__init__()
 
 
 def install(changes: Changes) -> None:
-    """Replaces classes of tensorflow-estimator by those of this module."""
+    """Replaces classes of tensorflow-estimator with those in this module."""
     find(error_handling, "_IGNORED_ERRORS")
     for name in ("record_error", "raise_errors"):
         changes.check(error_handling.ErrorRendezvous, name, vars(Rendezvous)[name])

@@ -14,7 +14,7 @@ from tf_tpu_ext.patches._changes import Changes
 
 
 def install(changes: Changes) -> None:
-    """Replaces the function that TensorFlow's hooks write graphs with."""
+    """Replaces the function with which TensorFlow's hooks write graphs."""
     changes.wrap(training_util, "write_graph", _write_graph_of)
 
 

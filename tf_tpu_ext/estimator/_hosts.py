@@ -1,8 +1,8 @@
-"""Input pipelines as if on several hosts.
+"""Runs input pipelines as if on several hosts.
 
-A slice of a pod has several hosts, and the input_fn runs once on each. To test how a program shares
-its data among them, the cores are divided among a given number of hosts, in order, and each call of
-the input_fn gets the number of its host. Everything runs in this process.
+A pod slice has several hosts, and the input_fn runs once on each. To test how a program divides its
+data among them, the cores are divided in order among a given number of hosts, and each call to the
+input_fn gets its host's number. Everything runs in this process.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ def set_input_hosts(hosts: int) -> None:
     """Sets the number of hosts for the input pipelines of TPUEstimators.
 
     The default is the environment variable TF_TPU_EXT_HOSTS, or 1. If the number does not divide
-    the number of cores, the first call of an estimator raises an error.
+    the number of cores, the first call to an estimator raises an error.
 
     Args:
-        hosts: The number of hosts, among which the cores are divided evenly.
+        hosts: The number of hosts among which the cores are divided evenly.
 
     Raises:
         ValueError: The number is less than 1.
@@ -64,7 +64,7 @@ def _number() -> int:
 
 
 def _metadata_of(stock: Callable[..., Any]) -> Callable[..., Any]:
-    """Divides the cores of the only host among the hosts that were asked for."""
+    """Divides the cores of the only host among the requested number of hosts."""
 
     def metadata(self: Any) -> Any:
         real, hosts = stock(self), _number()
@@ -86,7 +86,7 @@ def _metadata_of(stock: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _is_divided(context: Any) -> bool:
-    """Returns whether its hosts are one machine; each of several workers is a host by itself."""
+    """Returns whether its hosts share one machine. If there are several workers, each is a host."""
     metadata = context._get_tpu_system_metadata()
     cores = [device.name for device in metadata.devices if device.device_type == "TPU"]
     tasks = {name.partition("/device:")[0] for name in cores}

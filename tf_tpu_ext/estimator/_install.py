@@ -14,7 +14,7 @@ from tf_tpu_ext.patches._finders import Alias
 
 _SUPPLIED = "tf_tpu_ext.estimator._supplied"
 _PACKAGE = "tensorflow_estimator.python.estimator"
-# Modules of its package `tpu` that TensorFlow 1 had in its own.
+# Modules in tensorflow-estimator's package `tpu` that TensorFlow 1 had in its own.
 _TPU_MODULES = (
     "_tpu_estimator_embedding",
     "error_handling",
@@ -23,7 +23,7 @@ _TPU_MODULES = (
     "tpu_estimator",
     "util",
 )
-# Modules that tensorflow-estimator imports, and ours in their place if TensorFlow lacks them.
+# Modules that tensorflow-estimator imports, and our replacements if TensorFlow lacks them.
 SUPPLIED = {
     "tensorflow.python.distribute.estimator_training": "estimator_training",
     "tensorflow.python.tpu.session_support": "session_support",
@@ -84,7 +84,7 @@ def install() -> None:
 
 
 def set_public_names(changes: Changes) -> None:
-    """Sets `estimator` in all modules in which programs look for it."""
+    """Sets `estimator` in all modules where programs look for it."""
     old = importlib.import_module("tensorflow_estimator._api.v1.estimator")
     new = importlib.import_module("tensorflow_estimator._api.v2.estimator")
     for module in _namespaces.public_modules("v1"):
@@ -94,7 +94,7 @@ def set_public_names(changes: Changes) -> None:
 
 
 def find_private_modules(changes: Changes) -> None:
-    """Makes the private modules importable from their old places in TensorFlow."""
+    """Makes the private modules importable from their old locations in TensorFlow."""
     changes.add_finder(Alias("tensorflow.python.estimator", _PACKAGE))
     for name in _TPU_MODULES:
         changes.add_finder(Alias(f"tensorflow.python.tpu.{name}", f"{_PACKAGE}.tpu.{name}"))

@@ -1,11 +1,11 @@
-"""Two corrections of the steps that TPUEstimator makes from a model_fn.
+"""Two corrections to the steps that TPUEstimator makes from a model_fn.
 
-Each step must dequeue what the host has enqueued for it. Graphs leave out ops on which nothing
-depends, so a model that does not use its input would dequeue nothing, and the host would wait
-forever for room in the infeed.
+Each step must dequeue what the host has enqueued for it. Graphs omit ops that nothing depends on,
+so a model that does not use its input would dequeue nothing, and the host would wait forever for
+room in the infeed.
 
-The loss of an evaluation must be the mean over all replicas. tensorflow-estimator reports the loss
-of the first replica, which has seen only a part of the data; on a CPU the result differs.
+The evaluation loss must be the mean over all replicas. tensorflow-estimator reports the loss of the
+first replica, which has seen only part of the data; on a CPU, the result differs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tf_tpu_ext.patches._changes import Changes
 
 
 def install(changes: Changes) -> None:
-    """Patches how tensorflow-estimator makes steps for training, evaluation and prediction."""
+    """Patches how tensorflow-estimator creates steps for training, evaluation and prediction."""
     wrapper = tpu_estimator._ModelFnWrapper
     changes.wrap(wrapper, "convert_to_single_tpu_train_step", _convert_of)
     mean_loss = functools.partial(_convert_of, mean_loss=True)

@@ -1,4 +1,4 @@
-"""Counts the training steps of the process and measures their time."""
+"""Counts this process's training steps and measures their time."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class Totals:
     """Sums over all `train` calls of all estimators.
 
     Attributes:
-        steps: Number of steps, as far as checkpoints were written.
-        seconds: Seconds spent in the calls, compilations included.
+        steps: Number of steps, as recorded in checkpoints.
+        seconds: Seconds spent in the calls, including compilation.
     """
 
     steps: int = 0
@@ -53,5 +53,5 @@ def _global_step(estimator: Any) -> int:
     try:
         return int(tf.train.load_variable(checkpoint, "global_step"))
     except (tf.errors.OpError, ValueError, KeyError):
-        # The program has another name for its step, or removes its checkpoints.
+        # The program uses another name for its step, or removes its checkpoints.
         return 0

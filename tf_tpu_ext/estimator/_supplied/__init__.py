@@ -1,5 +1,5 @@
-"""Replacements for modules that tensorflow-estimator imports and TensorFlow has removed.
+"""Replacements for modules that tensorflow-estimator imports but TensorFlow has removed.
 
-`_install` lists which module replaces which. They have only what tensorflow-estimator needs on
+`_install` lists which module replaces which. They contain only what tensorflow-estimator needs on
 virtual cores.
 """

@@ -84,7 +84,7 @@ class FeatureConfig:
 
 @dataclasses.dataclass(frozen=True)
 class EnqueueData:
-    """The ids of a feature in a core's batch, with rows and weights if it is sparse."""
+    """A feature's ids in a core's batch, with rows and weights if it is sparse."""
 
     embedding_indices: Any
     sample_indices: Any = None
@@ -92,7 +92,7 @@ class EnqueueData:
 
     @staticmethod
     def from_sparse_tensor(sp_tensor: Any, weights: Any = None) -> EnqueueData:
-        """Unpacks a SparseTensor of ids, and one of weights with the same indices."""
+        """Unpacks a SparseTensor of ids, and optionally one of weights with the same indices."""
         return EnqueueData(
             sp_tensor.values,
             sp_tensor.indices,
@@ -102,7 +102,7 @@ class EnqueueData:
 
 @dataclasses.dataclass(frozen=True)
 class _Parameters:
-    """The common parameters of the optimizers."""
+    """Parameters that all optimizers have."""
 
     learning_rate: float
     use_gradient_accumulation: bool = dataclasses.field(default=True, kw_only=True)
@@ -162,7 +162,7 @@ class ProximalAdagradParameters(_Parameters):
 
 @dataclasses.dataclass(frozen=True)
 class AdamParameters(_Parameters):
-    """Adam. With `lazy_adam`, a step does not change rows that are not looked up."""
+    """Adam. With `lazy_adam`, a step changes only rows that are looked up."""
 
     beta1: float = 0.9
     beta2: float = 0.999

@@ -1,4 +1,4 @@
-"""Translates optimizers of embedding tables for the embedding engine."""
+"""Translates embedding table optimizers for the embedding engine."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tf_tpu_ext.estimator._supplied import embedding_configs as configs
 
 @dataclasses.dataclass(frozen=True)
 class EngineOptimizer:
-    """The ops and slot variables of an optimizer in the engine.
+    """The engine's ops and slot variables for an optimizer.
 
     Attributes:
         load: The op that loads a table and its slots.
         retrieve: The op that retrieves them.
-        slots: The name of each slot, below that of the table's variable, and its initial value.
+        slots: The name of each slot, under that of the table's variable, and its initial value.
     """
 
     load: Callable[..., Any]

@@ -1,6 +1,6 @@
 """Replaces `tensorflow.python.distribute.estimator_training`, for estimators in one process.
 
-Clusters of estimator processes under a distribution strategy are not supported, and are an error.
+Clusters of estimator processes under a distribution strategy are not supported and raise an error.
 """
 
 from __future__ import annotations

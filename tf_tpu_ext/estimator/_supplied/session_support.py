@@ -1,7 +1,7 @@
 """Replaces `tensorflow.python.tpu.session_support`, which watches remote TPU workers.
 
-Workers in a cloud can be preempted. Virtual cores end only with the process, and checkpoints are
-enough to recover from that, so there is nothing to watch.
+Cloud workers can be preempted. Virtual cores end only with the process, and checkpoints are enough
+to recover from that, so there is nothing to watch.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class _WorkerAction:
     """An action on workers that are about to be preempted. Does nothing here.
 
     Args:
-        timeout_ms: Not used. TensorFlow before 1.15 took it.
+        timeout_ms: Not used. TensorFlow versions before 1.15 accepted it.
     """
 
     def __init__(self, timeout_ms: int | None = None) -> None:
@@ -31,7 +31,7 @@ class _WorkerAction:
 
 
 class ResetComputation(_WorkerAction):
-    """Elsewhere, restarts the computation."""
+    """Elsewhere, this restarts the computation."""
 
 
 # The name in TensorFlow before 1.15.
@@ -39,15 +39,15 @@ RestartComputation = ResetComputation
 
 
 class ShutdownLameWorkers(_WorkerAction):
-    """Elsewhere, shuts down workers that are about to be preempted."""
+    """Elsewhere, this shuts down workers that are about to be preempted."""
 
 
 class ShutdownAllWorkers(_WorkerAction):
-    """Elsewhere, shuts down all workers."""
+    """Elsewhere, this shuts down all workers."""
 
 
 class GracefulShutdownHook(tf.compat.v1.train.SessionRunHook):
-    """Elsewhere, saves a checkpoint before a worker is preempted. Virtual cores never are."""
+    """Elsewhere, this saves a checkpoint before a worker is preempted. Virtual cores never are."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 """Replaces `tensorflow.python.tpu.tpu_embedding`: embedding tables in the TPU's memory.
 
-`TPUEmbedding` makes the ops of TensorFlow 1 for them: TPUEstimator uses it for the feature columns
-of an `embedding_config_spec`.
+`TPUEmbedding` creates TensorFlow 1 ops for them. TPUEstimator uses it for the feature columns of an
+`embedding_config_spec`.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ DeviceConfig = collections.namedtuple("DeviceConfig", ["num_hosts", "num_cores",
 def get_enqueue_datas_list_from_sparse_tensors_list(
     sp_tensors_list: Sequence[Mapping[str, Any]],
 ) -> list[dict[str, EnqueueData]]:
-    """Returns the `EnqueueData` of each core by feature, for their SparseTensors of ids."""
+    """Returns each core's `EnqueueData` by feature, from its SparseTensors of ids."""
     return [
         {name: EnqueueData.from_sparse_tensor(ids) for name, ids in features.items()}
         for features in sp_tensors_list
@@ -97,12 +97,12 @@ class TPUEmbedding:
         batch_size: The number of samples in a step, over all cores.
         mode: `TRAINING` or `INFERENCE`.
         master, cluster_def, profile_data_directory, master_job_name, device_config: Not used.
-        optimization_parameters: For training, the optimizer of tables without one of their own.
-        pipeline_execution_with_tensor_core: Whether lookups miss the update of the previous step.
+        optimization_parameters: For training, the optimizer for tables without their own.
+        pipeline_execution_with_tensor_core: Whether lookups miss the previous step's update.
         partition_strategy: How rows are divided among hosts, `"div"` or `"mod"`.
 
     Raises:
-        ValueError: An argument is not valid, or arguments contradict each other.
+        ValueError: An argument is invalid, or arguments contradict each other.
     """
 
     def __init__(
@@ -148,7 +148,7 @@ class TPUEmbedding:
                 f"{list(self._table_to_config_dict)}, features of {sorted(used)}"
             )
         self._optimization_parameters = optimization_parameters
-        # By table. For lookups only, any optimizer will do.
+        # By table. If there are only lookups, any optimizer will do.
         self._parameters: dict[str, Any] = {}
         for name, table in self._table_to_config_dict.items():
             own = table.optimization_parameters or optimization_parameters
@@ -161,12 +161,12 @@ class TPUEmbedding:
             engine_optimizer(own)
             self._parameters[name] = own
         rates = (table.learning_rate_fn for table in self._table_to_config_dict.values())
-        # Each function is one dynamic learning rate, which tables may share.
+        # Each function is a dynamic learning rate, which tables may share.
         self._learning_rates: list[Callable[..., Any]] = list(
             dict.fromkeys(rate for rate in rates if rate is not None)
         )
         self._config = self._make_config()
-        # Cores that a graph has enqueue ops for.
+        # The number of cores that a graph has enqueue ops for.
         self._enqueued: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 
     @property
@@ -188,12 +188,12 @@ class TPUEmbedding:
 
     @property
     def optimization_parameters(self) -> Any:
-        """The optimizer of tables without one of their own."""
+        """The optimizer for tables without their own."""
         return self._optimization_parameters
 
     @property
     def batch_size_per_core(self) -> int:
-        """The number of samples in a step of one core."""
+        """The number of samples per step on one core."""
         return self._batch_size
 
     @property
@@ -277,7 +277,7 @@ class TPUEmbedding:
                 else:
                     indices = tf.cast(data.sample_indices, tf.int32)
                     if feature.max_sequence_length > 0:
-                        # The position is a row of its own.
+                        # Each position is a separate row.
                         indices = tf.pad(indices, [[0, 0], [0, 1]])
                     rows.append(indices)
                 ids.append(tf.cast(tf.reshape(data.embedding_indices, [-1]), tf.int64))
@@ -292,8 +292,8 @@ class TPUEmbedding:
         """Dequeues the activations of the core's next batch. Call it in a TPU computation.
 
         Returns:
-            By feature a float32 tensor of shape `[batch_size_per_core, dimension]`; for a sequence
-            `[batch_size_per_core, max_sequence_length, dimension]`.
+            By feature, a float32 tensor of shape `[batch_size_per_core, dimension]`, or for a
+            sequence `[batch_size_per_core, max_sequence_length, dimension]`.
         """
         activations = tpu_ops.recv_tpu_embedding_activations(
             num_outputs=len(self._feature_to_config_dict), config=self._config.SerializeToString()
@@ -307,7 +307,7 @@ class TPUEmbedding:
 
         Args:
             feature_to_gradient_dict: The gradient of each feature's activations, by name.
-            step: The argument of learning rate functions; None calls them without one.
+            step: The argument for learning rate functions; None calls them without one.
 
         Raises:
             RuntimeError: The mode is `INFERENCE`.
@@ -331,8 +331,8 @@ class TPUEmbedding:
     ) -> VariablesAndOps:
         """Creates variables on the host for the tables and their slots.
 
-        Checkpoints contain these variables. `load_ops` of the result creates ops that load their
-        values into the TPU, and `retrieve_ops` ops that update them from the TPU.
+        Checkpoints contain these variables. The result's `load_ops` creates ops that load their
+        values into the TPU, and its `retrieve_ops` creates ops that update them from the TPU.
         """
         variables: dict[str, Any] = {}
         slots: dict[str, list[Any]] = {}
@@ -366,7 +366,7 @@ class TPUEmbedding:
 
         def retrieve(name: str, optimizer: EngineOptimizer, states: list[Any]) -> Any:
             values = optimizer.retrieve(num_shards=1, shard_id=0, table_name=name)
-            # An op of one result gives it without a tuple.
+            # An op with one result returns it without a tuple.
             values = [values] if len(states) == 1 else list(values)
             return tf.group(
                 *(

@@ -2,7 +2,7 @@
 
 An optimizer in a model function differentiates with respect to variables, but activations are not
 variables. So they pass through ops with a dummy variable, whose gradient function stores the
-gradients of the activations in a collection of the graph.
+gradients of the activations in a graph collection.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tf_tpu_ext.estimator._supplied.tpu_embedding import TPUEmbedding
 
 
 def _places(embedding: TPUEmbedding) -> dict[str, tuple[int, int]]:
-    """Returns for each feature the number of its table, and its number within that table."""
+    """Returns, for each feature, the number of its table and its number within that table."""
     numbers = {name: number for number, name in enumerate(embedding.table_to_config_dict)}
     lookups = dict.fromkeys(numbers, 0)
     places = {}
@@ -83,7 +83,7 @@ def hook_dummy_table_variables_to_activations(
 
 
 def get_gradients_through_dummy_table_variables(tpu_embedding: TPUEmbedding) -> dict[str, Any]:
-    """Returns the gradients of the activations by feature, zeros if the loss uses none."""
+    """Returns the gradients of the activations by feature, or zeros if the loss uses none."""
     gradients = {}
     for name, (table, lookup) in _places(tpu_embedding).items():
         gradient = _gradients(table)[lookup]
