@@ -1,6 +1,6 @@
 """The report as a page: `tf_tpu_ext.report`, and `tf-tpu run --report out.html`.
 
-Everything is in the one file: it opens without a network.
+Everything is in a single file, which opens without a network.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ _SCRIPTS = ("vendor/d3.min.js", "vendor/plot.umd.min.js", "page.js")
 
 
 def report(path: str | os.PathLike[str], *, title: str | None = None) -> None:
-    """Writes a page of what the programs of this process have done so far.
+    """Writes a page about what this process's programs have done so far.
 
-    It has a timeline of the first steps, every compilation and why it was needed again, padding,
-    calls of the host, collectives, memory, and whether a real TPU would run the program. See
+    It shows a timeline of the first steps, every compilation and why it was repeated, padding,
+    calls to the host, collectives, memory, and whether a real TPU would run the program. See
     docs/report.md. With a target (`tf_tpu_ext.configure`), it first waits for the verdicts.
 
     Args:
         path: The file to write, such as `report.html`.
-        title: What the page is called; the script's name if left out.
+        title: The page's title; the script's name if omitted.
 
     Raises:
         ImportError: Jinja2 is not installed.

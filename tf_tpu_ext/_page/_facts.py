@@ -1,4 +1,4 @@
-"""All that the page shows, as plain data."""
+"""Everything that the page shows, as plain data."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MOST_CHARTED = 30
 
 
 def gather(title: str | None) -> dict[str, Any]:
-    """Returns what the template wants."""
+    """Returns the data that the template needs."""
     asker.wait()
     own = compilation_stats().programs
     workers = _pod.workers()
@@ -84,7 +84,7 @@ def gather(title: str | None) -> dict[str, Any]:
 
 
 def _padded(host: str, padded: PaddedInput, programs: Iterable[Compilation]) -> dict[str, Any]:
-    """Returns a row of the table of padding; `host` comes before the input's name."""
+    """Returns a row of the padding table; `host` is a prefix of the input's name."""
     by_id = {program.program_id: program for program in programs}
     return {
         "input": padded,
@@ -111,7 +111,7 @@ def _answer(
     findings: Sequence[Finding],
     verdicts: Sequence[Verdict],
 ) -> dict[str, str]:
-    """Returns whether the program would run on a TPU: in a word, and why."""
+    """Returns whether the program would run on a TPU, in one word, and why."""
     if not programs:
         return {"word": "unknown", "text": "Nothing was compiled, so nothing can be said."}
     refused = sum(finding.severity == "refused" for finding in findings)
@@ -145,13 +145,13 @@ def _with_code(finding: Finding) -> Mapping[str, Any]:
 
 
 def code_of(source: str) -> str:
-    """Returns the text of a line, given as `file:line`; empty if it can't be read."""
+    """Returns the text of the line at `file:line`; empty if it can't be read."""
     file, _, line = source.rpartition(":")
     return linecache.getline(file, int(line)).strip() if file and line.isdigit() else ""
 
 
 def short_line(source: str) -> str:
-    """Returns `file:line` relative to the working folder, if the file is in it."""
+    """Returns `file:line`, relative to the working folder if the file is in it."""
     file, _, line = source.rpartition(":")
     try:
         return f"{pathlib.Path(file).relative_to(pathlib.Path.cwd())}:{line}" if file else source
@@ -211,7 +211,7 @@ def _label(program: Compilation) -> str:
 
 
 def _variables(programs: Iterable[Compilation]) -> list[dict[str, Any]]:
-    """Returns the variables of all programs, the largest first; those of one name count once."""
+    """Returns all programs' variables, largest first; those with the same name count once."""
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for program in programs:
         for argument in program.arguments:
@@ -232,7 +232,7 @@ def _variables(programs: Iterable[Compilation]) -> list[dict[str, Any]]:
 
 
 def _collectives(records: Sequence[dict[str, Any]], host: str) -> list[dict[str, Any]]:
-    """Returns records of the library with sums; `host` comes before the names of its cores."""
+    """Returns the library's records with sums; `host` is a prefix of its cores' names."""
     for record in records:
         cores = record["cores"]
         record["host"] = host
@@ -242,7 +242,7 @@ def _collectives(records: Sequence[dict[str, Any]], host: str) -> list[dict[str,
 
 
 def _waits(collectives: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Returns by core how long it waited in collectives, and how long others waited for it."""
+    """Returns how long each core waited in collectives, and how long others waited for it."""
     totals: dict[tuple[str, int], list[float]] = {}
     for record in collectives:
         for core in record["cores"]:

@@ -1,4 +1,4 @@
-"""What of a program a real TPU would refuse or be slow at, and what to write instead."""
+"""What a real TPU would refuse or be slow at in a program, and what to write instead."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tf_tpu_ext.verdict._records import Answer, Note, Verdict
 
 Severity = Literal["refused", "slow"]
 
-# From here on, it is worth a word.
+# Thresholds from which a finding is worth reporting.
 _PADDING_WASTE = 0.25
 _COMPILATIONS = 3
 _SHOWN = 4
 
-# The worst first.
+# Worst first.
 _TITLES = {
     "host call in a loop": "the host is called in a loop",
     "emulated": "a type that a TPU emulates",
@@ -32,7 +32,7 @@ class Finding:
     """One finding.
 
     Attributes:
-        severity: Whether a TPU would refuse the program, or only be slow.
+        severity: Whether a TPU would refuse the program or only be slow.
         what: What was found.
         detail: More about it.
         source: The Python line, as `file:line`; empty if unknown.
@@ -54,7 +54,7 @@ def find(
     padded: Sequence[PaddedInput],
     verdicts: Sequence[Verdict],
 ) -> list[Finding]:
-    """Returns all findings, those that keep programs from running first."""
+    """Returns all findings, starting with those that keep programs from running."""
     found = [
         *_refused(programs),
         *_refused_by_target(verdicts),
@@ -68,7 +68,7 @@ def find(
 
 
 def _merged(found: Sequence[Finding]) -> Iterable[Finding]:
-    """Returns one finding for what several programs do alike."""
+    """Merges findings that several programs have in common."""
     merged: dict[tuple[str, str, str], Finding] = {}
     for each in found:
         key = each.what, each.detail, each.source
@@ -111,7 +111,7 @@ def _noted(programs: Sequence[Compilation]) -> Iterator[Finding]:
         for (noted, source, advice), notes in by_line.items():
             if noted != kind:
                 continue
-            # Of many shapes on one line, some are enough.
+            # If a line has many shapes, some are enough.
             what = list(dict.fromkeys(note.what for note in notes if note.what))
             shown = ", ".join(what[:_SHOWN]) + (", ..." if len(what) > _SHOWN else "")
             op = next((f"op {note.op}" for note in notes if note.op), "")

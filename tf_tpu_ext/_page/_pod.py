@@ -1,4 +1,4 @@
-"""What the workers have done whose cores the program uses."""
+"""What the workers whose cores the program uses have done."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ class Worker:
     """A worker of the program's pod.
 
     Attributes:
-        name: What the page calls it.
+        name: Its name on the page.
         address: Where it listens.
         error: Why it could not be asked; empty if it could.
-        described: What it says of itself, see the op `TpuExt>DescribeHost`.
-        programs: What it has compiled.
-        collectives: The collectives of its cores, as the library tells them.
-        clusters: The clusters of outside compilation that it has run.
+        described: How it describes itself; see the op `TpuExt>DescribeHost`.
+        programs: The programs that it has compiled.
+        collectives: The collectives of its cores, as the library reports them.
+        clusters: The outside compilation clusters that it has run.
         padded_inputs: The inputs that it has padded.
-        host: What is drawn of it.
+        host: The data for its part of the timeline.
     """
 
     name: str
@@ -75,10 +75,10 @@ def _ask(name: str, address: str, first_core: int) -> Worker:
 
 
 def _number_cores(work: Mapping[str, Any], first_core: int) -> None:
-    """Numbers the cores of a worker as the pod does.
+    """Renumbers the cores of a worker as the pod does.
 
-    A run is of cores of its worker; collectives of a program on several workers name those of the
-    pod, and others those of the worker, which are fewer than come before it.
+    Runs use the worker's own core numbers. Collectives of a program on several workers use the
+    pod's numbers; others use the worker's, which are all below its first core's number in the pod.
     """
     for launch in work["launches"]:
         for run in launch["runs"]:

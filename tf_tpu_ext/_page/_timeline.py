@@ -9,7 +9,7 @@ from typing import Any
 
 from tf_tpu_ext._compilations import Compilation
 
-# A page of thousands of lanes shows nothing.
+# A page with thousands of lanes would be unreadable.
 MOST_CORES = 32
 COMPILER = "compiler"
 
@@ -22,9 +22,9 @@ class Host:
 
     Attributes:
         programs: Its compilations.
-        launches: Its first launches, as the library tells them; those that run are left out.
-        meetings: Its first collectives, as the library tells them.
-        name: What comes before the names of its lanes; empty for this process.
+        launches: Its first launches, as the library reports them; those still running are left out.
+        meetings: Its first collectives, as the library reports them.
+        name: The prefix of its lanes' names; empty for this process.
         ahead: How many seconds its clock is ahead of this process's.
     """
 
@@ -40,14 +40,14 @@ class Host:
         return [launch for launch in self.launches if launch["end"] is not None]
 
     def start(self) -> float:
-        """Returns when it began, by this process's clock; infinity if it did nothing."""
+        """Returns when it began by this process's clock, or infinity if it did nothing."""
         starts = [program.started for program in self.programs if program.started]
         begins = (launch["begin"] for launch in self.ended)
         return min([*starts, *begins], default=math.inf) - self.ahead
 
 
 def timeline(hosts: Sequence[Host]) -> dict[str, Any]:
-    """Returns bars, lanes, and steps: those of the first host, which are those of all."""
+    """Returns bars, lanes and steps; the steps are the first host's, since all hosts share them."""
     origin = min((host.start() for host in hosts), default=0.0)
     drawn = [_of_host(host, origin + host.ahead) for host in hosts]
     return {
@@ -103,7 +103,7 @@ def _of_host(host: Host, origin: float) -> dict[str, Any]:
 
 
 def _place(lane: str) -> tuple[bool, int]:
-    """Returns the place of a lane among those of its host: the compiler's is the first."""
+    """Returns the sort key of a lane within its host; the compiler's lane comes first."""
     last = lane.split()[-1]
     return (last != COMPILER, int(last) if last != COMPILER else 0)
 
@@ -115,7 +115,7 @@ def _bar(lane: str, kind: str, begin: float, end: float, label: str) -> Bar:
 def _of_launch(
     launch: Mapping[str, Any], meetings: Sequence[Mapping[str, Any]]
 ) -> Iterator[tuple[int, str, float, float, str]]:
-    """Yields core, kind, begin, end and a remark."""
+    """Yields the core, kind, begin, end and a remark."""
     last = launch["begin"]
     cores: list[int] = []
     for run in launch["runs"]:

@@ -11,12 +11,12 @@ import pathlib
 import sys
 
 _FOLDER = pathlib.Path(__file__).resolve().parent
-# Free of the package's own name, whose import would load the native library.
+# Does not contain the package's name, whose import would load the native library.
 _NAME = "_tf_tpu_command"
 
 
 def main() -> int:
-    """Loads the command without its parent package and runs it; returns the exit code."""
+    """Loads the command without its parent package, runs it and returns the exit code."""
     spec = importlib.util.spec_from_file_location(
         _NAME, _FOLDER / "__init__.py", submodule_search_locations=[str(_FOLDER)]
     )

@@ -50,7 +50,7 @@ def add_parser(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Runs the script in this process, prints what is told and returns the exit code.
+    """Runs the script in this process, prints the results and returns the exit code.
 
     If it can't start, the reason is printed on stderr and the exit code is 2.
     """

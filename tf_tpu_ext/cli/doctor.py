@@ -118,9 +118,9 @@ def examine(
     """Yields all checks as they are made.
 
     Args:
-        environment: The environment variables of the processes that run the checks.
+        environment: The environment variables for the processes that run the checks.
         timeout: How many seconds such a process may take.
-        workers: The addresses of workers that are examined, or None for cores of this machine.
+        workers: The addresses of the workers to examine, or None for this machine's cores.
     """
     yield from versions()
     if workers is not None:
@@ -151,7 +151,7 @@ def versions() -> Iterator[Check]:
 
 
 def tpu(environment: dict[str, str]) -> Check:
-    """Returns whether there is a TPU, what can drive it, and what programs get."""
+    """Reports whether there is a TPU, what can drive it, and what programs get."""
     module = _module("_real_tpu")
     try:
         choice = module.choose(asked=environment.get(module.VARIABLE))
@@ -163,7 +163,7 @@ def tpu(environment: dict[str, str]) -> Check:
 
 
 def is_package_folder(entry: str) -> bool:
-    """Returns whether the package can be imported from this entry of Python's path."""
+    """Returns whether the package can be imported from this entry in Python's path."""
     return (pathlib.Path(entry or ".") / PACKAGE.name / "__init__.py").exists()
 
 
@@ -178,12 +178,12 @@ def built_for() -> list[str]:
 
 
 def pipelines_environment() -> Any:
-    """Returns the module about the environment of `tf_tpu_ext.io`."""
+    """Returns the module that manages the environment of `tf_tpu_ext.io`."""
     return _module("io/_environment")
 
 
 def _module(name: str) -> Any:
-    """Returns a module of the package that needs nothing of it, without importing the package."""
+    """Returns one of the package's self-contained modules without importing the package."""
     spec = importlib.util.spec_from_file_location(f"_tf_tpu{name}", PACKAGE / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
@@ -193,7 +193,7 @@ def _module(name: str) -> Any:
 
 
 def tensorflow_io(environment: dict[str, str], timeout: float) -> Iterator[Check]:
-    """Yields whether tensorflow-io, an optional companion, can run a native op."""
+    """Reports whether tensorflow-io, an optional companion, can run a native op."""
     version = _version("tensorflow-io")
     if version is None:
         yield Check("tensorflow-io", NOTE, "not installed (optional)")
@@ -204,7 +204,7 @@ def tensorflow_io(environment: dict[str, str], timeout: float) -> Iterator[Check
 
 
 def pipelines(timeout: float) -> Check:
-    """Returns whether the environment of `tf_tpu_ext.io.dataset`, which is optional, works."""
+    """Reports whether the optional environment of `tf_tpu_ext.io.dataset` works."""
     environment = pipelines_environment()
     python = environment.find()
     if python is None:
@@ -240,7 +240,7 @@ def _install_tensorflow() -> str:
 def _probe(
     name: str, environment: dict[str, str], timeout: float, *arguments: str
 ) -> Iterator[Check]:
-    """Yields the checks of a probe, which runs in a process, and a failure if that ends early."""
+    """Yields the checks of a probe, which runs in its own process; a failure if that ends early."""
     command = [sys.executable, str(PROBES), name, str(PACKAGE.parent), *arguments]
     environment = {"TF_CPP_MIN_LOG_LEVEL": "2", **environment}
     try:
@@ -252,7 +252,7 @@ def _probe(
         output, errors, code = _text(expired.stdout), _text(expired.stderr), None
     finished = False
     for line in output.splitlines():
-        # Libraries print too.
+        # Libraries print to stdout, too.
         if not line.startswith("{"):
             continue
         printed = json.loads(line)

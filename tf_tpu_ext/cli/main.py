@@ -12,12 +12,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a subcommand of `tf-tpu`.
 
     Args:
-        arguments: The command line without the program's name; that of the process if None.
+        arguments: The command line without the program's name; None for the process's own.
 
     Returns:
-        The exit code: that of the script, for `run`, and for `check` if the script fails. Otherwise
-        0 for success, 1 if a problem was found, and 2 (also as SystemExit) for a wrong command
-        line.
+        The exit code: the script's, for `run`, and for `check` if the script fails. Otherwise 0 for
+        success, 1 if a problem was found, and 2 (also as SystemExit) for an invalid command line.
 
     Example:
         $ tf-tpu --version

@@ -1,4 +1,4 @@
-"""`tf-tpu io`: the environment in which pipelines of tensorflow-io run."""
+"""`tf-tpu io`: the environment in which tensorflow-io pipelines run."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def add_parser(commands: Any) -> None:
 
 
 def run_setup(options: argparse.Namespace) -> int:
-    """Makes the environment and returns the exit code."""
+    """Creates the environment and returns the exit code."""
     module = doctor.pipelines_environment()
     try:
         made = module.make(options.python, functools.partial(print, flush=True))
@@ -50,7 +50,7 @@ def run_setup(options: argparse.Namespace) -> int:
 
 
 def run_python(options: argparse.Namespace) -> int:
-    """Prints the environment's interpreter and returns the exit code."""
+    """Prints the path of the environment's interpreter and returns the exit code."""
     del options
     module = doctor.pipelines_environment()
     try:

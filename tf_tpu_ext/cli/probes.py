@@ -1,7 +1,7 @@
 """The checks that `tf-tpu doctor` runs in separate processes.
 
-They are `python probes.py PROBE FOLDER`; the probe of workers takes their addresses in addition.
-FOLDER contains the tf_tpu_ext to check. Each result is printed at once, as one line of JSON, so
+They are run as `python probes.py PROBE FOLDER`; the probe of workers also takes their addresses.
+FOLDER contains the tf_tpu_ext to check. Each result is printed immediately, as one line of JSON, so
 that a crash does not lose it.
 """
 
@@ -18,9 +18,9 @@ from typing import Any
 
 # How many steps and calls are timed.
 _STEPS = 20
-# What TensorFlow's own health checks ask a worker.
+# The method that TensorFlow's own health checks call on a worker.
 _GET_STATUS = "/tensorflow.WorkerService/GetStatus"
-# A clock that is off by more than that confuses those who read logs of several workers.
+# A clock that is off by more than this confuses people who read the logs of several workers.
 _CLOCK_SECONDS = 1.0
 
 
@@ -32,7 +32,7 @@ def report(name: str, status: str, found: str, advice: str = "") -> None:
 
 
 def attempt(name: str, action: Callable[[], str], advice: str) -> bool:
-    """Runs a check, which fails if the action raises an error."""
+    """Runs a check that fails if the action raises an error."""
     try:
         found = action()
     except Exception as error:
@@ -159,7 +159,7 @@ def _threads() -> str:
 
 
 def probe_workers(master: str) -> None:
-    """Examines workers, each for itself, and then a step over the cores of all."""
+    """Examines each worker by itself, and then a step on the cores of all workers."""
     import tensorflow as tf
 
     from tf_tpu_ext import _workers
@@ -186,7 +186,7 @@ def _ask(address: str, timeout: float) -> None:
 
     with grpc.insecure_channel(address) as channel:
         try:
-            # An empty request, in the form in which it is sent.
+            # An empty request, as serialized.
             channel.unary_unary(_GET_STATUS)(b"", timeout=timeout)
         except grpc.RpcError as error:
             if error.code() == grpc.StatusCode.DEADLINE_EXCEEDED:
@@ -202,7 +202,7 @@ class _Worker:
         self.address = address
 
     def answer(self) -> str:
-        """Returns how fast it answers."""
+        """Returns how fast the worker answers."""
         took = []
         for _ in range(_STEPS):
             start = time.monotonic()
@@ -211,7 +211,7 @@ class _Worker:
         return f"answers in {min(took) * 1e3:.1f} ms"
 
     def describe(self) -> str:
-        """Returns what it is, or raises RuntimeError if it does not fit this process."""
+        """Describes the worker, or raises RuntimeError if it does not match this process."""
         import tensorflow as tf
 
         from tf_tpu_ext import _version, _workers
@@ -219,7 +219,7 @@ class _Worker:
         before = time.time()
         found = _workers.describe(self.address)
         after = time.time()
-        # It has read its clock at some moment in between.
+        # The worker has read its clock at some moment in between.
         off = max(found["seconds"] - after, before - found["seconds"], 0.0)
         said = (
             f"{self.task}: {found['cores']} cores, tf_tpu_ext {found['tf_tpu_ext']}, TensorFlow "

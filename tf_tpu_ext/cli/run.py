@@ -56,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
     If it can't start, the reason is printed on stderr and the exit code is 2.
     """
     pod = contextlib.ExitStack()
-    # Before TensorFlow is imported: when this process ends, it waits for the workers first.
+    # Before TensorFlow is imported, so that this process first waits for the workers when it ends.
     atexit.register(pod.close)
     try:
         script.check_file(options)

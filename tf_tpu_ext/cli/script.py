@@ -1,4 +1,4 @@
-"""What the subcommands that run a script have in common: their options, and how they start."""
+"""What subcommands that run a script have in common: their options, and how they start it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from . import doctor, storage
 
 
 class RefusedError(Exception):
-    """The script can't be started, and why."""
+    """The script can't be started; the message says why."""
 
 
 def add_arguments(parser: Any) -> None:
-    """Adds the options that say what to run, and the script's own arguments after them."""
+    """Adds the options that say what to run, followed by the script's own arguments."""
     parser.add_argument(
         "--legacy",
         action="store_true",
@@ -42,8 +42,8 @@ def add_arguments(parser: Any) -> None:
 
 
 def find_package() -> None:
-    """Sees to it that `tf_tpu_ext` can be imported."""
-    # A checkout, which runs this file by its path, is not on Python's path.
+    """Ensures that `tf_tpu_ext` can be imported."""
+    # In a checkout, this file is run by path, and the package is not on Python's path.
     if not any(doctor.is_package_folder(entry) for entry in sys.path):
         sys.path.append(str(doctor.PACKAGE.parent))
 
@@ -61,7 +61,7 @@ def check_file(options: argparse.Namespace) -> None:
 
 
 def check_page() -> None:
-    """Refuses before the script runs what would fail when it has ended: to write a page.
+    """Checks before the script runs that a page can be written after it has ended.
 
     Raises:
         RefusedError: Jinja2 is not installed.
@@ -81,12 +81,12 @@ def load(
     """Imports the package and finds the script.
 
     Args:
-        options: What `add_arguments` has read.
+        options: The options that `add_arguments` has defined.
         launcher: The module that runs the script.
-        configure: Is called with that module, before anything of the script is looked at.
+        configure: Called with that module before the script is examined.
 
     Returns:
-        The module, and the program to run.
+        The module and the program to run.
 
     Raises:
         RefusedError: The package does not load, or the script can't be started.

@@ -10,12 +10,12 @@ import sys
 from collections.abc import Iterator
 
 # If set, TensorFlow's libraries register no file system for gs:// when they are loaded. They accept
-# any spelling. With this one, TensorFlow's Python does not look for the plugin of tensorflow-io.
+# any spelling. With this one, TensorFlow's Python does not look for tensorflow-io's plugin.
 _VARIABLE = "TF_USE_MODULAR_FILESYSTEM"
 _VALUE = "TRUE"
-# They advise using tensorflow-io instead, which would be misleading here.
+# The libraries advise using tensorflow-io instead, which would be misleading here.
 _ADVICE = "Using modular file system for"
-# Copies lines without the advice, up to the line that ends it, or to the end of this process.
+# Copies lines without the advice, until the line that ends it or the end of this process.
 _FILTER = """
 import sys
 advice, last = (argument.encode() for argument in sys.argv[1:])
@@ -31,7 +31,7 @@ for line in sys.stdin.buffer:
 
 @contextlib.contextmanager
 def left_out() -> Iterator[None]:
-    """If TensorFlow is loaded in this context, it has no access to Google Cloud Storage."""
+    """Leaves Google Cloud Storage access out of TensorFlow, if that is loaded in this context."""
     before = os.environ.get(_VARIABLE)
     os.environ[_VARIABLE] = _VALUE
     try:
@@ -46,9 +46,9 @@ def left_out() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _without_advice() -> Iterator[None]:
-    """Keeps the advice from stderr.
+    """Keeps the advice out of stderr.
 
-    Another process does so, because this one may crash, and what it said last must not be lost.
+    Another process does so, because this one may crash, and its last output must not be lost.
     """
     try:
         stderr = os.dup(2)
@@ -57,7 +57,7 @@ def _without_advice() -> Iterator[None]:
         yield
         return
     last = f"tf-tpu {secrets.token_hex(16)}\n"
-    # Without the site module it starts in a few milliseconds. Ctrl-C is not meant for it.
+    # Without the site module, it starts in a few milliseconds. Ctrl-C is not meant for it.
     command = [sys.executable, "-S", "-E", "-c", _FILTER, _ADVICE, last]
     copier = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True

@@ -57,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
     """
     if options.cores is not None:
         os.environ[doctor.CORES_VARIABLE] = str(options.cores)
-    # Before anything starts threads, which block them then, too.
+    # Before anything starts threads, so that they block these signals, too.
     signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
     script.find_package()
     try:
@@ -71,16 +71,16 @@ def run(options: argparse.Namespace) -> int:
 
 @contextlib.contextmanager
 def pod(workers: int, cores: int | None) -> Iterator[str]:
-    """Runs workers on this machine, and ends them afterwards.
+    """Runs workers on this machine and ends them afterwards.
 
     They end with this process even if it is killed.
 
     Args:
-        workers: How many.
-        cores: Of each of them, or None for the default.
+        workers: Number of workers.
+        cores: Number of cores per worker, or None for the default.
 
     Yields:
-        What programs connect to.
+        The addresses that programs connect to.
 
     Raises:
         script.RefusedError: A worker can't start, for a reason that it has printed.
@@ -88,7 +88,7 @@ def pod(workers: int, cores: int | None) -> Iterator[str]:
     command = [sys.executable, str(pathlib.Path(__file__).parent), "worker", "--port=0"]
     if cores is not None:
         command.append(f"--cores={cores}")
-    # Who listens where is decided here, not by the variables of a cluster.
+    # The addresses are decided here, not by a cluster's environment variables.
     names = ("TF_CONFIG", "SLURM_STEP_NODELIST")
     environment = {key: value for key, value in os.environ.items() if key not in names}
     with contextlib.ExitStack() as running:
@@ -110,7 +110,7 @@ def _address(process: subprocess.Popen[str]) -> str:
     assert process.stdout is not None
     for line in process.stdout:
         if found := _FOR_PROGRAMS.search(line):
-            # What programs print there is theirs.
+            # What programs print there is passed on.
             threading.Thread(
                 target=shutil.copyfileobj, args=(process.stdout, sys.stdout), daemon=True
             ).start()

@@ -20,9 +20,9 @@ def prepare(legacy: bool, storage: str | None, arguments: Sequence[str]) -> None
     Every TPU name, zone, project or address that the script uses leads to the virtual cores.
 
     Args:
-        legacy: Whether `tensorflow` has the names and behavior of TensorFlow 1, with `tf.contrib`
-            and `tf.estimator`.
-        storage: A folder in place of Google Cloud Storage: for TensorFlow, `gs://bucket/name` is
+        legacy: Whether `tensorflow` has TensorFlow 1's names and behavior, with `tf.contrib` and
+            `tf.estimator`.
+        storage: A folder that replaces Google Cloud Storage: TensorFlow sees `gs://bucket/name` as
             `storage/bucket/name`. None makes such paths an error.
         arguments: The script's command line.
 
@@ -41,15 +41,15 @@ def prepare(legacy: bool, storage: str | None, arguments: Sequence[str]) -> None
 
 
 def connect(master: str) -> None:
-    """Makes the TPU that the script expects the cores of other processes.
+    """Makes the script use the cores of other processes as its TPU.
 
-    To be called after `prepare`.
+    Call it after `prepare`.
 
     Args:
         master: Their addresses, as `TPUClusterResolver` takes them: `"grpc://a:8470,grpc://b:8470"`.
 
     Raises:
-        RuntimeError: TensorFlow has already made the virtual cores of this process.
+        RuntimeError: TensorFlow has already created this process's virtual cores.
     """
     _resolver.take_every_tpu_as(master)
     _workers.known[:] = [address.removeprefix("grpc://") for address in master.split(",")]
@@ -68,7 +68,7 @@ def leave_functions() -> None:
 
 
 def is_page(report: str) -> bool:
-    """Returns whether the file is for a report as a page.
+    """Returns whether the report file should be a page.
 
     Example:
         >>> from tf_tpu_ext import launcher
@@ -89,13 +89,13 @@ def launch(
     """Runs a program as the main program of this process, like `python script arguments...`.
 
     Args:
-        program: What `find` found.
-        arguments: Its command line.
-        report: A file to which to write a report, or None: a page if its name ends in `.html`,
-            see `tf_tpu_ext.report`, else JSON.
+        program: The result of `find`.
+        arguments: The program's command line.
+        report: The file for the report, or None. The report is a page if the name ends in `.html`
+            (see `tf_tpu_ext.report`) and JSON otherwise.
         quiet: Whether to omit the report on stderr.
-        progress: Whether to say on stderr, while it runs, how many steps it has done, how fast, and
-            what is compiled or waited for.
+        progress: Whether to show on stderr, while the program runs, how many steps it has done, how
+            fast, and what is being compiled or waited for.
 
     Returns:
         The program's exit code.

@@ -1,4 +1,4 @@
-"""Runs a script for `tf-tpu check`, and tells what it was run for."""
+"""Runs a script for `tf-tpu check` and reports the results."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tf_tpu_ext.launcher import _program
 
 @dataclasses.dataclass(frozen=True)
 class Told:
-    """What there is to tell of a script that has run.
+    """What there is to report about a script that has run.
 
     Attributes:
-        text: For a reader.
+        text: The report for people to read.
         json: The same as a JSON array.
-        good: Whether something was checked, and nothing is wrong.
+        good: Whether something was checked and nothing is wrong.
     """
 
     text: str
@@ -34,17 +34,17 @@ def launch(
     report: str | None = None,
     page: str | None = None,
 ) -> int:
-    """Runs a program, and then prints what there is to tell of it.
+    """Runs a program and then prints what there is to report about it.
 
     Args:
-        program: What `find` found.
-        arguments: Its command line.
-        tell: Says what that is.
-        report: A file to which to write it as JSON, too, or None.
-        page: A file to which to write a page with it, or None.
+        program: The result of `find`.
+        arguments: The program's command line.
+        tell: Returns what there is to report.
+        report: A file for the same as JSON, or None.
+        page: A file for a page that includes it, or None.
 
     Returns:
-        The program's exit code if that is not 0; else 0 if all is good, and 1 if not.
+        The program's exit code if that is not 0; otherwise 0 if all is good, and 1 if not.
     """
     code = _program.run(program, list(arguments))
     told = tell()

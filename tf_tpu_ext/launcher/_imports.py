@@ -1,4 +1,4 @@
-"""Tells whether importing a module again, elsewhere, does nothing but define things."""
+"""Determines whether importing a module again, elsewhere, only defines things."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sysconfig
 import types
 from typing import Any
 
-# What assignments may call: it depends on nothing but its arguments.
+# What assignments may call, because it depends only on its arguments.
 _PURE = {
     *("dict", "float", "frozenset", "int", "len", "list", "max", "min", "range", "set"),
     *("sorted", "str", "sum", "tuple", "zip"),
@@ -19,17 +19,17 @@ _PURE = {
 
 
 def side_effect(namespace: dict[str, Any]) -> str:
-    """Returns what the import of a module does besides defining things, or ''.
+    """Returns what importing a module does besides defining things, or ''.
 
     Args:
-        namespace: The module's namespace. Modules that it imports are looked at as well, except
+        namespace: The module's namespace. Modules that it imports are checked as well, except
             installed ones.
     """
     return _in_module(namespace, set())
 
 
 def returns_nothing(namespace: dict[str, Any], name: str) -> str:
-    """Returns '' if a function of a module may return a dataset, or that it does not."""
+    """Returns '' if a module's function may return a dataset, or else a message that it doesn't."""
     file = str(namespace.get("__file__"))
     if not os.path.exists(file):
         return ""  # side_effect says so
@@ -44,7 +44,7 @@ def returns_nothing(namespace: dict[str, Any], name: str) -> str:
 
 
 def _in_body(node: ast.AST) -> list[ast.AST]:
-    """Returns the nodes of a function, without those of functions in it."""
+    """Returns the nodes of a function, excluding those of nested functions."""
     inner = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
     children = [child for child in ast.iter_child_nodes(node) if not isinstance(child, inner)]
     return [*children, *(deeper for child in children for deeper in _in_body(child))]
@@ -85,7 +85,7 @@ def _is_installed(path: str) -> bool:
 
 
 def _call_in(statement: ast.stmt) -> ast.Call | None:
-    """Returns a call that a statement of a module makes, unless it is known to do no harm."""
+    """Returns a call that a module's statement makes, unless it is known to be harmless."""
     if isinstance(statement, (ast.Import, ast.ImportFrom)) or is_main_guard(statement):
         return None
     for node in _evaluated(statement):
@@ -95,7 +95,7 @@ def _call_in(statement: ast.stmt) -> ast.Call | None:
 
 
 def _evaluated(node: ast.AST) -> list[ast.AST]:
-    """Returns the nodes that are evaluated at once, which bodies of functions are not."""
+    """Returns the nodes that are evaluated immediately, which excludes function bodies."""
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
         children: list[ast.AST] = [*node.decorator_list, *node.args.defaults]
         children += [default for default in node.args.kw_defaults if default is not None]

@@ -1,6 +1,6 @@
-"""Makes `import tensorflow` give a script the names and behavior of TensorFlow 1.
+"""Makes `import tensorflow` give a script TensorFlow 1's names and behavior.
 
-This applies to the script and the modules that it imports, except to packages that belong to
+This applies to the script and the modules that it imports, except for packages that belong to
 TensorFlow and are written for version 2.
 """
 
@@ -24,7 +24,7 @@ from tf_tpu_ext.io import _environment
 from tf_tpu_ext.launcher import _pipelines
 from tf_tpu_ext.patches._changes import Changes
 
-# Prefixes of the names of installed packages that are written for TensorFlow 2.
+# Name prefixes of installed packages that are written for TensorFlow 2.
 _FAMILY = ("tensorflow", "tensorboard", "keras", "tf_keras", "tf_tpu_ext", "tf_slim", "jax")
 # Names that NumPy has dropped.
 _NUMPY_NAMES: dict[str, Any] = {
@@ -45,7 +45,7 @@ _NUMPY_ALIASES = {
 
 
 class TensorFlow1(types.ModuleType):
-    """`tensorflow` with the names of TensorFlow 1, and the current ones that it did not have."""
+    """`tensorflow` with TensorFlow 1's names, plus current names that it did not have."""
 
     def __init__(self, tensorflow: types.ModuleType, names: types.ModuleType) -> None:
         super().__init__(tensorflow.__name__, tensorflow.__doc__)
@@ -57,7 +57,7 @@ class TensorFlow1(types.ModuleType):
 
     def __getattr__(self, name: str) -> Any:
         if name == "compat":
-            # `import tensorflow.compat.v1 as tf` uses this, and needs the one with estimators.
+            # `import tensorflow.compat.v1 as tf` uses this and needs the one with estimators.
             return self._tensorflow.compat
         try:
             return getattr(self._names, name)
@@ -71,7 +71,7 @@ class TensorFlow1(types.ModuleType):
 
 
 def install() -> None:
-    """Switches TensorFlow to version 1 for everything that is imported from now on.
+    """Switches TensorFlow to version 1 for everything imported from now on.
 
     Raises:
         ImportError: tensorflow-estimator or tf_keras is not installed.
@@ -93,14 +93,14 @@ def install() -> None:
 
 
 def use_legacy_keras(changes: Changes) -> None:
-    """Selects Keras 2, by a variable that TensorFlow reads when Keras is first used."""
+    """Selects Keras 2 through a variable that TensorFlow reads when Keras is first used."""
     changes.put_item(os.environ, "TF_USE_LEGACY_KERAS", "1")
 
 
 def replace_import(changes: Changes) -> None:
-    """Makes `import tensorflow` return the names of TensorFlow 1 to code written for it."""
+    """Makes `import tensorflow` return TensorFlow 1's names in code written for it."""
     tensorflow = importlib.import_module("tensorflow")
-    # `import tensorflow.compat.v1` returns another module than the attribute.
+    # `import tensorflow.compat.v1` returns a different module from the attribute.
     view = TensorFlow1(tensorflow, importlib.import_module("tensorflow.compat.v1"))
     if importlib.util.find_spec(_pipelines.LIBRARY) is None and _environment.find() is not None:
         library = _pipelines.MissingLibrary(_pipelines.LIBRARY)
@@ -170,7 +170,7 @@ def supply_getargspec(changes: Changes) -> None:
     def getargspec(func: Callable[..., Any]) -> ArgSpec:
         spec = inspect.getfullargspec(func)
         if spec.kwonlyargs or spec.annotations:
-            # As it always did.
+            # The original did the same.
             raise ValueError(
                 "Function has keyword-only parameters or annotations, use "
                 "inspect.signature() API which can support them"

@@ -1,9 +1,9 @@
-"""Runs a script's functions that need native ops of tensorflow-io where these load.
+"""Runs a script's functions that need tensorflow-io's native ops in an environment where they load.
 
-A function of a module that imports tensorflow-io is called here first. If a native op can't be
-loaded, it is called again in the environment of `tf-tpu io setup`, if it returns a dataset there
-and if that is sound: its module does nothing at import but define things, and holds the same values
-as at its import. Otherwise the error says what to move.
+A function in a module that imports tensorflow-io is called here first. If a native op can't be
+loaded, it is called again in the environment of `tf-tpu io setup`, provided that it returns a
+dataset there and that this is sound: importing its module only defines things, and the module still
+holds the same values as at import. Otherwise the error says what to move.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _importing: list[dict[str, Any]] = []
 
 
 class NotMovableError(NativeOpsError):
-    """A function can't be run where native ops of tensorflow-io load."""
+    """A function can't be run where tensorflow-io's native ops load."""
 
 
 class MissingLibrary(types.ModuleType):
-    """Stands for tensorflow-io, or a name in it, where it is not installed."""
+    """Stands in for tensorflow-io, or a name in it, where it is not installed."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -62,19 +62,19 @@ def wrap_ready(ready: Callable[[dict[str, Any]], bool]) -> None:
     """Wraps the functions of the noted modules that are ready.
 
     Args:
-        ready: Tells whether the module with a namespace has defined its functions.
+        ready: Returns whether the module with this namespace has defined its functions.
     """
     if not _importing:
-        return  # as for nearly every import
+        return  # the case for nearly every import
     namespaces = [one for one in _importing if ready(one)]
-    # By identity: comparing namespaces would compare what is in them.
+    # By identity, because comparing namespaces would compare their contents.
     _importing[:] = [one for one in _importing if not any(one is other for other in namespaces)]
     for namespace in namespaces:
         _wrap_functions(namespace)
 
 
 def is_imported(namespace: dict[str, Any]) -> bool:
-    """Returns whether the import of a module has ended."""
+    """Returns whether the import of a module has finished."""
     spec = namespace.get("__spec__")
     return spec is not None and not getattr(spec, "_initializing", False)
 
@@ -99,10 +99,10 @@ def _wrapper(
         try:
             return function(*args, **kwargs)
         except NotMovableError:
-            raise  # of a function that this one has called
+            raise  # from a function that this one has called
         except NativeOpsError as error:
             if _has_graph_tensors(args, kwargs):
-                raise  # a part of the pipeline that a function without them makes
+                raise  # part of a pipeline whose enclosing function has no such arguments
             problem = (
                 _imports.returns_nothing(namespace, name)
                 or _changed(namespace, values)
@@ -132,7 +132,7 @@ def _there(place: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def _values(namespace: dict[str, Any]) -> dict[str, bytes]:
-    """Returns what a module holds besides modules, functions and classes."""
+    """Returns a module's contents, apart from modules, functions and classes."""
     result = {}
     for name, value in namespace.items():
         if name.startswith("__") or isinstance(value, (types.ModuleType, type)) or callable(value):
@@ -159,12 +159,12 @@ def _unpicklable(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
 def _pickled(value: Any) -> bytes:
     try:
         return pickle.dumps(value)
-    except Exception:  # any code of the value's class
+    except Exception:  # the value's class may run any code
         return b""
 
 
 def _functions_that_use(namespace: dict[str, Any]) -> set[str]:
-    """Returns the functions of a module that use tensorflow-io, also by other ones of it."""
+    """Returns a module's functions that use tensorflow-io, directly or through each other."""
     functions = {
         name: value
         for name, value in namespace.items()

@@ -1,4 +1,4 @@
-"""Finds a script or module, and runs it as Python runs its main program."""
+"""Finds a script or module and runs it as Python runs its main program."""
 
 from __future__ import annotations
 import __future__
@@ -14,7 +14,7 @@ import types
 
 from tf_tpu_ext.launcher import _imports, _pipelines
 
-# Flags of the compiler that `from __future__ import ...` sets.
+# Compiler flags that `from __future__ import ...` sets.
 _FUTURE = 0
 for _name in __future__.all_feature_names:
     _FUTURE |= getattr(__future__, _name).compiler_flag
@@ -25,8 +25,8 @@ class Program:
     """A main program.
 
     Attributes:
-        file: Its file, as `sys.argv[0]` has it.
-        spec: The spec of a module, None for a script.
+        file: Its file, as in `sys.argv[0]`.
+        spec: The spec of a module, or None for a script.
     """
 
     file: str
@@ -34,16 +34,16 @@ class Program:
 
     @property
     def name(self) -> str:
-        """What the user calls it."""
+        """The user's name for the program."""
         return self.spec.name if self.spec is not None else os.path.basename(self.file)
 
 
 def find(name: str, *, module: bool = False) -> Program:
-    """Finds a program, and puts the folder from which Python would run it first in `sys.path`.
+    """Finds a program and puts the folder that Python would run it from first in `sys.path`.
 
     Args:
         name: The path of a script, or the full name of a module or package.
-        module: Whether it is a module. Packages around it are imported.
+        module: Whether it is a module. Its parent packages are imported.
 
     Raises:
         ImportError: There is no such module, or it can't be run.
@@ -98,7 +98,7 @@ def run(program: Program, arguments: list[str]) -> int:
     except SystemExit as end:
         return _code(end)
     except BaseException as error:
-        # Leaves out the frames of the launcher.
+        # Skips the launcher's frames.
         trace = error.__traceback__
         while trace is not None and trace.tb_frame.f_code not in codes:
             trace = trace.tb_next
@@ -108,7 +108,7 @@ def run(program: Program, arguments: list[str]) -> int:
 
 
 def _load(program: Program) -> list[types.CodeType]:
-    """Returns the program's code; that which runs only in the main program is the second part."""
+    """Returns the program's code. The second part runs only in the main program."""
     if program.spec is not None:
         loader = program.spec.loader
         assert isinstance(loader, importlib.abc.InspectLoader)
@@ -122,7 +122,7 @@ def _load(program: Program) -> list[types.CodeType]:
 
 
 def _parts(source: str | bytes, file: str) -> list[types.CodeType]:
-    # With the source at hand, a SyntaxError shows its line.
+    # Compiled from the source, so that a SyntaxError shows its line.
     whole = compile(source, file, "exec", dont_inherit=True)
     tree = ast.parse(source, file)
     guards = [n for n, statement in enumerate(tree.body) if _imports.is_main_guard(statement)]
@@ -135,7 +135,7 @@ def _parts(source: str | bytes, file: str) -> list[types.CodeType]:
 
 
 def _put_first(folder: str) -> None:
-    """Puts the program's folder first in `sys.path`, in place of the command's own."""
+    """Puts the program's folder first in `sys.path`, replacing the command's own."""
     command = {
         os.path.dirname(os.path.realpath(sys.argv[0])),
         os.path.realpath(sys.argv[0]),
@@ -145,7 +145,7 @@ def _put_first(folder: str) -> None:
 
 
 def _code(end: SystemExit) -> int:
-    """Returns the exit code with which Python would end."""
+    """Returns the exit code that Python would end with."""
     if end.code is None or isinstance(end.code, int):
         return end.code or 0
     print(end.code, file=sys.stderr)

@@ -1,4 +1,4 @@
-"""The line of `tf-tpu run --progress`: how many steps, how fast, and what is waited for."""
+"""The status line of `tf-tpu run --progress`: steps, speed, and what is being waited for."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from typing import Any, TextIO
 
 from tf_tpu_ext import _native, _workers
 
-# How often it is written: to a terminal in place, to anything else a line.
+# How often it is written: in place on a terminal, or as a new line elsewhere.
 _REDRAW_SECONDS, _LINE_SECONDS = 0.5, 5.0
-# Over how long the rate is taken.
+# The time over which the rate is averaged.
 _RATE_SECONDS = 10.0
-# What lasts no longer is not waited for.
+# Shorter waits are not reported.
 _PATIENCE_SECONDS = 1.0
-# From then on, a compilation draws a line of its own on a terminal (cc/base/slow_notice.h).
+# After this time, a compilation draws its own line on a terminal (cc/base/slow_notice.h).
 _NOTICE_SECONDS = 2.0
 _ERASE = "\r\033[K"
 
 
 @dataclasses.dataclass(frozen=True)
 class Compiling:
-    """A compilation that goes on.
+    """A compilation in progress.
 
     Attributes:
         what: The program's name and size.
-        seconds: How long it has gone on.
+        seconds: How long it has been running.
     """
 
     what: str
@@ -42,13 +42,13 @@ class Compiling:
 
 @dataclasses.dataclass(frozen=True)
 class Now:
-    """What goes on.
+    """What is happening at the moment.
 
     Attributes:
         steps: Number of launches that have ended.
-        run_id: The oldest launch that goes on; 0 for none.
+        run_id: The oldest launch in progress; 0 for none.
         program: Its program.
-        waits: Which cores wait for which in it; empty if they compute or call the host.
+        waits: Which of its cores wait for which; empty if they compute or call the host.
         compiling: What is being compiled.
     """
 
@@ -60,12 +60,12 @@ class Now:
 
 
 class Line:
-    """Makes the text of what goes on, which it is told again and again."""
+    """Generates the status line from repeated snapshots of what is happening."""
 
     def __init__(self) -> None:
-        """Has been told nothing."""
+        """Begins without snapshots."""
         self._steps: collections.deque[tuple[float, int]] = collections.deque()
-        # What the cores have done, and since when.
+        # What the cores are doing, and since when.
         self._doing = (0, 0)
         self._since = 0.0
 
@@ -73,8 +73,8 @@ class Line:
         """Returns the line.
 
         Args:
-            now: What goes on.
-            seconds: The time, of any clock.
+            now: What is happening.
+            seconds: The time on any clock.
         """
         self._steps.append((seconds, now.steps))
         while len(self._steps) > 2 and self._steps[1][0] <= seconds - _RATE_SECONDS:
@@ -101,14 +101,14 @@ class Line:
 
 
 def of_process() -> Now:
-    """Returns what goes on in this process."""
+    """Returns what is happening in this process."""
     return _now(
         json.loads(_native.text_of("TfTpuExt_Progress", ctypes.c_double(_PATIENCE_SECONDS)) or "{}")
     )
 
 
 def of_workers(addresses: list[str]) -> Now:
-    """Returns what goes on in the workers of a pod: each launch is one of all of them.
+    """Returns what is happening in the workers of a pod, which run each launch together.
 
     Raises:
         tf.errors.OpError: A worker is lost.
@@ -119,8 +119,8 @@ def of_workers(addresses: list[str]) -> Now:
 
 
 def together(workers: Sequence[Now]) -> Now:
-    """Returns what workers do together, of what each of them does."""
-    # The one that is behind.
+    """Combines what each worker is doing into what they are doing together."""
+    # The worker that is furthest behind.
     behind = min((now for now in workers if now.run_id), key=lambda now: now.run_id, default=Now(0))
     waits = [
         f"worker {number}: {now.waits.rstrip('; .')}"
@@ -155,11 +155,11 @@ def _now(told: Mapping[str, Any]) -> Now:
 
 @contextlib.contextmanager
 def shown(stream: TextIO, ask: Callable[[], Now]) -> Iterator[None]:
-    """Writes what goes on to a stream while the body runs, from a thread.
+    """Writes what is happening to a stream from a thread while the body runs.
 
     Args:
-        stream: Where to; on a terminal the line is written in place.
-        ask: Returns what goes on. While it fails, nothing is written.
+        stream: The stream; on a terminal, the line is updated in place.
+        ask: Returns what is happening. While it fails, nothing is written.
     """
     ended = threading.Event()
     writer = threading.Thread(
@@ -184,7 +184,7 @@ def _write(stream: TextIO, ask: Callable[[], Now], ended: threading.Event) -> No
         if not terminal:
             print(text, file=stream, flush=True)
         elif not _draws_itself(now):
-            # A longer one would wrap, and could not be written over. Some terminals have no size.
+            # A longer line would wrap and could not be overwritten. Some terminals have no size.
             columns = os.get_terminal_size(stream.fileno()).columns or len(text) + 1
             print(f"{_ERASE}{text[: columns - 1]}", end="", file=stream, flush=True)
     if terminal:
@@ -197,7 +197,7 @@ def _asked(ask: Callable[[], Now]) -> Now | None:
     try:
         return ask()
     except tf.errors.OpError:
-        # The script meets the lost worker, too, and has more to say of it.
+        # The script notices the lost worker, too, and has more to say about it.
         return None
 
 

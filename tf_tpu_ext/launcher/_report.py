@@ -22,23 +22,23 @@ class Report:
     Attributes:
         cores: Number of virtual cores.
         seconds: Seconds from the beginning to the end of the script.
-        training_steps: Number of steps in `train` calls of estimators.
-        training_seconds: Seconds spent in these calls, compilations included.
+        training_steps: Number of steps in estimators' `train` calls.
+        training_seconds: Seconds spent in these calls, including compilation.
         launches: How many times programs were started; a loop inside a program counts once.
-        compilations: Number of compilations, failed ones included.
+        compilations: Number of compilations, including failed ones.
         compilation_seconds: Seconds spent on compilations.
         clusters: Number of outside compilation clusters in the programs that ran.
         folded_clusters: How many of the clusters were folded.
-        host_calls: Number of calls of clusters, over all replicas.
+        host_calls: Number of calls to clusters, over all replicas.
         bytes_to_host: Total size of the clusters' arguments, in bytes.
         bytes_to_device: Total size of their results, in bytes.
-        paddable_elements: Number of elements, padding included, of inputs that may be padded.
+        paddable_elements: Number of elements, including padding, of inputs that may be padded.
         padding_elements: How many of them were padding.
         workers: Number of workers that have the cores; 0 if this process has them. If there are
             workers, cores, launches and compilations are theirs, and clusters are not counted.
         messages_between_workers: How many messages the workers have sent each other.
-        bytes_between_workers: Total size of these messages.
-        wait_seconds_between_workers: How long the workers have waited for messages, all together.
+        bytes_between_workers: Total size of these messages, in bytes.
+        wait_seconds_between_workers: Total seconds that the workers have waited for messages.
     """
 
     cores: int
@@ -107,14 +107,14 @@ class Report:
 
 
 def progress(stream: TextIO) -> contextlib.AbstractContextManager[None]:
-    """Shows what goes on, here or on the workers, while the body runs."""
+    """Shows what is happening, here or on the workers, while the body runs."""
     if _workers.known:
         return _progress.shown(stream, lambda: _progress.of_workers(_workers.known))
     return _progress.shown(stream, _progress.of_process)
 
 
 class Recorder:
-    """Records what a `Report` needs."""
+    """Records the data for a `Report`."""
 
     def __init__(self) -> None:
         self._start = time.monotonic()
@@ -146,13 +146,13 @@ class Recorder:
 
 
 def with_workers(report: Report) -> Report:
-    """Returns the report of this process with what its workers have done."""
+    """Returns this process's report, with what its workers have done added."""
     import tensorflow as tf
 
     try:
         workers = [_workers.describe(address) for address in _workers.known]
     except tf.errors.OpError as error:
-        # It may be what has ended the program.
+        # This may be what has ended the program.
         print(f"tf-tpu: the report lacks the workers: {error.message}", file=sys.stderr)
         return report
     totals = {

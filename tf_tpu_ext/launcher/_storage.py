@@ -1,4 +1,4 @@
-"""Replaces Google Cloud Storage by a folder, or makes its paths an error.
+"""Replaces Google Cloud Storage with a folder, or makes its paths an error.
 
 TensorFlow's C++ code looks up the file system of the scheme `gs`. Replacing that covers every
 access to files: `tf.io.gfile`, datasets, checkpoints, summaries and SavedModels.
@@ -16,7 +16,7 @@ _SCHEME = "gs://"
 
 
 class RefusedPathError(ValueError):
-    """A path is in Google Cloud Storage, and there is no folder in its place."""
+    """A path is in Google Cloud Storage, and no folder replaces it."""
 
 
 def check_arguments(arguments: Sequence[str], folder: str | None) -> None:
@@ -46,7 +46,7 @@ def install(folder: str | None) -> None:
         folder: The folder. None makes such paths an error.
 
     Raises:
-        RuntimeError: TensorFlow was loaded with a file system of its own for them.
+        RuntimeError: TensorFlow was loaded with its own file system for such paths.
     """
     path = "" if folder is None else os.path.abspath(folder)
     argument = ctypes.c_char_p(os.fsencode(path))

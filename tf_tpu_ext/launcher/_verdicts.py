@@ -1,4 +1,4 @@
-"""What `tf-tpu check` does with targets: it asks their compiler, and tells the verdicts."""
+"""What `tf-tpu check` does with targets: it asks their compiler and reports the verdicts."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tf_tpu_ext.verdict import _asking, _compiler, _table
 
 
 def prepare(targets: Sequence[str], *, compute: bool = True) -> None:
-    """Makes the virtual TPU the first target, and asks about every program from now on.
+    """Makes the virtual TPU match the first target and has every program checked from now on.
 
     Args:
         targets: Names such as `v5e-8`.
-        compute: Whether programs do what they are written for, or nothing.
+        compute: Whether programs compute, instead of doing nothing.
 
     Raises:
         RuntimeError: The TPU compiler is not installed.
@@ -30,7 +30,7 @@ def prepare(targets: Sequence[str], *, compute: bool = True) -> None:
 
 
 def tell() -> Told:
-    """Returns the verdicts. They are good if all programs compile and fit, and there were any."""
+    """Returns the verdicts, which are good if there are any and all programs compile and fit."""
     verdicts = tf_tpu_ext.verdicts()
     if verdicts:
         text = _table.to_text(verdicts)

@@ -1,4 +1,4 @@
-"""What `tf-tpu check` does without a target: it watches programs, and tells what it has found."""
+"""What `tf-tpu check` does without a target: it watches programs and reports what it finds."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from tf_tpu_ext.launcher._check import Told
 
 
 def prepare(seed: int) -> None:
-    """Has every program watched that is traced from now on.
+    """Has every program that is traced from now on watched.
 
     Args:
-        seed: What decides in which order the cores' calls of the host come, from 0 to 2**64 - 1.
+        seed: Determines the order of the cores' calls to the host, from 0 to 2**64 - 1.
     """
     tf_tpu_ext.configure(check=True)
     _native.library().TfTpuExt_SetHostOrder(ctypes.c_uint64(seed))
 
 
 def tell() -> Told:
-    """Returns what the checks have found. It is good if there were any, and they found nothing."""
+    """Returns what the checks have found, which is good if they ran and found nothing."""
     found = tf_tpu_ext.findings()
     steps = _findings.checked_steps()
     if steps or found:

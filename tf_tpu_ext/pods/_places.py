@@ -1,4 +1,4 @@
-"""Which hosts a pod has, and which of them this one is."""
+"""Finds the hosts of a pod, and which of them this one is."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Place:
 
     Attributes:
         hosts: The addresses of all hosts, `name:port`, in the order of their tasks.
-        task: Which of them this one is.
+        task: The index of this host among them.
     """
 
     hosts: tuple[str, ...]
@@ -30,14 +30,14 @@ class Place:
         return int(self.hosts[self.task].rpartition(":")[2])
 
     def at_port(self, port: int) -> Place:
-        """Returns the same place, where this host listens on another port."""
+        """Returns the same place, with this host listening on a different port."""
         hosts = list(self.hosts)
         hosts[self.task] = f"{hosts[self.task].rpartition(':')[0]}:{port}"
         return dataclasses.replace(self, hosts=tuple(hosts))
 
     @property
     def master(self) -> str:
-        """What programs give their `TPUClusterResolver`.
+        """The address that programs pass to `TPUClusterResolver`.
 
         Example:
             >>> from tf_tpu_ext import pods
@@ -52,16 +52,16 @@ def find_place(
     name: str = "localhost",
     environment: Mapping[str, str] = os.environ,
 ) -> Place:
-    """Returns the place of this host: from `TF_CONFIG`, from Slurm, or else a pod of its own.
+    """Returns this host's place: from `TF_CONFIG`, from Slurm, or else in a pod of its own.
 
     Args:
-        port: The port on which it listens; None for that of `TF_CONFIG`, of `TPU_TASK_PORT`, or
+        port: The port on which it listens; None for the one from `TF_CONFIG` or `TPU_TASK_PORT`, or
             8470.
-        name: The name of the host where neither `TF_CONFIG` nor Slurm knows it.
+        name: The host's name if neither `TF_CONFIG` nor Slurm gives one.
         environment: Environment variables.
 
     Raises:
-        ValueError: A variable makes no sense, or contradicts the port.
+        ValueError: A variable is invalid or contradicts the port.
 
     Example:
         >>> from tf_tpu_ext import pods
@@ -107,7 +107,7 @@ def _of_slurm(environment: Mapping[str, str], port: int) -> Place:
         names = slurm.expand_hostlist(environment["SLURM_STEP_NODELIST"])
         counts = slurm.expand_tasks_per_node(environment["SLURM_STEP_TASKS_PER_NODE"])
         task = int(environment["SLURM_PROCID"])
-        # Tasks on one machine take one port after the other.
+        # Tasks on one machine use consecutive ports.
         hosts = [
             f"{name}:{port + offset}"
             for name, count in zip(names, counts, strict=True)

@@ -16,28 +16,28 @@ from tf_tpu_ext.patches import _resolver
 from tf_tpu_ext.pods._places import Place
 
 _JOB = "tpu_worker"
-# Each step of a client keeps one of them, and what steps wait for is served by the others.
-# TensorFlow has as many as there are processors.
+# Each step of a client occupies one thread, and the others serve what steps wait for. TensorFlow's
+# default is the number of processors.
 _SERVING_THREADS = 64
 _CREATE_CONTEXT = "/tensorflow.eager.EagerService/CreateContext"
 _FIRST_CONTEXT_SECONDS = 30
 
 
 def serve(place: Place, ending: Collection[signal.Signals], address: str) -> None:
-    """Serves the cores of this process to programs, until a signal ends the process.
+    """Serves this process's cores to programs until a signal ends the process.
 
-    To be called before TensorFlow's first operation.
+    Call it before TensorFlow's first operation.
 
     Args:
-        place: Where in the pod this host is; port 0 stands for any free one.
-        ending: The signals, which all threads of the process must block: TensorFlow replaces the
-            handler of SIGTERM when a program connects.
-        address: The address of this machine on which to listen. Nothing protects what listens.
+        place: This host's place in the pod; port 0 stands for any free port.
+        ending: The signals, which all threads of the process must block, because TensorFlow
+            replaces the SIGTERM handler when a program connects.
+        address: The address of this machine to listen on. The server is not protected.
 
     Raises:
-        ValueError: `address` is no address.
-        OSError: The port is taken, or the address is none of this machine.
-        RuntimeError: TensorFlow's server can't be started, or can't be kept to the address.
+        ValueError: `address` is not a valid address.
+        OSError: The port is taken, or the address does not belong to this machine.
+        RuntimeError: TensorFlow's server can't be started or can't be restricted to the address.
     """
     import tensorflow as tf
 
@@ -46,7 +46,7 @@ def serve(place: Place, ending: Collection[signal.Signals], address: str) -> Non
     os.environ.setdefault(_resolver.STREAMING_VARIABLE, "false")
     _check_free(place.port, address)
     try:
-        # Which other hosts there are, each client tells when it connects.
+        # Each client tells the server about the other hosts when it connects.
         server = tf.distribute.Server(
             {_JOB: [f"localhost:{place.port}"]},
             job_name=_JOB,
@@ -71,17 +71,17 @@ def _reachable(address: str, port: int) -> str:
 
 
 def _make_first_context(address: str) -> None:
-    """Makes an eager context that stays, as a program does when it connects.
+    """Creates an eager context that stays, as a program does when it connects.
 
-    A server without any replaces what contexts share. If two programs are the first at the same
-    moment, it does so twice, and the process ends with the first one's use of what was freed.
+    A server without contexts replaces what they share. If two programs connect first at the same
+    moment, it does so twice, and the first one's use of freed memory ends the process.
     """
     import grpc
 
     # The request's `context_id`, fixed64 field 7; TensorFlow's wheel has no Python class for it.
-    # Without a cluster it uses the server's own connections; without `keep_alive_secs` it stays.
+    # Without a cluster, it uses the server's own connections; without `keep_alive_secs`, it stays.
     request = b"\x39" + (1).to_bytes(8, "little")
-    # Not through the proxy of the environment.
+    # Not through a proxy from the environment.
     with grpc.insecure_channel(address, options=[("grpc.enable_http_proxy", 0)]) as channel:
         create = channel.unary_unary(_CREATE_CONTEXT)
         try:
@@ -95,7 +95,7 @@ def _make_first_context(address: str) -> None:
 def _check_free(port: int, address: str) -> None:
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
-        # A port whose last connections are still closing is free.
+        # A port whose last connections are still closing counts as free.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((address, port))
