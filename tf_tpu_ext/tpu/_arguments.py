@@ -1,7 +1,7 @@
 """Checks of the arguments of `replicate`, `rewrite`, `shard` and `batch_parallel`.
 
-The checks use Python values and static shapes only. They build no op and run nothing, so a wrong
-call changes neither the default graph nor the machine.
+The checks use only Python values and static shapes. They build no ops and run nothing, so an
+invalid call changes neither the default graph nor the machine.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class ArgumentError(ValueError, TypeError):
     """The arguments do not fit the computation.
 
     The documentation of `replicate` promises a ValueError, but TensorFlow raises a TypeError. This
-    is both, so programs written for either catch it.
+    is both, so that programs written for either catch it.
     """
 
 
@@ -64,7 +64,7 @@ def check_arity(caller: str, computation: Computation, count: int, infeed_queue:
     if isinstance(computation, tf.types.experimental.PolymorphicFunction):
         computation = computation.python_function
     try:
-        # A decorated function may take other arguments than the function it wraps.
+        # A decorated function may take different arguments from the function it wraps.
         signature = inspect.signature(computation, follow_wrapped=False)
     except ValueError:  # Some built-in functions have no signature.
         return
@@ -122,9 +122,9 @@ def check_device_assignment(
     """Checks that there are cores for the replicas.
 
     Raises:
-        ValueError: `device_assignment` has another number of replicas. Or, in eager calls only
-            because a graph may run elsewhere, it is missing and the number of replicas is neither
-            one nor the number of cores.
+        ValueError: `device_assignment` has a different number of replicas. Or it is missing, and
+            the number of replicas is neither one nor the number of cores; this is checked only in
+            eager calls, because a graph may run elsewhere.
         RuntimeError: The machine has no cores.
     """
     if device_assignment is None:
@@ -151,7 +151,7 @@ def static_shape(value: Any) -> tf.TensorShape | None:
 
 
 def is_composite(value: Any) -> bool:
-    """Returns whether `value` is a composite tensor. A variable is not, though its class is."""
+    """Returns whether `value` is a composite tensor. A variable isn't, even though its class is."""
     return isinstance(value, tf.__internal__.CompositeTensor) and not isinstance(value, tf.Variable)
 
 
@@ -210,7 +210,7 @@ def _check_default_assignment(caller: str, num_replicas: int) -> None:
 
 
 def structure_of(value: Any) -> str:
-    """Returns a description of the nesting of `value` with dots for leaves: `[., {'a': .}]`."""
+    """Describes the nesting of `value`, with dots for leaves: `[., {'a': .}]`."""
 
     class _Leaf:
         def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Names for TensorFlow's classes that the functions of this package take."""
+"""Names for the TensorFlow classes that this package's functions accept."""
 
 from typing import TypeAlias
 

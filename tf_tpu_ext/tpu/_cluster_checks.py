@@ -1,9 +1,9 @@
 """Checks of outside compilation clusters, made when their computation has been traced.
 
 A cluster is a part of a computation that `outside_compilation` moves to the host. It must not use
-variables on TPU cores, must not share a host variable with the rest of the computation, and can
-pass to the cores only what they can hold. The checks look at the graph, so it does not matter how
-the Python code passed a variable to the cluster.
+variables on TPU cores or share a host variable with the rest of the computation, and can pass to
+the cores only what they can hold. The checks look at the graph, so it does not matter how the
+Python code passes a variable to the cluster.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _PASSES_ON = frozenset(
         "TPUReplicatedInput",
     ]
 )
-# The attributes that name an op's functions, and the number of its first input that they take.
+# The attributes that name an op's functions, and the index of the first input passed to them.
 _FUNCTIONS = {
     "Case": (("branches",), 1),
     "If": (("then_branch", "else_branch"), 1),
@@ -84,7 +84,7 @@ class _Passed:
     arguments: _Arguments
 
 
-# By id of a function's parameter. None means that its origin is ignored.
+# By the id of a function's parameter. None means that its origin is ignored.
 _Arguments = dict[int, _Passed | None]
 
 
@@ -114,8 +114,8 @@ class _Walk:
 
     def __init__(self) -> None:
         self.uses: list[_Use] = []
-        # Under soft placement, ops outside of clusters may move to the host automatically. For a
-        # session, this setting is not known yet.
+        # Under soft device placement, ops outside clusters may move to the host automatically. For
+        # a session, this setting is not known yet.
         self._cores_take_numbers_only = (
             tf.compat.v1.executing_eagerly_outside_functions()
             and not tf.config.get_soft_device_placement()
@@ -199,7 +199,7 @@ def _origins(tensor: Any, arguments: _Arguments) -> Iterator[tuple[Any, str | No
                 yield from _origins(replica, arguments)
             return
         elif tensor.op.type in _PASSES_ON:
-            # IdentityN has as many outputs as inputs. Of the other ops, the first input counts.
+            # IdentityN has as many outputs as inputs. For the other ops, the first input counts.
             index = tensor.value_index if tensor.op.type == "IdentityN" else 0
             tensor = tensor.op.inputs[index]
         else:
@@ -293,7 +293,7 @@ def _refuse_crossing(
 
 
 def _cluster(op: tf.Operation, cluster: str) -> str:
-    """Returns the name of a cluster, with the Python line that made it if known."""
+    """Returns the name of a cluster, with the Python line that made it, if known."""
     frames = list(op.traceback or ())
     for number, frame in enumerate(frames):
         if frame.name == "outside_compilation_impl":
@@ -313,7 +313,7 @@ def _name(handle: Any, replicated: dict[int, str]) -> str:
     """Returns the name by which the user knows a variable."""
     if not isinstance(handle, ops.EagerTensor):
         return repr(handle.op.name)
-    # TensorFlow gives the handle of a single variable its name.
+    # TensorFlow gives the handle of a single variable the variable's name.
     name = replicated.get(id(handle)) or getattr(handle, "_name", None)
     if name is not None:
         return repr(name)
@@ -325,7 +325,7 @@ def _replicated_names(context: TPUReplicateContext) -> dict[int, str]:
     """Returns the names of the strategy's variables that a computation uses, by their handles' ids.
 
     The copies of such a variable are packed into one handle, which has no name. The computation
-    stores the input for it under the variable's name and a number.
+    stores the corresponding input under the variable's name and a number.
     """
     return {
         id(handle): f"{key.rpartition('_')[0]}:0"

@@ -1,8 +1,8 @@
 """Function calls and branches inside an outside compilation cluster.
 
-Each op of a cluster has a mark. When TensorFlow compiles, it inlines called functions, and the mark
-of the call is lost: the body would be compiled for the cores. A call in a cluster therefore calls a
-copy of the function, in which every op has the mark.
+Each op of a cluster has a mark. When TensorFlow compiles, it inlines called functions, which loses
+the mark of the call, so the body would be compiled for the cores. A call in a cluster therefore
+calls a copy of the function in which every op has the mark.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _MARKS = (CLUSTER_ATTRIBUTE, "_xla_map_outside_compilation")
 
 
 def mark_called_function(op: tf.Operation) -> None:
-    """Makes a call that belongs to a cluster call a function whose ops belong to it too.
+    """Makes a call that belongs to a cluster call a function whose ops belong to it, too.
 
     Branches count as calls, because TensorFlow inlines a branch once it knows which one is taken.
-    Loops need nothing, because they move to the host as a whole.
+    Loops need no change, because they move to the host as a whole.
 
     Args:
         op: Any op whose function has just been set.
@@ -59,7 +59,7 @@ def _marked(graph: Any, name: str, marks: dict[str, attr_value_pb2.AttrValue]) -
     marked_name = name + suffix
     if graph._is_function(marked_name):
         return marked_name
-    # A copy, to be changed.
+    # A copy that can be changed.
     definition: function_pb2.FunctionDef = function.definition
     children = list(function.children)
     definition.signature.name = marked_name
@@ -67,7 +67,7 @@ def _marked(graph: Any, name: str, marks: dict[str, attr_value_pb2.AttrValue]) -
         for mark, value in marks.items():
             node.attr[mark].CopyFrom(value)
         for attribute in _CALLS.get(node.op, ()):
-            # The library of a graph holds the functions that its functions call.
+            # A graph's library holds the functions that its functions call.
             called = node.attr[attribute].func
             called.name = _marked(graph, called.name, marks)
             children.append(graph._get_function(called.name))

@@ -1,9 +1,9 @@
 """The order of a function's outside compilation clusters.
 
-A tf.function runs ops with side effects in program order, by control dependencies that TensorFlow
-adds at the end of the trace. TensorFlow leaves out ops that XLA compiles, and the clusters among
-them. `chain_effects` adds the missing dependencies: between ops with side effects in clusters, and
-loops, branches and calls that contain such ops.
+A tf.function runs ops with side effects in program order, by means of control dependencies that
+TensorFlow adds at the end of the trace. TensorFlow leaves out ops that XLA compiles, including the
+clusters among them. `chain_effects` adds the missing dependencies: between ops with side effects in
+clusters, and loops, branches and calls that contain such ops.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ def chain_effects(graph: Any, operations: Sequence[tf.Operation]) -> None:
         operations: Its new ops, in program order.
     """
     previous = None
-    # Ops of clusters for which no later op waits yet. A cluster must be complete before the next
-    # side effect: TensorFlow would split a cluster, with a part of the program in between, if a
-    # side effect came between its ops.
+    # Ops in clusters that no later op waits for yet. A cluster must be complete before the next
+    # side effect: if a side effect came between its ops, TensorFlow would split the cluster, with
+    # a part of the program in between.
     unfinished: list[tf.Operation] = []
     for op in operations:
         cluster = cluster_of(op)
@@ -49,7 +49,7 @@ def chain_effects(graph: Any, operations: Sequence[tf.Operation]) -> None:
 
 
 def _ends(operations: Sequence[tf.Operation]) -> list[tf.Operation]:
-    """Returns the ops whose results no other of the ops takes."""
+    """Returns those of the ops whose results none of the others takes."""
     taken = {tensor.op for op in operations for tensor in op.inputs}
     return [op for op in operations if op not in taken]
 

@@ -1,4 +1,4 @@
-"""Finds out to which outside compilation cluster an op belongs."""
+"""Determines which outside compilation cluster an op belongs to."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def cluster_of(op: tf.Operation) -> str | None:
 
 
 def mark_line(op: tf.Operation) -> None:
-    """Has an op of a cluster tell the Python line that made it, if workers are to run it.
+    """Records in a cluster's op the Python line that made it, if workers may run the op.
 
-    TensorFlow sends them functions without stack traces.
+    TensorFlow sends workers functions without stack traces.
     """
     if not _workers.known or cluster_of(op) is None:
         return
@@ -41,7 +41,7 @@ def text_attribute(op: tf.Operation, name: str) -> str | None:
 
 
 def function_graph(graph: Any, name: str) -> Any | None:
-    """Returns the graph of the function of that name, as seen from `graph`, or None."""
+    """Returns the graph of the function with that name, as seen from `graph`, or None."""
     while graph is not None:
         function = graph._get_function(name)
         if function is not None:

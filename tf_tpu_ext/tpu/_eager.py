@@ -1,8 +1,8 @@
-"""Calls of graph-building functions from eager code.
+"""Calls to graph-building functions from eager code.
 
 `replicate` and its relatives build a graph. An eager call traces that graph into a concrete
 function, which is kept and reused for the same computation and the same structure, types and shapes
-of inputs. Two function objects are the same computation if they have the same code, captured the
+of inputs. Two function objects are the same computation if they have the same code, capture the
 same objects and read the same globals, so a lambda in a loop is traced once.
 """
 
@@ -22,7 +22,7 @@ import tensorflow as tf
 from tf_tpu_ext import _options
 from tf_tpu_ext.tpu import _arguments
 
-# Builds the graph of a call from (computation, arguments), and returns the outputs.
+# Builds the graph of a call from (computation, arguments) and returns the outputs.
 Builder = Callable[[_arguments.Computation, Any], Any]
 
 # Limits the memory of programs that make a new computation for every call.
@@ -32,7 +32,7 @@ _PLAIN_TYPES = (bool, int, float, complex, str, bytes, type(None))
 
 
 class _Same:
-    """A key that stands for one object, and holds it by a weak reference if possible."""
+    """A key that stands for one object and holds it by a weak reference if possible."""
 
     def __init__(self, value: Any, on_death: Callable[[Any], None] | None) -> None:
         self._id = id(value)
@@ -54,7 +54,7 @@ class _Same:
 
 
 class _TracedCalls:
-    """Concrete functions by computation and options, dropped least recently used first."""
+    """Concrete functions by computation and options; drops the least recently used ones first."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()  # Reentrant: weak references may call _forget under it.
@@ -99,7 +99,7 @@ class _TracedCall:
 
     def __init__(self, builder: Builder) -> None:
         self._builder = builder
-        # Set while tracing only, so that what the computation captured can be collected later.
+        # Set only during tracing, so that what the computation captures can be collected later.
         self._tracing = threading.local()
         self._function = tf.function(self._build, autograph=False)
 
@@ -142,15 +142,15 @@ def call(
     arguments: Any,
     shapes: list[tf.TensorShape | None] | None = None,
 ) -> Any:
-    """Runs the graph that `builder` builds, and returns its outputs as eager tensors.
+    """Runs the graph that `builder` builds and returns its outputs as eager tensors.
 
     Args:
         builder: Builds the graph from the computation and the arguments.
         options: Everything else that the graph depends on.
         computation: The user's function.
-        arguments: A nested structure of eager tensors and None, as from `to_tensors`.
+        arguments: A nested structure of eager tensors and None, as returned by `to_tensors`.
         shapes: The shapes with which to trace the leaves of `arguments`, in order. None, for all
-            or for one leaf, is the leaf's own shape.
+            leaves or for one, means the leaf's own shape.
 
     Returns:
         The outputs of the graph, with None in place of operations.
@@ -247,7 +247,7 @@ def _fingerprint(value: Any, on_death: Callable[[Any], None], seen: dict[int, in
 
 @functools.lru_cache(maxsize=1024)
 def _read_globals(code: types.CodeType) -> tuple[str, ...]:
-    """Returns the globals that a function reads, without those that it writes: counters, say."""
+    """Returns the globals that a function reads but does not write, unlike a counter."""
     read: set[str] = set()
     written: set[str] = set()
     codes = [code]

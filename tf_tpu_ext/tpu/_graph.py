@@ -15,7 +15,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def unconverted(function: _Function) -> _Function:
-    """Keeps autograph from converting a function, and the computations that it calls.
+    """Keeps autograph from converting a function and the computations that it calls.
 
     Autograph leaves TensorFlow's own functions alone in the same way.
     """
@@ -26,7 +26,7 @@ def checked(caller: str, computation: _arguments.Computation) -> _arguments.Comp
     """Returns `computation` with a check of its outputs.
 
     The returned function takes any number of arguments, because TensorFlow would count `self` as a
-    missing argument of a bound method. `check_arity` has checked their number before.
+    missing argument of a bound method. `check_arity` has already checked their number.
     """
 
     def checked_computation(*arguments: Any) -> Any:
@@ -42,10 +42,10 @@ def checked(caller: str, computation: _arguments.Computation) -> _arguments.Comp
 
 @contextlib.contextmanager
 def building() -> Iterator[None]:
-    """Works around two problems of TensorFlow while it builds a computation in the default graph.
+    """Works around two problems in how TensorFlow builds a computation in the default graph.
 
-    It names the computation after the graph's function, which fails for a lambda. And if the
-    computation raises an error, it does not restore the settings of the variable scope.
+    TensorFlow names the computation after the graph's function, which fails for a lambda. And if
+    the computation raises an error, TensorFlow does not restore the variable scope's settings.
     """
     graph = tf.compat.v1.get_default_graph()
     name = getattr(graph, "name", None)
@@ -65,7 +65,7 @@ def building() -> Iterator[None]:
 
 
 def _check_outputs(caller: str, outputs: Any) -> None:
-    """Raises ValueError for operations in places from which they can't be dropped.
+    """Raises ValueError for operations in places where they can't be dropped.
 
     TensorFlow has such a check, but it compares tensors in a way that fails inside a function.
     """

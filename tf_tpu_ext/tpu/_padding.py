@@ -1,10 +1,10 @@
-"""Checks of `maximum_shapes`, and padding in two cases that TensorFlow leaves out.
+"""Checks of `maximum_shapes`, and padding in two cases that TensorFlow does not handle.
 
 TensorFlow pads on the host and passes each real size to the program as another int32 scalar. The
-program begins with XlaSetDynamicDimensionSize, by which XLA masks the padding out of every result.
-TensorFlow does this if a dimension is unknown on two replicas, or differs between them. This module
-adds two cases: inputs whose shape only some replicas know, and a single replica, whose unknown
-dimensions TensorFlow does not pad, so that each size would be compiled separately.
+program begins with XlaSetDynamicDimensionSize, which makes XLA mask the padding out of every
+result. TensorFlow does this if a dimension is unknown on two replicas or differs between them. This
+module adds two cases: inputs whose shape is known on only some replicas, and a single replica,
+whose unknown dimensions TensorFlow does not pad, so that each size would be compiled separately.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def check_maximum_shapes(caller: str, replicas: Sequence[Sequence[Any]], shapes:
     Args:
         caller: The name of the public function, for messages.
         replicas: The inputs, `[replica][input]`.
-        shapes: The user's maximum_shapes. A leaf is a TensorShape, an array or tensor of sizes in
-            which -1 means unknown, or None.
+        shapes: The user's maximum_shapes. A leaf is a TensorShape, an array or tensor of sizes
+            where -1 means unknown, or None.
 
     Raises:
         ValueError: The structure differs from that of `replicas[0]`, the rank of a shape differs
@@ -94,7 +94,7 @@ def traced_shapes(replicas: Sequence[Sequence[Any]], shapes: Any) -> list[tf.Ten
 
 
 def unify_known_shapes(replicas: list[list[Any]], shapes: Any) -> list[list[Any]]:
-    """Makes dimensions unknown on all replicas if only some replicas know them.
+    """Makes dimensions unknown on all replicas if they are known on only some.
 
     TensorFlow compares the replicas' shapes, and fails if only one of two is known.
     """
@@ -123,7 +123,7 @@ def pad_single_replica(
     padding_spec: PaddingSpec | None,
     dynamic_padder: bool,
 ) -> tuple[_arguments.Computation, list[Any]]:
-    """Pads the unknown dimensions of one replica's inputs as TensorFlow does for several.
+    """Pads the unknown dimensions of a single replica's inputs as TensorFlow does for several.
 
     Args:
         computation: The function to replicate.
@@ -134,8 +134,7 @@ def pad_single_replica(
         dynamic_padder: Whether XLA masks the padding.
 
     Returns:
-        The computation and the inputs to replicate instead: the same ones if there is nothing to
-        pad.
+        The computation and the inputs to replicate instead, unchanged if there is nothing to pad.
     """
     flat = tf.nest.flatten(inputs)
     sizes: list[tf.Tensor] = []
@@ -225,7 +224,7 @@ def _power_of_two(size: tf.Tensor) -> tf.Tensor:
 
 
 def _marked(tensor: tf.Tensor) -> tf.Tensor:
-    """Marks an op of the host that prepares padding, as TensorFlow does."""
+    """Marks a host op that prepares padding, as TensorFlow does."""
     attribute = attr_value_pb2.AttrValue(b=True)
     tensor.op._set_attr("_post_device_rewrite", attribute)  # pylint: disable=protected-access
     return tensor

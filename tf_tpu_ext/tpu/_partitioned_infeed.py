@@ -1,4 +1,4 @@
-"""Infeed for replicas of several cores, whose input is split over the cores.
+"""Infeed for replicas with several cores, whose input is split over the cores.
 
 The whole element goes into the infeed of the replica's first core, and the program splits it. All
 cores share one memory, so splitting it on the host would gain nothing.
@@ -19,7 +19,7 @@ Partition = Sequence[int] | None
 
 
 def enqueue_ops(queue: Any, sharded_inputs: Sequence[Sequence[tf.Tensor]]) -> list[tf.Operation]:
-    """Returns a list with an op for each replica that enqueues its input.
+    """Returns a list with one op per replica that enqueues its input.
 
     Args:
         queue: The `_PartitionedInfeedQueue`.
@@ -49,10 +49,10 @@ def enqueue_ops(queue: Any, sharded_inputs: Sequence[Sequence[tf.Tensor]]) -> li
 
 
 def dequeue_op(queue: Any, tpu_device: int = 0) -> list[tf.Tensor]:
-    """Returns a replica's tensors, split over its cores. To be called in its computation.
+    """Returns a replica's tensors, split over its cores. Call it in the computation.
 
     Raises:
-        ValueError: The types or shapes are not known, or the queue has a dequeue op already.
+        ValueError: The types or shapes are unknown, or the queue already has a dequeue op.
     """
     tensors = tpu_feed.InfeedQueue.generate_dequeue_op(queue, tpu_device)
     partitions = queue._input_partition_dims
