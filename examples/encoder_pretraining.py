@@ -1,7 +1,7 @@
 """Pre-trains a small BERT-like encoder on virtual TPU cores: it learns to fill in masked words.
 
-The text is below. One word in six is masked; the encoder sees the sentence around it and says
-which word it was. At the end it fills in sentences that name their answer only by their sense.
+The text is below. One word in six is masked; the encoder sees the sentence around it and predicts
+the word. At the end, it fills in sentences that give their answer only by their meaning.
 
     python examples/encoder_pretraining.py [--epochs N] [--cores N]
 """
@@ -75,7 +75,7 @@ def encode(sentence: str) -> np.ndarray:
 
 
 def examples(copies: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns masked sentences, the words that they hide, and 1 where there is one."""
+    """Returns masked sentences, the words that they hide, and 1 where a word is hidden."""
     rng = np.random.default_rng(0)
     sentences = np.stack([encode(line) for line in TEXT.strip().splitlines()])
     words = np.tile(sentences, (copies, 1))

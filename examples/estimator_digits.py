@@ -1,8 +1,8 @@
 """Trains a digit classifier with TPUEstimator on virtual TPU cores, in bfloat16.
 
-The way TPU programs of TensorFlow 1 were written: a model_fn, an input_fn, a host call that writes
-summaries while the cores go on, and evaluation and prediction from the checkpoint. The data set
-(1,797 handwritten digits) comes with scikit-learn.
+This is how TensorFlow 1 programs for TPUs were written: a model_fn, an input_fn, a host call that
+writes summaries while the cores keep running, and evaluation and prediction from the checkpoint.
+The data set (1,797 handwritten digits) comes with scikit-learn.
 
     python examples/estimator_digits.py [--steps N] [--cores N] [--use_tpu 0] [--model_dir FOLDER]
 """
@@ -66,7 +66,7 @@ def metrics(labels: tf.Tensor, logits: tf.Tensor) -> dict[str, Any]:
 
 
 def model(features: tf.Tensor, labels: tf.Tensor, mode: str, params: dict[str, Any]) -> Any:
-    # Within the scope variables stay float32, and are used as bfloat16.
+    # Within the scope, variables stay float32 and are used as bfloat16.
     with v1.tpu.bfloat16_scope():
         hidden = tf.nn.relu(dense("hidden", tf.cast(features, tf.bfloat16), 64))
         logits = tf.cast(dense("logits", hidden, 10), tf.float32)
@@ -81,7 +81,7 @@ def model(features: tf.Tensor, labels: tf.Tensor, mode: str, params: dict[str, A
         optimizer = v1.tpu.CrossShardOptimizer(optimizer)
 
     def host_call(step: tf.Tensor, losses: tf.Tensor) -> Any:
-        """Runs on the host in every step, with one value of each core."""
+        """Runs on the host in every step, with one value from each core."""
         writer = tf.summary.create_file_writer(params["summaries"], flush_millis=1000)
         with writer.as_default(step=tf.cast(step[0], tf.int64)):
             tf.summary.scalar("loss", tf.reduce_mean(losses))

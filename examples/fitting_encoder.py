@@ -1,8 +1,8 @@
-"""An encoder that does not fit the memory of a TPU v5e at first, and how it comes to fit.
+"""An encoder that does not fit in the memory of a TPU v5e at first, and the changes that fix it.
 
-As it is, each core needs several times its 16 GB for the attention scores of its sequences. docs/
-verdict.md walks through what a TPU's compiler says, and through the options below, which are the
-change. Nothing in here knows tf_tpu_ext: it is a program for a TPU.
+By default, each core needs several times its 16 GB for the attention scores of its sequences.
+docs/verdict.md walks through what a TPU's compiler says and through the options below, which make
+the changes. Nothing here refers to tf_tpu_ext: this is a program for a TPU.
 
     tf-tpu check --target v5e-8 --compile-only examples/fitting_encoder.py
     tf-tpu check --target v5e-8 --compile-only examples/fitting_encoder.py --bfloat16 --recompute
@@ -17,12 +17,12 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import tensorflow as tf
 
-BATCH = 128  # sequences of a core
+BATCH = 128  # sequences per core
 LENGTH, WIDTH, HEADS, BLOCKS, WORDS = 2048, 256, 4, 2, 8192
 
 
 class Block(tf.Module):
-    """Attention and a dense layer, each added to what comes in."""
+    """Attention and a dense layer, each with a residual connection."""
 
     def __init__(self, dtype: tf.DType) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ def train(dtype: tf.DType, recompute: bool, steps: int) -> None:
     def loss_of(words: tf.Tensor) -> tf.Tensor:
         x = tf.gather(tf.cast(table, dtype), words)
         for block in blocks:
-            # Not kept for the gradient, but computed once more.
+            # Not kept for the gradient, but recomputed.
             x = tf.recompute_grad(block)(x) if recompute else block(x)
         return tf.reduce_mean(tf.cast(x, tf.float32) ** 2)
 

@@ -1,8 +1,8 @@
 """A training loop in one tf.function, with a host function in the middle of every step.
 
-The cores train a digit classifier. In each step they hand their losses to the host, which has what
-they lack: strings, files, Python. It keeps the hardest digits, and gives a learning rate back that
-the same step goes on with. The data set comes with scikit-learn.
+The cores train a digit classifier. In each step, they pass their losses to the host, which has what
+they lack: strings, files, Python. It keeps the hardest digits and returns a learning rate that the
+rest of the same step uses. The data set comes with scikit-learn.
 
     python examples/host_in_the_loop.py [--steps N] [--cores N]
 """
@@ -24,7 +24,7 @@ BATCH = 64
 
 
 class Coach:
-    """The host's part: it remembers losses, and lowers the rate when they stop falling."""
+    """The host's part: it remembers losses and lowers the rate when they stop falling."""
 
     def __init__(self) -> None:
         self.rate = 0.5
@@ -32,7 +32,7 @@ class Coach:
         self.hardest: dict[int, float] = {}
 
     def advise(self, indices: np.ndarray, losses: np.ndarray) -> np.float32:
-        """Takes what one core saw in a step; returns the learning rate."""
+        """Takes what one core saw in a step and returns the learning rate."""
         self.losses.append(float(losses.mean()))
         worst = int(losses.argmax())
         self.hardest[int(indices[worst])] = float(losses[worst])
@@ -81,7 +81,7 @@ def main() -> None:
         gradients = tape.gradient(loss, [weights, bias])
         rate = tf_tpu_ext.tpu.outside_compilation(ask_the_host, indices, losses)
         context = tf.distribute.get_replica_context()
-        # All cores must go on alike.
+        # All cores must continue with the same rate.
         rate = context.all_reduce("MEAN", rate)
         for variable, gradient in zip([weights, bias], gradients, strict=True):
             variable.assign_sub(rate * context.all_reduce("MEAN", gradient))

@@ -1,4 +1,4 @@
-"""Trains a convolutional digit classifier with Keras on 8 virtual TPU cores, and on plain CPU.
+"""Trains a convolutional digit classifier with Keras on 8 virtual TPU cores and on a plain CPU.
 
 Both runs see the same data in the same order and start from the same weights, so they end with the
 same accuracy. The data set (1,797 handwritten digits) comes with scikit-learn.
@@ -24,7 +24,7 @@ BATCH = 64
 
 
 def load() -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
-    """Returns (images, labels) to train with and (images, labels) held out."""
+    """Returns (images, labels) for training and held-out (images, labels)."""
     digits = load_digits()
     order = np.random.RandomState(0).permutation(len(digits.target))
     images = (digits.images[order, ..., np.newaxis] / 16.0).astype(np.float32)

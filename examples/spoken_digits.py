@@ -1,8 +1,8 @@
-"""Trains on WAV files that tensorflow-io's native ops read, on 8 virtual TPU cores.
+"""Trains on 8 virtual TPU cores, on WAV files that tensorflow-io's native ops read.
 
-Each digit is "spoken" by this program: two resonances that glide, at a random pitch and speed, with
-noise. spoken_digits_pipeline.py reads the recordings in the environment that `tf-tpu io setup` has
-made, where those ops load.
+This program "speaks" each digit: two gliding resonances, at a random pitch and speed, with noise.
+spoken_digits_pipeline.py reads the recordings in the environment that `tf-tpu io setup` has
+created, where those ops load.
 
     python examples/spoken_digits.py [--epochs N]
 """
@@ -29,7 +29,7 @@ TRAINED, HELD_OUT, BATCH = 512, 128, 64
 
 
 def speak(digit: int, generator: np.random.Generator) -> np.ndarray:
-    """Returns a recording as 16-bit samples: a voice whose resonances tell the digit."""
+    """Returns a recording as 16-bit samples: a voice whose resonances encode the digit."""
     count = generator.integers(SAMPLES // 2, SAMPLES)
     time = np.arange(count) / RATE
     glide = np.linspace(0, 1, count)
@@ -49,7 +49,7 @@ def speak(digit: int, generator: np.random.Generator) -> np.ndarray:
 
 
 def record(folder: pathlib.Path) -> tuple[list[str], list[int]]:
-    """Writes the recordings; returns their paths and digits."""
+    """Writes the recordings and returns their paths and digits."""
     generator = np.random.default_rng(0)
     paths, digits = [], []
     for number in range(TRAINED + HELD_OUT):

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import tensorflow as tf
 import tensorflow_io as tfio
 
-# Windows of 32 ms, 16 ms apart, at 8,000 samples a second.
+# Windows of 32 ms, 16 ms apart, at 8,000 samples per second.
 WINDOW, STRIDE, MELS = 256, 128, 32
 
 
 def make_dataset(paths: Sequence[str], labels: Sequence[int], samples: int) -> tf.data.Dataset:
-    """Returns mel spectrograms of recordings, cut or filled to `samples`, and their labels."""
+    """Returns mel spectrograms of recordings, cut or padded to `samples`, and their labels."""
 
     def read(path: tf.Tensor, label: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         wave = tfio.audio.decode_wav(tf.io.read_file(path), dtype=tf.int16)[:samples, 0]
