@@ -126,7 +126,12 @@ def graph(way: str, kind: str, nodes: int) -> dict[str, float]:
 def in_process(limit: float, *what: str) -> dict[str, Any]:
     """Runs one measurement in its own process; returns it, or why there is none."""
     command = [sys.executable, __file__, "--worker", *what]
-    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
+    # No cache but the one that is measured.
+    environment = {
+        **os.environ,
+        "TF_CPP_MIN_LOG_LEVEL": "3",
+        "TF_TPU_EXT_COMPILATION_CACHE": "",
+    }
     try:
         done = subprocess.run(
             command, env=environment, capture_output=True, text=True, timeout=limit

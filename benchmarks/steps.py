@@ -71,6 +71,8 @@ class Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
+            # First steps compile, whatever ran before.
+            env={**os.environ, "TF_TPU_EXT_COMPILATION_CACHE": ""},
         )
 
     def ask(self, do: str, **details: Any) -> dict[str, Any]:

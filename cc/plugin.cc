@@ -142,8 +142,8 @@ using tf_tpu_ext::OwnedText;
 OwnedText TfTpuExt_Configure(int cores, int local_devices, double wait_limit_seconds,
                              double host_limit_seconds, int sparse_cores, int64_t max_programs,
                              int64_t max_program_bytes, const char* programs,
-                             const char* compilation_cache, const int* mesh_shape,
-                             int lowers_for_target) {
+                             const char* compilation_cache, int64_t max_cache_bytes,
+                             const int* mesh_shape, int lowers_for_target) {
   tf_tpu_ext::MachineOptions options = tf_tpu_ext::GetMachineOptions();
   options.cores = cores;
   options.local_devices = local_devices != 0;
@@ -153,9 +153,17 @@ OwnedText TfTpuExt_Configure(int cores, int local_devices, double wait_limit_sec
   options.host_limit = absl::Seconds(host_limit_seconds);
   options.sparse_cores = sparse_cores;
   options.program_limits = {max_programs, max_program_bytes};
+  options.max_cache_bytes = max_cache_bytes;
   absl::Status status = tf_tpu_ext::ApplyProgramOptions(programs, &options.programs);
   if (status.ok()) status = tf_tpu_ext::Configure(std::move(options), compilation_cache);
   return tf_tpu_ext::GiveError(status);
+}
+
+// Uses the folder as the compilation cache once there is something to keep, if it is safe then.
+void TfTpuExt_UseCacheLater(const char* folder) {
+  tf_tpu_ext::MachineOptions options = tf_tpu_ext::GetMachineOptions();
+  options.compilation_cache = tf_tpu_ext::CompilationCache::OpenLater(folder);
+  tf_tpu_ext::Process::Get().machine->SetOptions(options).IgnoreError();
 }
 
 // The versions of the Python packages tf_tpu_ext and TensorFlow.

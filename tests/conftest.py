@@ -18,6 +18,8 @@ from imported_processes import FOLDER, PYTHON, ImportedProcesses
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+# Tests compile what they test, and leave nothing in the user's cache.
+os.environ["TF_TPU_EXT_COMPILATION_CACHE"] = ""
 
 # A shell lets what it starts in the background ignore Ctrl-C, which some tests send.
 signal.signal(signal.SIGINT, signal.default_int_handler)

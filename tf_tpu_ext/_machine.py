@@ -53,6 +53,7 @@ class Machine:
         max_programs: How many compiled programs are kept.
         max_program_bytes: How many bytes they may take in total.
         compilation_cache: The folder that keeps compiled programs for later processes, or None.
+        max_cache_bytes: How large that folder may become, in bytes.
         target: The real TPUs whose compiler checks the programs; see docs/verdict.md.
         options: The options of programs that are not traced inside `with Options(...)`.
     """
@@ -66,6 +67,7 @@ class Machine:
     max_programs: int
     max_program_bytes: int
     compilation_cache: str | None
+    max_cache_bytes: int
     target: tuple[str, ...]
     options: Options
 
@@ -206,6 +208,7 @@ def configure(
     max_programs: int | None = None,
     max_program_bytes: int | None = None,
     compilation_cache: str | os.PathLike[str] | None = None,
+    max_cache_bytes: int | None = None,
     target: str | Sequence[str] | None = None,
     options: Options | None = None,
     **switches: bool | str | None,
@@ -239,7 +242,10 @@ def configure(
             for this and later processes. It is created if it does not exist. Any number of
             processes may share it, and its files may be deleted at any time. Code is reused only
             with the same versions of TensorFlow and of this package, on the same kind of processor.
-            The default, an empty string, keeps nothing.
+            An empty string keeps nothing. The default is `tf_tpu_ext/programs` in
+            `$XDG_CACHE_HOME`, or in `~/.cache`, if nobody else may write there.
+        max_cache_bytes: How large that folder may become. Beyond that, the least recently used
+            files are removed. The default is 2 GiB.
         target: A real TPU, such as `v5e-8` or `v5e:2x4`, or several with the same number of cores.
             Its compiler checks each program compiled from now on (see `tf_tpu_ext.verdicts`), and
             the virtual TPU gets its number of cores and topology. An empty string ends that.
@@ -292,6 +298,8 @@ def configure(
     program_bytes = current.max_program_bytes if max_program_bytes is None else max_program_bytes
     _check_int("max_programs", programs)
     _check_int("max_program_bytes", program_bytes)
+    cache_bytes = current.max_cache_bytes if max_cache_bytes is None else max_cache_bytes
+    _check_int("max_cache_bytes", cache_bytes)
     wanted = _joined(options, switches)
     precision = wanted.matmul_precision or _chosen.matmul_precision
     wanted = wanted.over(Options(matmul_precision=precision or ("tpu" if targets else "full")))
@@ -306,6 +314,7 @@ def configure(
         ctypes.c_int64(program_bytes),
         ctypes.c_char_p(to_text(wanted).encode()),
         ctypes.c_char_p(None if compilation_cache is None else os.fsencode(compilation_cache)),
+        ctypes.c_int64(cache_bytes),
         (ctypes.c_int * 4)(*(targets[0].mesh_shape if targets else ())),
         ctypes.c_int(bool(targets)),
     )
@@ -350,7 +359,8 @@ def _joined(options: Options | None, switches: dict[str, Any]) -> Options:
         raise TypeError(
             f"configure got {', '.join(unknown)}, expected cores, wait_limit_seconds, "
             "host_limit_seconds, sparse_cores, local_devices, max_programs, max_program_bytes, "
-            f"compilation_cache, target, options, or a switch of Options: {', '.join(names)}."
+            "compilation_cache, max_cache_bytes, target, options, or a switch of Options: "
+            f"{', '.join(names)}."
         )
     return Options(**switches).over(options or Options())
 
@@ -442,7 +452,9 @@ def configure_from_environment() -> None:
     limit = _number_variable(WAIT_LIMIT_VARIABLE, float)
     host_limit = _number_variable(HOST_LIMIT_VARIABLE, float)
     sparse_cores = _number_variable(SPARSE_CORES_VARIABLE, int)
-    cache = os.environ.get(COMPILATION_CACHE_VARIABLE) or None
+    cache = os.environ.get(COMPILATION_CACHE_VARIABLE)
+    if cache is None:
+        _use_default_cache()
     if any(value is not None for value in (cores, limit, host_limit, sparse_cores, cache)):
         configure(
             cores,
@@ -451,6 +463,14 @@ def configure_from_environment() -> None:
             sparse_cores=sparse_cores,
             compilation_cache=cache,
         )
+
+
+def _use_default_cache() -> None:
+    parent = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    # Variables that are not absolute paths are invalid; without a home, there is no default.
+    if os.path.isabs(parent):
+        folder = os.path.join(parent, "tf_tpu_ext", "programs")
+        _native.library().TfTpuExt_UseCacheLater(os.fsencode(folder))
 
 
 def _number_variable(name: str, parse: type[int] | type[float]) -> Any:

@@ -31,6 +31,8 @@ def main() -> int:
     arguments = parser.parse_args()
     os.environ["TF_TPU_EXT_CORES"] = str(arguments.cores)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    # Programs are compiled, whatever ran before.
+    os.environ["TF_TPU_EXT_COMPILATION_CACHE"] = ""
     seed = time.time_ns() % (1 << 32) if arguments.seed is None else arguments.seed
     print(f"seed {seed}, {arguments.steps} steps", flush=True)
 

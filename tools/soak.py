@@ -264,6 +264,8 @@ def main() -> int:
     arguments = parser.parse_args()
     os.environ["TF_TPU_EXT_CORES"] = str(arguments.cores)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    # Programs are compiled, whatever ran before.
+    os.environ["TF_TPU_EXT_COMPILATION_CACHE"] = ""
     random.seed(arguments.seed)
     steps = PROGRAMS[arguments.program](arguments.cores)
     counts: collections.Counter[str] = collections.Counter()

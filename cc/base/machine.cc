@@ -49,6 +49,12 @@ absl::Status Machine::SetOptions(const MachineOptions& options) {
         absl::StrCat("The limits of compiled programs must be positive. Received: max_programs=",
                      limits.programs, ", max_program_bytes=", limits.bytes));
   }
+  if (options.max_cache_bytes < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("The limit of the compilation cache must be positive. Received: "
+                     "max_cache_bytes=",
+                     options.max_cache_bytes));
+  }
   absl::MutexLock lock(&mutex_);
   if (devices_created_ &&
       (options.cores != options_.cores || options.local_devices != options_.local_devices)) {

@@ -54,6 +54,8 @@ struct MachineOptions {
   bool lowers_for_target = false;
   // Where machine code is kept for later processes; null for nowhere.
   std::shared_ptr<const CompilationCache> compilation_cache;
+  // How large its folder may become.
+  int64_t max_cache_bytes = int64_t{2} << 30;
 };
 
 // Returns InvalidArgument unless `cores` is in [1, kMaxCores].

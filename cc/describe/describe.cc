@@ -35,7 +35,8 @@ JsonObject Describe(const MachineOptions& options) {
       .Integer("sparse_cores", options.sparse_cores)
       .Bool("local_devices", options.local_devices)
       .Integer("max_programs", options.program_limits.programs)
-      .Integer("max_program_bytes", options.program_limits.bytes);
+      .Integer("max_program_bytes", options.program_limits.bytes)
+      .Integer("max_cache_bytes", options.max_cache_bytes);
   for (const auto& [name, value] : kProgramSwitches) json.Bool(name, options.programs.*value);
   if (options.compilation_cache != nullptr) {
     json.String("compilation_cache", options.compilation_cache->folder());

@@ -62,6 +62,8 @@ class _Worker:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `close`)
         self._received = b""
         environment = {**os.environ, "TF_TPU_EXT_CORES": "2", "TF_CPP_MIN_LOG_LEVEL": "2"}
+        # Each program once, and of no use to anybody.
+        environment["TF_TPU_EXT_COMPILATION_CACHE"] = ""
         folder = str(pathlib.Path(__file__).resolve().parent.parent)
         environment["PYTHONPATH"] = os.pathsep.join(
             part for part in (folder, os.environ.get("PYTHONPATH", "")) if part

@@ -1,16 +1,21 @@
 #include "cc/compiler/build/compilation_cache.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <cstdlib>
 #include <fstream>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "absl/log/log.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -30,6 +35,10 @@ using tensorflow::Env;
 // file that has its name but not its contents, and XLA runs the machine code that it is given.
 constexpr absl::string_view kMagic = "tf_tpu_ext compilation 1\n";
 
+constexpr char kSuffix[] = ".xla";
+// Of a file that is being written.
+constexpr char kPartSuffix[] = ".part";
+
 std::string Fingerprint(absl::string_view text) {
   const auto fingerprint = tensorflow::Fingerprint128({text.data(), text.size()});
   return absl::StrFormat("%016x%016x", fingerprint.high64, fingerprint.low64);
@@ -39,7 +48,7 @@ std::string Fingerprint(absl::string_view text) {
 absl::Status WriteWhole(const std::string& path, absl::string_view contents) {
   // Of threads of this process; the others are told apart by their process.
   static std::atomic<int64_t> next{0};
-  const std::string part = absl::StrCat(path, ".", getpid(), ".", next.fetch_add(1), ".part");
+  const std::string part = absl::StrCat(path, ".", getpid(), ".", next.fetch_add(1), kPartSuffix);
   absl::Status status = tensorflow::WriteStringToFile(Env::Default(), part, contents);
   // Whatever the umask says, for Read refuses files that others may write to. Not every file system
   // has modes.
@@ -108,32 +117,97 @@ std::string DescribeLibrary() {
   return Fingerprint(contents);
 }
 
+absl::Status MakeUsable(const std::string& folder) {
+  absl::Status status = Env::Default()->RecursivelyCreateDir(folder);
+  const std::string probe = tensorflow::io::JoinPath(folder, absl::StrCat(getpid(), ".probe"));
+  if (status.ok()) status = WriteWhole(probe, "");
+  if (status.ok()) status = Env::Default()->DeleteFile(probe);
+  if (!status.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("The folder for compiled programs can't be written to: ", status.message(),
+                     ". Received: '", folder, "'. Name a folder that this process may write to."));
+  }
+  status = CheckNobodyElseWrites(folder);
+  if (status.ok()) return status;
+  return absl::InvalidArgumentError(absl::StrCat("The folder for compiled programs is not safe: ",
+                                                 status.message(), " Received: '", folder, "'."));
+}
+
+// A file in the folder.
+struct Entry {
+  int64_t used_nsec;  // when it was last read or written
+  int64_t bytes;
+  std::string path;
+};
+
+std::vector<Entry> EntriesOf(const std::string& folder) {
+  std::vector<std::string> names;
+  Env::Default()->GetChildren(folder, &names).IgnoreError();
+  std::vector<Entry> entries;
+  for (const std::string& name : names) {
+    // What a process that ended early has left is an entry, too.
+    if (!absl::EndsWith(name, kSuffix) && !absl::EndsWith(name, kPartSuffix)) continue;
+    Entry entry;
+    entry.path = tensorflow::io::JoinPath(folder, name);
+    tensorflow::FileStatistics found;
+    // Another process may have removed it.
+    if (!Env::Default()->Stat(entry.path, &found).ok()) continue;
+    entry.used_nsec = found.mtime_nsec;
+    entry.bytes = found.length;
+    entries.push_back(std::move(entry));
+  }
+  return entries;
+}
+
+// Removes the least recently used entries of a folder with more than `max_bytes`, and some more,
+// so that this is rarely done. Returns how many bytes are left.
+int64_t RemoveOldest(const std::string& folder, int64_t max_bytes) {
+  std::vector<Entry> entries = EntriesOf(folder);
+  int64_t total = 0;
+  for (const Entry& entry : entries) total += entry.bytes;
+  if (total <= max_bytes) return total;
+  std::sort(entries.begin(), entries.end(),
+            [](const Entry& a, const Entry& b) { return a.used_nsec < b.used_nsec; });
+  for (const Entry& entry : entries) {
+    if (total <= max_bytes / 10 * 9) break;
+    Env::Default()->DeleteFile(entry.path).IgnoreError();
+    total -= entry.bytes;
+  }
+  return total;
+}
+
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<CompilationCache>> CompilationCache::Open(
     const std::string& folder) {
-  absl::Status status = Env::Default()->RecursivelyCreateDir(folder);
-  std::shared_ptr<CompilationCache> cache(new CompilationCache(folder));
-  const std::string probe = tensorflow::io::JoinPath(folder, absl::StrCat(getpid(), ".probe"));
-  if (status.ok()) status = WriteWhole(probe, "");
-  if (status.ok()) status = Env::Default()->DeleteFile(probe);
-  if (status.ok()) {
-    status = CheckNobodyElseWrites(folder);
-    if (status.ok()) return cache;
-    return absl::InvalidArgumentError(absl::StrCat("The folder for compiled programs is not safe: ",
-                                                   status.message(), " Received: '", folder, "'."));
+  TF_RETURN_IF_ERROR(MakeUsable(folder));
+  std::shared_ptr<CompilationCache> cache = OpenLater(folder);
+  absl::MutexLock lock(&cache->mutex_);
+  cache->can_be_used_ = true;
+  return cache;
+}
+
+std::shared_ptr<CompilationCache> CompilationCache::OpenLater(const std::string& folder) {
+  return std::shared_ptr<CompilationCache>(new CompilationCache(folder));
+}
+
+bool CompilationCache::CanBeUsed() const {
+  absl::MutexLock lock(&mutex_);
+  if (!can_be_used_.has_value()) {
+    const absl::Status usable = MakeUsable(folder_);
+    if (!usable.ok()) LOG(INFO) << "There is no compilation cache: " << usable.message();
+    can_be_used_ = usable.ok();
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("The folder for compiled programs can't be written to: ", status.message(),
-                   ". Received: '", folder, "'. Name a folder that this process may write to."));
+  return *can_be_used_;
 }
 
 std::string CompilationCache::PathOf(absl::string_view key) const {
-  return tensorflow::io::JoinPath(folder_, absl::StrCat(Fingerprint(key), ".xla"));
+  return tensorflow::io::JoinPath(folder_, absl::StrCat(Fingerprint(key), kSuffix));
 }
 
 absl::StatusOr<std::string> CompilationCache::Read(absl::string_view key) const {
   const std::string path = PathOf(key);
+  if (!CanBeUsed()) return absl::NotFoundError(path);
   // The folder may have been open to others before.
   struct stat found;
   if (stat(path.c_str(), &found) == 0 && (!IsOfThisUser(found) || OthersWrite(found))) {
@@ -146,14 +220,31 @@ absl::StatusOr<std::string> CompilationCache::Read(absl::string_view key) const 
   const size_t fingerprint_size = Fingerprint("").size();
   if (absl::ConsumePrefix(&rest, kMagic) && rest.size() >= fingerprint_size) {
     const absl::string_view code = rest.substr(fingerprint_size);
-    if (rest.substr(0, fingerprint_size) == Fingerprint(code)) return std::string(code);
+    if (rest.substr(0, fingerprint_size) == Fingerprint(code)) {
+      // Used now. Only local files need it: others have no limit that this process could keep.
+      utimensat(AT_FDCWD, path.c_str(), /*times=*/nullptr, /*flags=*/0);
+      return std::string(code);
+    }
   }
   return absl::DataLossError(
       absl::StrCat("The compiled program in ", path, " is damaged. It will be replaced."));
 }
 
-absl::Status CompilationCache::Write(absl::string_view key, absl::string_view code) const {
-  return WriteWhole(PathOf(key), absl::StrCat(kMagic, Fingerprint(code), code));
+absl::Status CompilationCache::Write(absl::string_view key, absl::string_view code,
+                                     int64_t max_bytes) const {
+  if (!CanBeUsed()) return absl::OkStatus();
+  TF_RETURN_IF_ERROR(WriteWhole(PathOf(key), absl::StrCat(kMagic, Fingerprint(code), code)));
+  KeepBelow(max_bytes, code.size());
+  return absl::OkStatus();
+}
+
+void CompilationCache::KeepBelow(int64_t max_bytes, int64_t written) const {
+  absl::MutexLock lock(&mutex_);
+  unwatched_ -= written;
+  if (unwatched_ > 0) return;
+  const int64_t left = max_bytes - RemoveOldest(folder_, max_bytes);
+  // Not all that is left: other processes write meanwhile.
+  unwatched_ = left / 8;
 }
 
 const std::string& CompilationEnvironment() {

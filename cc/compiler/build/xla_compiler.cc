@@ -114,7 +114,7 @@ absl::StatusOr<std::shared_ptr<xla::Executable>> XlaCompiler::Restore(
 absl::Status XlaCompiler::Keep(const std::string& key,
                                const absl::StatusOr<std::string>& code) const {
   TF_RETURN_IF_ERROR(code.status());
-  return cache_->Write(key, *code);
+  return cache_->Write(key, *code, GetMachineOptions().max_cache_bytes);
 }
 
 void XlaCompiler::Warn(const char* what, const absl::Status& status) const {

@@ -132,7 +132,7 @@ TEST_F(XlaCompilerTest, ReplacesWhatIsWholeButNoMachineCode) {
   const std::string path = absl::StrCat(cache_.folder(), "/", cache_.Files().at(0));
   // The cache's own form, under the name of the program's key.
   const auto other = *CompilationCache::Open(absl::StrCat(cache_.folder(), "/other"));
-  ASSERT_TRUE(other->Write("key", "no machine code").ok());
+  ASSERT_TRUE(other->Write("key", "no machine code", kMaxBytes).ok());
   std::vector<std::string> written;
   ASSERT_TRUE(Env::Default()->GetChildren(other->folder(), &written).ok());
   ASSERT_TRUE(
