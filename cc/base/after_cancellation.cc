@@ -8,7 +8,7 @@
 namespace tf_tpu_ext {
 namespace {
 
-// Enough for an error to get from an op to the end of the functions around it.
+// Long enough for an error to travel from an op to the end of the functions around it.
 constexpr int64_t kMicroseconds = 100'000;
 
 }  // namespace

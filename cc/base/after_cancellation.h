@@ -1,4 +1,4 @@
-// How an op that waits takes the news that its step was cancelled.
+// How a waiting op ends when its step is cancelled.
 #ifndef TF_TPU_EXT_CC_BASE_AFTER_CANCELLATION_H_
 #define TF_TPU_EXT_CC_BASE_AFTER_CANCELLATION_H_
 
@@ -9,11 +9,12 @@
 
 namespace tf_tpu_ext {
 
-// Most cancellations are the consequence of an error, which TensorFlow tells only if it arrives
-// before the ends of the ops that it cancels. So these end a moment later, through this.
+// Calls `end` a moment later. Most cancellations are the consequence of an error, which TensorFlow
+// reports only if it arrives before the ops that it cancels have ended: such ops end through this.
 void AfterCancellation(std::function<void()> end);
 
-// The status of an op that was cancelled: the consequence of an error if there is one.
+// The status of a cancelled op. If there is an error that caused the cancellation, TensorFlow
+// reports that error instead.
 absl::Status Cancelled(absl::string_view message);
 
 }  // namespace tf_tpu_ext

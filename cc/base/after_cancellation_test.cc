@@ -20,7 +20,7 @@ TEST(AfterCancellationTest, DoesNotEndTheOpOnTheCancellingThread) {
   EXPECT_NE(thread, std::this_thread::get_id());
 }
 
-// Of a step's errors, the one that caused the cancellations is reported.
+// Of all errors of a step, TensorFlow reports the one that caused the cancellations.
 TEST(CancelledTest, GivesWayToItsCause) {
   const absl::Status cancelled = Cancelled("The step was cancelled.");
   EXPECT_EQ(cancelled.code(), absl::StatusCode::kCancelled);

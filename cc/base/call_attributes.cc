@@ -21,8 +21,8 @@ namespace {
 
 constexpr absl::string_view kIntegerType = " : i64";
 
-// As MLIR quotes: a backslash before quotes and backslashes, and before the two digits of what
-// can't be printed.
+// Quotes as MLIR does: a backslash before quotes and backslashes, and before the two hex digits of
+// a character that can't be printed.
 std::string QuotedForMlir(absl::string_view text) {
   std::string quoted = "\"";
   for (char c : text) {
@@ -38,7 +38,7 @@ std::string QuotedForMlir(absl::string_view text) {
   return quoted + "\"";
 }
 
-// Takes a quoted text off the front of `text`, which is behind its first quote.
+// Removes a quoted string from the front of `text`, which starts after the opening quote.
 bool ConsumeQuoted(absl::string_view* text, std::string* value) {
   while (!text->empty()) {
     const char c = text->front();
@@ -62,7 +62,7 @@ bool ConsumeQuoted(absl::string_view* text, std::string* value) {
   return false;
 }
 
-// Takes `3 : i64` off the front of `text`.
+// Removes an integer such as `3 : i64` from the front of `text`.
 bool ConsumeInteger(absl::string_view* text, int64_t* value) {
   const size_t end = text->find(kIntegerType);
   if (end == absl::string_view::npos || !absl::SimpleAtoi(text->substr(0, end), value)) {

@@ -1,8 +1,8 @@
-// The configuration of a custom call: named texts and integers.
+// The configuration of a custom call: named strings and integers.
 //
 // As text it is the backend_config of an HLO instruction, `{op = "relu", work = 3 : i64}`: XLA
 // reads that as an MLIR dictionary and hands it to the call's handler as XLA_FFI_Attrs. The structs
-// of cc/program/*_call.h are read from it and written to it, and nothing else looks into it.
+// of cc/program/*_call.h are read from it and written to it, and nothing else looks inside it.
 #ifndef TF_TPU_EXT_CC_BASE_CALL_ATTRIBUTES_H_
 #define TF_TPU_EXT_CC_BASE_CALL_ATTRIBUTES_H_
 
@@ -17,13 +17,13 @@
 
 namespace tf_tpu_ext {
 
-// The attribute that most calls have: the TensorFlow op that they are for, as errors name it.
+// An attribute that most calls have: the name of their TensorFlow op, as errors show it.
 inline constexpr char kOpAttribute[] = "op";
 
 class CallAttributes {
  public:
   CallAttributes() = default;
-  // What a handler got. Attributes of other types are left out.
+  // The attributes that a handler received. Those of other types are left out.
   explicit CallAttributes(const XLA_FFI_Attrs& attributes);
 
   // Reads what ToText wrote.
@@ -34,16 +34,16 @@ class CallAttributes {
   void SetInteger(absl::string_view name, int64_t value);
 
   bool Has(absl::string_view name) const;
-  // Errors if there is none of that name and type.
+  // Return an error if there is no attribute of that name and type.
   absl::StatusOr<std::string> GetString(absl::string_view name) const;
   absl::StatusOr<int64_t> GetInteger(absl::string_view name) const;
-  // An integer that counts or numbers something: also an error if it is negative or too large.
+  // For an integer that counts or numbers something: also an error if it is negative or too large.
   absl::StatusOr<int> GetCount(absl::string_view name) const;
 
  private:
   absl::Status Missing(absl::string_view type, absl::string_view name) const;
 
-  // In the order of their names, so that equal attributes have equal texts.
+  // Sorted by name, so that equal attributes have equal texts.
   std::map<std::string, std::variant<std::string, int64_t>, std::less<>> values_;
 };
 

@@ -1,7 +1,7 @@
-// The threads that run compiled programs. They belong to no TensorFlow pool, there are as many as
-// processors whatever the number of cores, and nothing that runs on them may block: collectives and
-// host transfers complete asynchronously. Only XLA of TensorFlow 2.19 waits in collectives; there,
-// other threads work in the place of those that wait.
+// The threads that run compiled programs. They belong to no TensorFlow pool, there is one per
+// processor whatever the number of cores, and nothing that runs on them may block: collectives and
+// host transfers complete asynchronously. Only the XLA of TensorFlow 2.19 waits in collectives;
+// there, other threads stand in for those that wait.
 #ifndef TF_TPU_EXT_CC_BASE_COMPUTE_POOL_H_
 #define TF_TPU_EXT_CC_BASE_COMPUTE_POOL_H_
 
@@ -20,23 +20,23 @@ struct ThreadPoolDevice;
 
 namespace tf_tpu_ext {
 
-// Thread-safe. Its threads start when they are first asked for: a library that is only loaded
-// starts none. Virtual is what tests replace.
+// Thread-safe. Its threads start when first needed: merely loading the library starts none. Tests
+// replace the virtual functions.
 class ComputePool {
  public:
   ComputePool();
   virtual ~ComputePool();
 
   virtual void Schedule(std::function<void()> work);
-  // Calls `wait`, which may block until other programs go on.
+  // Calls `wait`, which may block until other programs make progress.
   void Wait(absl::FunctionRef<void()> wait) { programs_.Wait(wait); }
   virtual int NumThreads() const;
-  // Whether the caller is one of its threads.
+  // Whether the calling thread is one of the pool's.
   virtual bool IsCaller() const;
   const Eigen::ThreadPoolDevice* EigenDevice() const;
 
-  // How many cores run programs now, those included that wait for others. An estimate: readers see
-  // changes of other threads late.
+  // How many cores are running programs, including those that wait for others. An estimate: changes
+  // made by other threads become visible late.
   int NumRuns() const { return num_runs_.load(std::memory_order_relaxed); }
   void AddRuns(int number) { num_runs_.fetch_add(number, std::memory_order_relaxed); }
 
@@ -48,7 +48,7 @@ class ComputePool {
   mutable std::unique_ptr<tensorflow::thread::ThreadPool> threads_;
   mutable std::unique_ptr<Eigen::ThreadPoolDevice> device_;
   std::atomic<int> num_runs_{0};
-  // Idle where collectives don't wait.
+  // Unused where collectives don't wait.
   WaitingThreads programs_;
 };
 

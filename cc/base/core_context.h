@@ -1,4 +1,4 @@
-// What a custom call inside a running program can learn of where it runs.
+// What a custom call in a running program can find out about where it runs.
 #ifndef TF_TPU_EXT_CC_BASE_CORE_CONTEXT_H_
 #define TF_TPU_EXT_CC_BASE_CORE_CONTEXT_H_
 
@@ -17,7 +17,7 @@ struct CoreContext {
   Core core;
   Slot slot;
   Replica replica;
-  // The physical cores of a group of replicas that run as one program, this core's first; else
+  // The physical cores of a group of replicas that run as one program, this core first; otherwise
   // null.
   const Core* group_cores = nullptr;
   // Null unless the program calls functions on the host.

@@ -1,4 +1,4 @@
-// How the cores of the machine, and those of a program, are numbered.
+// How the cores of the machine and those of a program are numbered.
 #ifndef TF_TPU_EXT_CC_BASE_CORE_NUMBERS_H_
 #define TF_TPU_EXT_CC_BASE_CORE_NUMBERS_H_
 
@@ -10,12 +10,12 @@ namespace tf_tpu_ext {
 using Core = Number<class CoreTag>;
 // A replica of a program.
 using Replica = Number<class ReplicaTag>;
-// A core among those of its replica; a partition, in XLA's terms.
+// A core within its replica; in XLA's terms, a partition.
 using LogicalCore = Number<class LogicalCoreTag>;
 // A core of a program: replica * cores per replica + logical core.
 using Slot = Number<class SlotTag>;
-// A run of an executable within a step. It serves one slot, or several one after the other: those
-// of a replica, or of a group of replicas.
+// A run of an executable within a step. It serves one slot, or several consecutive ones: those of a
+// replica, or of a group of replicas.
 using StepRun = Number<class StepRunTag>;
 
 }  // namespace tf_tpu_ext

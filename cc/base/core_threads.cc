@@ -7,8 +7,8 @@
 namespace tf_tpu_ext {
 namespace {
 
-// After work that is not urgent the watching thread expects more for so long: while it looks often,
-// nobody has to wake it.
+// For how many rounds after work that is not urgent the watching thread expects more: while it
+// looks often, nobody has to wake it.
 constexpr int kQuickRounds = 10;
 
 struct Place {
@@ -35,7 +35,7 @@ CoreThreads::~CoreThreads() {
     watch_.SignalAll();
     threads.swap(threads_);
   }
-  // A Thread's destructor waits for its end.
+  // A Thread's destructor waits for the thread to end.
   threads.clear();
 }
 
@@ -102,7 +102,8 @@ void CoreThreads::AddWorker() {
 
 void CoreThreads::Work(int id) {
   place = {this, id};
-  // By hand: a thread that calls Python while Python ends is unwound from there, without the lock.
+  // Locked by hand: a thread whose work calls Python while Python shuts down is unwound from there,
+  // when it does not hold the lock.
   mutex_.Lock();
   while (true) {
     while (HasQueued()) {
@@ -118,7 +119,7 @@ void CoreThreads::Work(int id) {
       }
       mutex_.Unlock();
       work();
-      // What the work holds may block when it is deleted, too.
+      // Destroying what the work holds may block too.
       work = nullptr;
       mutex_.Lock();
     }

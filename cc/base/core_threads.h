@@ -16,21 +16,21 @@
 
 namespace tf_tpu_ext {
 
-// Ops of the cores must not run on the host's inter-op threads: an iterator that dies in one of
-// them waits there for functions that run on the host, and with as many cores as inter-op threads
-// none would be left for those functions.
+// Ops of the cores must not run on the host's inter-op threads: when an iterator is destroyed in
+// such an op, it blocks its thread until functions on the host have ended, and with as many cores
+// as inter-op threads, none would be left for those functions.
 //
-// All cores share these threads. Usually as many work as there are processors; when all of them are
-// blocked, others are made. So many cores cost no more threads and wake-ups than few.
+// All cores share these threads. Usually as many work as there are processors; more are started
+// only when all of them are blocked. So many cores cost no more threads and wake-ups than a few.
 class CoreThreads : public tensorflow::thread::ThreadPoolInterface {
  public:
   struct Options {
-    // How many threads work while none is blocked.
+    // How many threads work as long as none is blocked.
     int usual_threads = 1;
     int max_threads = 1;
-    // After how long without progress the working threads count as blocked.
+    // The working threads count as blocked after this long without progress.
     absl::Duration patience = absl::Milliseconds(5);
-    // How long after that new work gets a thread at once.
+    // For how long after that new work gets a thread immediately.
     absl::Duration generosity = absl::Milliseconds(100);
     // How long work that is not urgent waits for a thread.
     absl::Duration delay = absl::Microseconds(500);
@@ -41,27 +41,27 @@ class CoreThreads : public tensorflow::thread::ThreadPoolInterface {
   ~CoreThreads() override;
 
   void Schedule(std::function<void()> work) override;
-  // The same for work that the calling thread, if it is one of these, does when it returns. Should
-  // it not return, others do it.
+  // The same, for work that the calling thread, if it is one of these, does once its current work
+  // returns. If that does not return, another thread does it.
   void ScheduleAfterCurrent(std::function<void()> work);
-  // The same for work that is not urgent: usually another thread wakes the one that does it, which
+  // The same, for work that is not urgent: usually another thread wakes the one that does it, which
   // saves the caller microseconds.
   void ScheduleSoon(std::function<void()> work);
   int NumThreads() const override { return options_.max_threads; }
-  // Those that the calling thread is one of; null for another thread.
+  // The CoreThreads that the calling thread belongs to; null for any other thread.
   static CoreThreads* OfCaller();
-  // The place of the calling thread among these, -1 for others.
+  // The index of the calling thread among these; -1 for other threads.
   int CurrentThreadId() const override;
 
  private:
   void StartThread(const char* name, std::function<void()> body)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Sees to it that queued work gets a thread even if all that work are blocked.
+  // Ensures that queued work gets a thread even if all working threads are blocked.
   void WatchProgress() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool HasQueued() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return !queue_.empty() || !continued_.empty();
   }
-  // Gets one more thread to work, unless all do.
+  // Puts one more thread to work, unless all of them are working.
   void AddWorker() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Work(int id);
   void Watch();
@@ -69,20 +69,20 @@ class CoreThreads : public tensorflow::thread::ThreadPoolInterface {
   const Options options_;
   absl::Mutex mutex_;
   std::deque<std::function<void()>> queue_ ABSL_GUARDED_BY(mutex_);
-  // What goes on after the current work of some thread: it comes before the queue.
+  // Work that continues the current work of some thread: it takes precedence over the queue.
   std::deque<std::function<void()>> continued_ ABSL_GUARDED_BY(mutex_);
   int workers_ ABSL_GUARDED_BY(mutex_) = 0;
   int working_ ABSL_GUARDED_BY(mutex_) = 0;
   int idle_ ABSL_GUARDED_BY(mutex_) = 0;
   int wakes_ ABSL_GUARDED_BY(mutex_) = 0;
-  // How many pieces of either were begun. They are counted apart: work that goes on for ever is no
-  // progress for the queue.
+  // How many items of each were begun. They are counted separately, because work that continues
+  // itself forever is no progress for the queue.
   int64_t queue_begun_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t continued_begun_ ABSL_GUARDED_BY(mutex_) = 0;
   absl::Time generous_until_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
   // Whether the watching thread looks for progress.
   bool watching_ ABSL_GUARDED_BY(mutex_) = false;
-  // For how many rounds more it looks after `delay` already.
+  // For how many more rounds it looks after `delay` instead of `patience`.
   int quick_rounds_ ABSL_GUARDED_BY(mutex_) = 0;
   bool has_watcher_ ABSL_GUARDED_BY(mutex_) = false;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;

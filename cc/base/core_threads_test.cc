@@ -48,7 +48,7 @@ TEST(CoreThreadsTest, UsualNumberWorksWhileNoneIsBlocked) {
   std::set<int> ids;
   {
     CoreThreads::Options options = Threads(2, 8);
-    // On a busy machine, threads that are not blocked make no progress for a while, too.
+    // On a busy machine, even threads that are not blocked may make no progress for a while.
     options.patience = absl::Hours(1);
     CoreThreads threads(options);
     for (int i = 0; i < 10000; ++i) {
@@ -74,7 +74,7 @@ TEST(CoreThreadsTest, BlockedThreadsAreReplaced) {
     });
   }
   started.Wait();
-  // Work that comes afterwards runs too, one piece after the other.
+  // Work that is scheduled afterwards runs too, one item after another.
   const absl::Time start = absl::Now();
   for (int i = 0; i < 20; ++i) {
     absl::Notification done;
@@ -152,7 +152,7 @@ TEST(CoreThreadsTest, WorkThatIsNotUrgentIsDone) {
   for (int i = 0; i < 200; ++i) {
     absl::Notification first, second;
     threads.ScheduleSoon([&] { first.Notify(); });
-    // Now and then after the watching thread has fallen asleep.
+    // Occasionally after the watching thread has gone to sleep.
     if (i % 20 == 0) absl::SleepFor(absl::Milliseconds(15));
     threads.ScheduleSoon([&] { second.Notify(); });
     ASSERT_TRUE(first.WaitForNotificationWithTimeout(absl::Seconds(20)));
@@ -165,7 +165,7 @@ TEST(CoreThreadsTest, WorkThatGoesOnForEverLeavesTheQueueItsTurn) {
   std::atomic<bool> stop{false};
   std::atomic<int> rounds{0};
   absl::Notification going, done;
-  std::function<void()> go_on;  // The threads may still run it when they are told to end.
+  std::function<void()> go_on;  // The threads may still be running it when they are told to end.
   CoreThreads threads(Threads(2, 8));
   go_on = [&] {
     if (++rounds == kRounds) going.Notify();
@@ -179,8 +179,8 @@ TEST(CoreThreadsTest, WorkThatGoesOnForEverLeavesTheQueueItsTurn) {
 }
 
 TEST(CoreThreadsTest, AThreadMayEndInItsWork) {
-  // So Python ends a thread that calls it while it ends itself. That thread's work never returns,
-  // so these threads can't be destroyed.
+  // This is how Python ends a thread that calls it during shutdown. That thread's work never
+  // returns, so these threads can't be destroyed.
   static auto* const threads = new CoreThreads(Threads(2, 8));
   absl::Notification going, done;
   threads->Schedule([&] {

@@ -21,7 +21,7 @@ using tensorflow::DataType;
 using tensorflow::Tensor;
 using tensorflow::TensorShape;
 
-// Memory of the program, lent for the time of a call.
+// The program's memory, borrowed for the duration of a call.
 class BorrowedBuffer : public tensorflow::TensorBuffer {
  public:
   BorrowedBuffer(void* data, size_t bytes) : TensorBuffer(data), bytes_(bytes) {}
@@ -29,7 +29,7 @@ class BorrowedBuffer : public tensorflow::TensorBuffer {
   TensorBuffer* root_buffer() override { return this; }
   void FillAllocationDescription(
       tensorflow::AllocationDescription* /*description*/) const override {}
-  // Nobody may write its outputs here.
+  // No kernel may reuse this memory for an output.
   bool OwnsMemory() const override { return false; }
 
  private:
@@ -46,7 +46,7 @@ XLA_FFI_Error* MakeError(const XLA_FFI_Api* api, const absl::Status& status) {
   return api->XLA_FFI_Error_Create(&args);
 }
 
-// The status of a function of XLA's, whose error it takes.
+// The status of an XLA function. Takes ownership of the error.
 absl::Status TakeError(const XLA_FFI_Api* api, XLA_FFI_Error* error) {
   if (error == nullptr) return absl::OkStatus();
   XLA_FFI_Error_GetMessage_Args message;
@@ -65,7 +65,7 @@ absl::Status TakeError(const XLA_FFI_Api* api, XLA_FFI_Error* error) {
 
 void DeleteCall(void* call) { delete static_cast<CustomCall*>(call); }
 
-// The type by which XLA keeps our calls. All targets share it: each call knows its own.
+// The type under which XLA keeps our calls. All targets share it: each call knows its own target.
 absl::StatusOr<XLA_FFI_TypeId> RegisterStateType() {
   const XLA_FFI_Api* api = xla::ffi::GetXlaFfiApi();
   XLA_FFI_TypeId id;
@@ -79,7 +79,7 @@ const absl::StatusOr<XLA_FFI_TypeId>& StateType() {
   return *type;
 }
 
-// Whether the frame asked what the handler is, not for a call; it is then answered.
+// If the frame asks about the handler, rather than for a call, answers it and returns true.
 bool AnswersMetadata(XLA_FFI_CallFrame* frame) {
   auto* extension = frame->extension_start;
   if (extension == nullptr || extension->type != XLA_FFI_Extension_Metadata) return false;
@@ -92,7 +92,7 @@ bool AnswersMetadata(XLA_FFI_CallFrame* frame) {
   return true;
 }
 
-// The call gets to XLA, which deletes it with the executable.
+// Hands the call to XLA, which deletes it with the executable.
 absl::Status HandOver(const XLA_FFI_CallFrame& frame, std::unique_ptr<CustomCall> call) {
   XLA_FFI_Error* error = SetFfiState(frame, *StateType(), call.get(), DeleteCall);
   TF_RETURN_IF_ERROR(TakeError(frame.api, error));
@@ -187,10 +187,10 @@ absl::StatusOr<std::shared_ptr<Completion>> Completion::Create(XLA_FFI_CallFrame
   return std::shared_ptr<Completion>(new Completion(frame->api, args.future));
 }
 
-// XLA goes on with the program before it returns from this.
+// XLA continues the program before it returns from this.
 void Completion::Complete(const absl::Status& status) {
   if constexpr (kCollectivesWait) {
-    // The program may wait in a collective, for others that need this thread to get there.
+    // The program may wait in a collective for others that need this thread to get there.
     Process::Get().compute_pool->Schedule(
         [self = shared_from_this(), status] { self->SetFuture(status); });
   } else {

@@ -1,6 +1,6 @@
-// What custom calls share: how they are registered, made and executed, and buffers as tensors. It
-// is written against XLA's FFI C interface: the C++ wrappers share names with classes that the
-// wheel exports.
+// What custom calls have in common: registration, creation, execution, and buffers as tensors. It
+// uses XLA's FFI C interface, because the C++ wrappers share names with classes that the wheel
+// exports.
 #ifndef TF_TPU_EXT_CC_BASE_CUSTOM_CALL_H_
 #define TF_TPU_EXT_CC_BASE_CUSTOM_CALL_H_
 
@@ -18,13 +18,13 @@
 
 namespace tf_tpu_ext {
 
-// One custom call of one executable. XLA makes it when the executable is made, or read from a
-// cache, and keeps it as long as the executable.
+// One custom call of one executable. XLA makes it when the executable is built or read from a
+// cache, and keeps it for as long as the executable.
 class CustomCall {
  public:
   virtual ~CustomCall() = default;
 
-  // Executes the call. Runs of the executable may do so at the same time.
+  // Executes the call. Several runs of the executable may do so at the same time.
   virtual absl::Status Execute(XLA_FFI_CallFrame* frame) const = 0;
 };
 
@@ -40,8 +40,8 @@ XLA_FFI_Error* InstantiateCustomCall(XLA_FFI_CallFrame* frame, CustomCallFactory
 
 }  // namespace internal
 
-// Has custom calls of that name made by `factory`. False for a name that is taken, which a second
-// copy of this library would do.
+// Makes `factory` create the custom calls of that name. Returns false if the name is taken, which
+// means that a second copy of this library is loaded.
 template <CustomCallFactory factory>
 bool RegisterCustomCall(const char* target) {
   return internal::RegisterCustomCall(target, [](XLA_FFI_CallFrame* frame) {
@@ -49,10 +49,10 @@ bool RegisterCustomCall(const char* target) {
   });
 }
 
-// The core that the program runs on; null if it is run by something else than this library.
+// The core that the program runs on; null if something other than this library runs it.
 CoreContext* CoreOf(const XLA_FFI_CallFrame& frame);
 
-// A promise to XLA that a call will complete later.
+// A promise to XLA that a call completes later.
 class Completion : public std::enable_shared_from_this<Completion> {
  public:
   static absl::StatusOr<std::shared_ptr<Completion>> Create(XLA_FFI_CallFrame* frame);
@@ -75,8 +75,8 @@ tensorflow::TensorShape ShapeOf(const XLA_FFI_Buffer& buffer);
 // Whether TensorFlow's kernels may read and write the memory in place.
 bool IsAlignedForKernels(const void* data);
 
-// A tensor in memory of the program, which is lent for the time of a call. Nobody will write to it.
-// The memory must be aligned for kernels.
+// A tensor in the program's memory, borrowed for the duration of a call. No kernel reuses it for an
+// output. The memory must be aligned for kernels.
 tensorflow::Tensor Borrow(const XLA_FFI_Buffer& buffer);
 
 }  // namespace tf_tpu_ext

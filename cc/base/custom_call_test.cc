@@ -169,7 +169,7 @@ TEST(CustomCallTest, BorrowsMemory) {
   const Tensor borrowed = Borrow(buffer);
   EXPECT_EQ(borrowed.data(), owned.data());
   EXPECT_EQ(borrowed.dtype(), tensorflow::DT_INT32);
-  // Nobody forwards its memory to an output.
+  // No kernel forwards its memory to an output.
   EXPECT_FALSE(borrowed.RefCountIsOne());
 }
 

@@ -1,4 +1,4 @@
-// For tests: one custom call, made and executed as XLA does it in a compiled program.
+// For tests: one custom call, made and executed as XLA does in a compiled program.
 #ifndef TF_TPU_EXT_CC_BASE_CUSTOM_CALL_TESTER_H_
 #define TF_TPU_EXT_CC_BASE_CUSTOM_CALL_TESTER_H_
 
@@ -57,8 +57,8 @@ class CustomCallTester {
     return tester;
   }
 
-  // Starts an execution, as on a core of a TPU program unless `core` is null. The core must outlive
-  // it, and so must the tester.
+  // Starts an execution, as on a core of a TPU program unless `core` is null. The core and the
+  // tester must outlive it.
   absl::StatusOr<Event> Start(CoreContext* core) {
     Execution& execution = executions_.emplace_back();
     if (core != nullptr) TF_RETURN_IF_ERROR(execution.context.Insert(core));

@@ -24,7 +24,7 @@ constexpr std::array<absl::string_view, kNumFaultPoints> kNames = {
 
 struct ArmedFault {
   FaultPoint point;
-  // How many more reach the point unharmed.
+  // How many more threads reach the point unharmed.
   int64_t after;
   absl::Duration stall;
 };
@@ -47,7 +47,7 @@ class Faults {
     internal::faults_armed = false;
   }
 
-  // The fault that the caller has to suffer, if there is one.
+  // The fault that the caller has to suffer, if any.
   std::optional<ArmedFault> Reach(FaultPoint point) {
     absl::MutexLock lock(&mutex_);
     FaultCounts& counts = counts_[static_cast<int>(point)];
@@ -55,7 +55,7 @@ class Faults {
     std::optional<ArmedFault> suffered;
     for (ArmedFault& fault : armed_) {
       if (fault.point != point || fault.after < 0) continue;
-      // Of several that are due, the later ones are the next caller's.
+      // If several are due, the later ones go to the next callers.
       if (fault.after > 0) {
         --fault.after;
       } else if (!suffered.has_value()) {

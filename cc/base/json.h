@@ -15,16 +15,16 @@ namespace tf_tpu_ext {
 //
 //   JsonObject().String("name", name).Integer("cores", 8).Text()
 //
-// A member has a function of its own for each kind of value: overloads would take a `const char*`
-// for a bool. Names must be given once each.
+// There is a function for each type of value, because overloads would take a `const char*` for a
+// bool. Each name must be given only once.
 class JsonObject {
  public:
-  // The bytes pass unchanged but for what JSON wants escaped: they should be UTF-8.
+  // The bytes, which should be UTF-8, pass unchanged except for what JSON requires to be escaped.
   JsonObject& String(absl::string_view name, absl::string_view value);
   JsonObject& Integer(absl::string_view name, int64_t value);
   JsonObject& Integers(absl::string_view name, absl::Span<const int> values);
-  // With as many digits as it takes to read the same number back. JSON has no infinities and no
-  // NaN: they become null.
+  // With as many digits as it takes to read the same number back. Infinities and NaN, which JSON
+  // lacks, become null.
   JsonObject& Number(absl::string_view name, double value);
   JsonObject& Bool(absl::string_view name, bool value);
   JsonObject& Null(absl::string_view name);
@@ -39,7 +39,7 @@ class JsonObject {
   std::string members_;
 };
 
-// The JSON array of the objects.
+// A JSON array of the objects.
 std::string JsonArray(const std::vector<JsonObject>& objects);
 
 }  // namespace tf_tpu_ext

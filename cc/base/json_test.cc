@@ -15,7 +15,7 @@ namespace {
 using google::protobuf::Struct;
 using google::protobuf::Value;
 
-// Reads the text by a reader that is not ours.
+// Reads the text with a parser that is not ours.
 Struct Read(const std::string& text) {
   Struct read;
   const auto status = google::protobuf::util::JsonStringToMessage(text, &read);

@@ -14,12 +14,12 @@ namespace {
 
 using tensorflow::thread::ThreadPool;
 
-// A pool of one thread, which is always the caller's.
+// A pool whose only thread is the caller's.
 class CallerThread : public tensorflow::thread::ThreadPoolInterface {
  public:
   void Schedule(std::function<void()> work) override { work(); }
   int NumThreads() const override { return 1; }
-  // oneDNN splits no work on a thread of the pool.
+  // On a thread of the pool, oneDNN does not split work.
   int CurrentThreadId() const override { return 0; }
 };
 

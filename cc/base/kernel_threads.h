@@ -1,8 +1,8 @@
-// The threads of TensorFlow's kernels that compiled programs call.
+// The threads for the TensorFlow kernels that compiled programs call.
 //
 // A thread that runs a program waits for its kernel, so none of the kernel's work may be queued
-// where programs run. Where several cores run, each computes on its own thread; a core that runs
-// alone gets helpers, one for each processor, if there is work enough to share out.
+// where programs run. If several cores run, each computes on its own thread; a core that runs alone
+// gets helpers, one for each processor, if there is enough work to share.
 #ifndef TF_TPU_EXT_CC_BASE_KERNEL_THREADS_H_
 #define TF_TPU_EXT_CC_BASE_KERNEL_THREADS_H_
 
@@ -22,24 +22,24 @@ namespace tf_tpu_ext {
 
 class ComputePool;
 
-// A pool as TensorFlow's kernels and as Eigen's want it.
+// A pool in the forms that TensorFlow's and Eigen's kernels expect.
 struct KernelThreads {
   tensorflow::DeviceBase::CpuWorkerThreads workers;
   const Eigen::ThreadPoolDevice* device = nullptr;
 };
 
-// Thread-safe. What it returns lives as long as it does.
+// Thread-safe. What it returns lives as long as this object.
 class KernelThreadPools {
  public:
   // `compute_pool` knows how many cores run, and how many helpers are worth having.
   explicit KernelThreadPools(const ComputePool* compute_pool);
   ~KernelThreadPools();
 
-  // Work, counted as in cc/base/custom_call.h, below which a kernel gets no helpers: about 0.1 ms,
-  // and waking them takes a tenth of that.
+  // A kernel with less work than this, in the units of cc/program/kernel_call.h, gets no helpers:
+  // it takes about 0.1 ms, and waking them takes a tenth of that.
   static constexpr int64_t kLeastSharedWork = 5'000'000;
 
-  // What a kernel gets that starts now, on a thread of the compute pool.
+  // The threads for a kernel that starts now, on a thread of the compute pool.
   const KernelThreads& For(int64_t work) const;
   // The calling thread alone.
   const KernelThreads& OfCaller() const;

@@ -1,4 +1,4 @@
-// What tells steps of programs apart.
+// Numbers that tell the steps of programs apart.
 #ifndef TF_TPU_EXT_CC_BASE_LAUNCH_NUMBERS_H_
 #define TF_TPU_EXT_CC_BASE_LAUNCH_NUMBERS_H_
 
@@ -8,10 +8,10 @@
 
 namespace tf_tpu_ext {
 
-// Names a launch to its ops and to the host's side of its transfers. The rounds of a host loop
-// share one. Counts from 1: 0 is no launch.
+// Identifies a launch to its ops and to the host's side of its transfers. The iterations of a host
+// loop share one. Counts from 1; 0 is no launch.
 using LaunchId = Number<class LaunchTag, int64_t>;
-// Names a launch to collectives: no two rounds share one.
+// Identifies a launch to collectives: no two iterations share one.
 using RunId = Number<class RunTag, int64_t>;
 
 }  // namespace tf_tpu_ext

@@ -75,7 +75,7 @@ TEST(ValidateCoresTest, Limits) {
   }
 }
 
-// One test, for the settings are the process's and freeze for good.
+// One test, because the settings freeze for good.
 TEST(MachineOptionsTest, ChangeUntilDevicesExist) {
   Machine machine;
   EXPECT_EQ(machine.options().cores, kDefaultCores);
@@ -110,7 +110,7 @@ TEST(MachineOptionsTest, ChangeUntilDevicesExist) {
   EXPECT_EQ(SparseCoresOf(options), 2);
 
   machine.MarkDevicesCreated();
-  // Nothing that the devices depend on: allowed.
+  // Allowed, because the devices don't depend on it.
   options.wait_limit = absl::Seconds(4);
   EXPECT_TRUE(machine.SetOptions(options).ok());
   EXPECT_EQ(machine.options().wait_limit, absl::Seconds(4));
@@ -118,7 +118,7 @@ TEST(MachineOptionsTest, ChangeUntilDevicesExist) {
   wrong.cores = 6;
   const absl::Status status = machine.SetOptions(wrong);
   EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
-  // Python tells this error from others by these words.
+  // Python recognizes this error by these words.
   EXPECT_TRUE(absl::StrContains(status.message(), "already created")) << status;
   EXPECT_TRUE(absl::StrContains(status.message(), "cores=6")) << status;
   wrong = options;

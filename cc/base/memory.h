@@ -7,8 +7,8 @@
 
 namespace tf_tpu_ext {
 
-// ResourceExhausted if the host had no memory for the tensor: an allocation that fails leaves it
-// without. `user` says who needs it, `use` what for.
+// Returns ResourceExhausted if the host had no memory for the tensor: a failed allocation leaves it
+// without a buffer. `user` says who needs it, `use` what for.
 absl::Status CheckMemory(const tensorflow::Tensor& tensor, absl::string_view user,
                          absl::string_view use);
 

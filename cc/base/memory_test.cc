@@ -9,7 +9,7 @@ namespace {
 using tensorflow::Tensor;
 using tensorflow::TensorShape;
 
-// A host whose memory is used up.
+// A host that has run out of memory.
 class NoMemory : public tensorflow::Allocator {
  public:
   std::string Name() override { return "no memory"; }

@@ -1,4 +1,5 @@
-// Numberings as types: a slot, say, cannot be taken for a core, nor index what is kept by core.
+// Numberings as types: a slot, for example, can't be mistaken for a core, nor index what is kept
+// per core.
 #ifndef TF_TPU_EXT_CC_BASE_NUMBER_H_
 #define TF_TPU_EXT_CC_BASE_NUMBER_H_
 
@@ -15,7 +16,7 @@ namespace tf_tpu_ext {
 // A number from 0 of the numbering that `Tag` names. Declare one with
 //   using Slot = Number<class SlotTag>;
 // Numbers of one numbering compare and hash, and print as the plain number; there is no arithmetic,
-// since what follows from it is mostly a number of another numbering.
+// since its result usually belongs to another numbering.
 template <typename Tag, typename Value = int>
 class Number {
  public:
@@ -50,7 +51,7 @@ class Number {
   Value value_ = 0;
 };
 
-// Numbers that come from, or go to, an interface that has plain ones.
+// Conversions for interfaces with plain numbers.
 template <typename N>
 std::vector<N> ToNumbers(const std::vector<int>& values) {
   return std::vector<N>(values.begin(), values.end());
@@ -103,7 +104,7 @@ class ByNumber {
   explicit ByNumber(int size) : values_(size) {}
   ByNumber(int size, const T& value) : values_(size, value) {}
   ByNumber(std::initializer_list<T> values) : values_(values) {}
-  // The element at position i becomes that of N(i).
+  // The element at index i becomes that of N(i).
   explicit ByNumber(std::vector<T> values) : values_(std::move(values)) {}
 
   reference operator[](N number) { return values_[number.value()]; }
@@ -119,7 +120,7 @@ class ByNumber {
   auto begin() const { return values_.begin(); }
   auto end() const { return values_.end(); }
 
-  // Adds the element of the next number, which it returns.
+  // Adds an element for the next number, and returns that number.
   N Add(T value) {
     values_.push_back(std::move(value));
     return N(size() - 1);
@@ -127,7 +128,7 @@ class ByNumber {
   void resize(int size) { values_.resize(size); }
   void clear() { values_.clear(); }
 
-  // For interfaces that know no numberings.
+  // For interfaces with plain vectors.
   const std::vector<T>& values() const { return values_; }
   std::vector<T>& values() { return values_; }
 

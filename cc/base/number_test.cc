@@ -18,7 +18,7 @@ using Row = Number<class RowTag>;
 using Column = Number<class ColumnTag>;
 using Serial = Number<class SerialTag, int64_t>;
 
-// What the compiler has to refuse.
+// What the compiler must reject.
 static_assert(!std::is_convertible_v<int, Row>);
 static_assert(!std::is_convertible_v<Row, int>);
 static_assert(!std::is_constructible_v<Row, Column>);

@@ -1,4 +1,4 @@
-// For tests: one op as tf2xla compiles it, run by XLA.
+// For tests: one op, compiled by tf2xla and run by XLA.
 #ifndef TF_TPU_EXT_CC_BASE_OP_TESTING_H_
 #define TF_TPU_EXT_CC_BASE_OP_TESTING_H_
 
@@ -34,7 +34,7 @@
 
 namespace tf_tpu_ext {
 
-// Inputs are added in the order of the op's; then Compile or Run.
+// Add the inputs in the op's order, then call Compile or Run.
 class OpTester {
  public:
   explicit OpTester(const std::string& op)
@@ -42,7 +42,7 @@ class OpTester {
         graph_(std::make_unique<tensorflow::Graph>(tensorflow::OpRegistry::Global())),
         builder_("the_op", op) {}
 
-  // An input whose values are known when the op is compiled.
+  // An input whose value is known when the op is compiled.
   OpTester& Constant(const tensorflow::Tensor& value) {
     inputs_.push_back({{AddConstant(value)}, /*is_list=*/false});
     return *this;
@@ -57,7 +57,7 @@ class OpTester {
     input.is_list = true;
     return *this;
   }
-  // An input that another op makes, which has no inputs and one attribute.
+  // An input made by another op, which has no inputs and one attribute.
   template <typename T>
   OpTester& InputFrom(const std::string& op, const std::string& attribute, const T& value) {
     tensorflow::NodeDefBuilder builder(graph_->NewName(op), op);
@@ -70,7 +70,7 @@ class OpTester {
     inputs_.push_back({{SetSize(AddArgument(value), dimension, size)}, /*is_list=*/false});
     return *this;
   }
-  // An input that is the shape of another one, whose dimension has a dynamic size.
+  // An input that is the shape of a tensor with a dimension of dynamic size.
   OpTester& DynamicShape(const tensorflow::Tensor& like, int dimension, int32_t size) {
     inputs_.push_back(
         {{Add("Shape", {SetSize(AddArgument(like), dimension, size)})}, /*is_list=*/false});
@@ -82,8 +82,7 @@ class OpTester {
     return *this;
   }
 
-  // What the op compiles to. Its results are the op's first output, if it has any, and that
-  // output's sizes.
+  // The compiled op. Its results are the op's first output, if it has any, and that output's sizes.
   absl::StatusOr<std::shared_ptr<tensorflow::XlaCompilationResult>> Compile() {
     Nodes inputs;
     for (const TestInput& input : inputs_) {
@@ -149,7 +148,7 @@ class OpTester {
     bool is_list = false;
   };
 
-  // The program with a result that has its padding, and with the real sizes of its dimensions.
+  // The program, returning its result with padding and the real sizes of its dimensions.
   static absl::StatusOr<xla::XlaComputation> WithSizes(const xla::XlaComputation& program) {
     TF_ASSIGN_OR_RETURN(const xla::ProgramShape shape, program.GetProgramShape());
     xla::XlaBuilder builder("with_sizes");
@@ -183,7 +182,7 @@ class OpTester {
     return node;
   }
 
-  // A node without attributes but its types.
+  // A node with no attributes except its types.
   tensorflow::Node* Add(const std::string& op, const Nodes& inputs) {
     tensorflow::NodeDefBuilder builder(graph_->NewName(op), op);
     for (tensorflow::Node* input : inputs) builder.Input(input->name(), 0, input->output_type(0));

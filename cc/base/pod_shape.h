@@ -5,19 +5,19 @@
 
 namespace tf_tpu_ext {
 
-// A host of a pod, in the order of their tasks.
+// A host of a pod, numbered in task order.
 using Host = Number<class HostTag>;
 
-// How the cores of a pod are numbered: each host's follow those of the host before it. By default
-// the pod is this machine alone, where both numbers of a core are the same.
+// How the cores of a pod are numbered: each host's cores follow those of the host before it. By
+// default, the pod is this machine alone, where both numbers of a core are the same.
 //
-// A program's collectives know cores by their number in the pod. All else on a host knows them by
-// the i of the host's /device:TPU:i.
+// A program's collectives know cores by their number in the pod. Everything else on a host knows
+// them by the i of the host's /device:TPU:i.
 struct PodShape {
   int hosts = 1;
-  // The one that this process is.
+  // The host of this process.
   Host host;
-  // Not used unless there are several hosts.
+  // Used only if there are several hosts.
   int cores_per_host = 0;
 
   bool is_pod() const { return hosts > 1; }
@@ -25,7 +25,7 @@ struct PodShape {
     return is_pod() ? Host(in_pod.value() / cores_per_host) : Host(0);
   }
   bool IsHere(Core in_pod) const { return HostOf(in_pod) == host; }
-  // Of a core of this host.
+  // For a core of this host.
   Core NumberHere(Core in_pod) const { return Core(in_pod.value() - FirstHere()); }
   Core NumberInPod(Core here) const { return Core(here.value() + FirstHere()); }
 

@@ -16,7 +16,7 @@ TEST(PodShapeTest, OneMachineNumbersItsCoresOnce) {
   }
 }
 
-// A number of cores that only pods use must not change what a machine alone does.
+// A number of cores that only pods use must not affect a single machine.
 TEST(PodShapeTest, OneMachineIsNoPodWhateverItsNumberOfCores) {
   PodShape shape;
   shape.cores_per_host = 2;

@@ -1,4 +1,4 @@
-// The objects that a process has one of.
+// The objects that exist once per process.
 #ifndef TF_TPU_EXT_CC_BASE_PROCESS_H_
 #define TF_TPU_EXT_CC_BASE_PROCESS_H_
 
@@ -27,15 +27,15 @@ class TensorChannels;
 class TransferStats;
 class WaitMonitor;
 
-// They hold all state that steps and programs of the process share (docs/architecture.md,
+// These objects hold all state that steps and programs of the process share (docs/architecture.md,
 // "Process-wide state", lists what is kept elsewhere, and why). When the library is loaded,
-// plugin.cc makes them, see cc/runtime/process_objects.h; they live until the process ends, since
+// plugin.cc makes them (see cc/runtime/process_objects.h); they live until the process ends, since
 // threads use them until then. All are thread-safe.
 //
-// What TensorFlow or XLA call - kernels, passes, custom calls - asks Get() for what it needs. The
-// objects themselves, and whatever a test wants to run on its own, get theirs by their
-// constructors. Of the classes above its floor this file knows the names only: a room can use what
-// stands below it.
+// What TensorFlow or XLA calls (kernels, passes, custom calls) asks Get() for what it needs. The
+// objects themselves, and whatever a test wants to run on its own, receive what they use through
+// their constructors. This file is below most of these classes, so it knows only their names; a
+// room can use the objects of its own floor and of those below.
 struct Process {
   // base: settings, threads, waits.
   Machine* machine = nullptr;
@@ -67,7 +67,7 @@ struct Process {
   TargetPrograms* target_programs = nullptr;
 
   static const Process& Get();
-  // `process` must live on; it takes the place of the one before.
+  // Replaces the one installed before. `process` must stay alive.
   static void Install(const Process* process);
 };
 

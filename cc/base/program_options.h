@@ -1,4 +1,4 @@
-// The switches of tf_tpu_ext.Options: how a program is traced, compiled and started.
+// The switches of tf_tpu_ext.Options, which decide how a program is traced, compiled and started.
 #ifndef TF_TPU_EXT_CC_BASE_PROGRAM_OPTIONS_H_
 #define TF_TPU_EXT_CC_BASE_PROGRAM_OPTIONS_H_
 
@@ -10,22 +10,22 @@
 
 namespace tf_tpu_ext {
 
-// A new switch needs a field here and its name below; Python has a field of that name.
+// A new switch needs a field here and its name below; Python has a field with that name.
 struct ProgramOptions {
-  // Whether programs call closed clusters of outside compilation by themselves.
+  // Whether programs call closed clusters of outside compilation directly.
   bool fold_host_calls = true;
-  // Whether what all replicas compute alike runs once for all of them.
+  // Whether what all replicas compute identically runs once for all of them.
   bool share_updates = true;
-  // Whether several replicas run as one program where there are more than processors.
+  // Whether several replicas run as one program if there are more replicas than processors.
   bool stack_replicas = true;
-  // Whether functions start their programs from the host, on the thread of the caller, without an
+  // Whether functions start their programs from the host, on the caller's thread, without an
   // executor for each core.
   bool launch_from_host = true;
-  // Whether programs compute convolutions and pools by TensorFlow's own kernels.
+  // Whether programs compute convolutions and pools with TensorFlow's own kernels.
   bool tensorflow_kernels = true;
-  // Whether products of float32 are computed in full; if not, as a TPU does.
+  // Whether float32 products are computed with full precision; if not, as on a TPU.
   bool full_matmul_precision = true;
-  // Whether programs that need nothing of the host while they run compute what they return.
+  // Whether programs that need nothing from the host while they run compute what they return.
   bool compute = true;
   // Whether programs are watched while they run, see cc/check.
   bool check = false;
@@ -42,10 +42,10 @@ inline constexpr std::pair<const char*, bool ProgramOptions::*> kProgramSwitches
     {"check", &ProgramOptions::check},
 };
 
-// All switches as a text such as "fold_host_calls=1;share_updates=0".
+// All switches as text, such as "fold_host_calls=1;share_updates=0".
 std::string ProgramOptionsText(const ProgramOptions& options);
 
-// Sets the switches that such a text names, and leaves the others as they are.
+// Sets the switches named in such a text, and leaves the others unchanged.
 absl::Status ApplyProgramOptions(absl::string_view text, ProgramOptions* options);
 
 }  // namespace tf_tpu_ext

@@ -1,4 +1,4 @@
-// Inputs of kernels that have to be scalars.
+// Kernel inputs that must be scalars.
 #ifndef TF_TPU_EXT_CC_BASE_SCALAR_INPUT_H_
 #define TF_TPU_EXT_CC_BASE_SCALAR_INPUT_H_
 
@@ -12,7 +12,7 @@
 namespace tf_tpu_ext {
 
 // The only value of an input of the kernel, or an error that calls it `argument`. Tensor's own
-// accessors end the process where a graph gives another number of values.
+// accessors end the process if a graph provides any other number of values.
 template <typename T>
 absl::StatusOr<T> ScalarInput(const tensorflow::OpKernelContext& context,
                               const tensorflow::Tensor& input, absl::string_view argument) {

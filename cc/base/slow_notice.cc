@@ -21,10 +21,10 @@ constexpr absl::string_view kName = "tf_tpu_ext: ";
 constexpr absl::Duration kRedraw = absl::Milliseconds(250);
 constexpr int kBarWidth = 20;
 constexpr int kBlockWidth = 5;
-// Back to the first column, and erase to the end of the line.
+// Returns to the first column and erases to the end of the line.
 constexpr absl::string_view kSameLine = "\r\033[K";
 
-// Lines of several notices don't mix, and one of them at a time draws a bar.
+// The lines of several notices don't mix, and only one notice at a time draws a bar.
 absl::Mutex writing(absl::kConstInit);
 absl::Mutex drawing(absl::kConstInit);
 
@@ -45,7 +45,7 @@ void Unlist(const Ongoing* ongoing) {
   Listed().erase(std::find(Listed().begin(), Listed().end(), ongoing));
 }
 
-// How long it takes is not known before: a block that wanders.
+// A wandering block, since nobody knows how long it will take.
 std::string Bar(int step) {
   std::string bar(kBarWidth, ' ');
   for (int i = 0; i < kBlockWidth; ++i) bar[(step + i) % kBarWidth] = '=';

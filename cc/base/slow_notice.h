@@ -1,4 +1,4 @@
-// Says on a stream what lasts long, so that nobody takes it for a hang.
+// Reports what takes long on a stream, so that nobody mistakes it for a hang.
 #ifndef TF_TPU_EXT_CC_BASE_SLOW_NOTICE_H_
 #define TF_TPU_EXT_CC_BASE_SLOW_NOTICE_H_
 
@@ -14,14 +14,14 @@ namespace tf_tpu_ext {
 
 // Where and when slow notices are written.
 struct NoticeStream {
-  // Null for none.
+  // Null to write nothing.
   std::ostream* out = nullptr;
-  // Whether a bar may be drawn there, which is drawn again and again in one line.
+  // Whether a bar may be drawn there, which is redrawn in place.
   bool is_terminal = false;
-  // What takes no longer is not worth a word.
+  // What takes no longer than this is not reported.
   absl::Duration patience = absl::Seconds(2);
 
-  // Standard error; none if TF_CPP_MIN_LOG_LEVEL silences TensorFlow's own information.
+  // Standard error; none if TF_CPP_MIN_LOG_LEVEL silences TensorFlow's own INFO messages.
   static NoticeStream StandardError();
 };
 
@@ -32,11 +32,12 @@ struct Ongoing {
   absl::Time start;
 };
 
-// All that is watched now, whether it was worth a word yet or not, in the order of the starts.
+// Everything that is being watched, whether reported yet or not, in the order in which it started.
 std::vector<Ongoing> AllOngoing();
 
-// Watches what happens in its lifetime. If that lasts longer than the patience, it writes "`doing`
-// `what` ...", on a terminal a bar with the time so far, and at the end how long it has taken.
+// Watches what happens during its lifetime. If that takes longer than the patience, it writes
+// "`doing` `what` ..." (on a terminal, a bar with the time so far) and, at the end, how long it
+// took.
 class SlowNotice {
  public:
   SlowNotice(std::string doing, std::string what, const NoticeStream& stream);

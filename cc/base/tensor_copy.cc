@@ -8,7 +8,7 @@ namespace {
 
 using tensorflow::TensorShape;
 
-// The number of a row of the block in an array of that shape. Rows end behind `last_cut`.
+// The index, in an array of that shape, of a row of the block. Rows end after dimension `last_cut`.
 int64_t RowIn(const TensorShape& array, const TensorShape& block, int64_t row, int last_cut) {
   int64_t stride = 1, index = 0;
   for (int d = last_cut - 1; d >= 0; --d) {
@@ -22,7 +22,7 @@ int64_t RowIn(const TensorShape& array, const TensorShape& block, int64_t row, i
 void CopyBlock(const void* from, const TensorShape& from_shape, const TensorShape& block,
                tensorflow::Tensor* to) {
   if (block.num_elements() == 0) return;
-  // Dimensions behind the last one that was cut are contiguous in both.
+  // Dimensions after the last one that was cut are contiguous in both arrays.
   int last_cut = block.dims() - 1;
   int64_t row = tensorflow::DataTypeSize(to->dtype());
   while (last_cut >= 0 && block.dim_size(last_cut) == from_shape.dim_size(last_cut) &&

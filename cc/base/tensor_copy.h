@@ -6,13 +6,12 @@
 
 namespace tf_tpu_ext {
 
-// Copies the leading block of a row-major array of shape `from_shape` that has the shape of `to`:
-// the true part of a padded array. Both have the same rank and no dimension of `to` is larger.
+// Copies the leading block, of the shape of `to`, from a row-major array of shape `from_shape`: the
+// real part of a padded array. Both have the same rank and no dimension of `to` is larger.
 void CopyLeadingBlock(const void* from, const tensorflow::TensorShape& from_shape,
                       tensorflow::Tensor* to);
 
-// Copies the leading block of that shape of a row-major array to the same place of another one of
-// the array's shape.
+// Copies the leading block of that shape from one row-major array to the same place in another.
 void CopyLeadingBlock(const tensorflow::Tensor& from, const tensorflow::TensorShape& block,
                       tensorflow::Tensor* to);
 

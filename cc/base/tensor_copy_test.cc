@@ -16,7 +16,7 @@ using tensorflow::DataType;
 using tensorflow::Tensor;
 using tensorflow::TensorShape;
 
-// Copies out of an array that holds its own indices, and compares element by element.
+// Copies from an array that holds its own indices, and compares element by element.
 template <typename T>
 void Check(DataType type, const std::vector<int64_t>& from, const std::vector<int64_t>& to) {
   const TensorShape from_shape(from), to_shape(to);

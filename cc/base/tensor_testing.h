@@ -1,4 +1,4 @@
-// For tests: tensors from values, and back.
+// For tests: conversions between tensors and values.
 #ifndef TF_TPU_EXT_CC_BASE_TENSOR_TESTING_H_
 #define TF_TPU_EXT_CC_BASE_TENSOR_TESTING_H_
 

@@ -13,12 +13,12 @@
 namespace tf_tpu_ext {
 namespace {
 
-// Wherever the packages are installed. Keras calls layers by way of optree.
+// Matches wherever the packages are installed. Keras calls layers through optree.
 constexpr absl::string_view kLibraryFolders[] = {
     "/tensorflow/python/", "/tensorflow/compiler/",        "/keras/src/", "-packages/optree/",
     "/tf_keras/",          "/tensorflow_estimator/python/"};
 
-// The folder of our Python package, with a slash at the end: the library is in it.
+// The folder of our Python package, which contains the library, with a slash at the end.
 std::string OwnFolder() {
   Dl_info info;
   if (dladdr(reinterpret_cast<const void*>(&OwnFolder), &info) == 0 || info.dli_fname == nullptr) {

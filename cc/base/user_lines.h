@@ -18,13 +18,15 @@ struct SourceLine {
   std::string Text() const;
 };
 
-// What SourceLine::Text has written; unknown if it is no such text.
+// Parses the result of SourceLine::Text; unknown if the text is not one.
 SourceLine ParseSourceLine(absl::string_view text);
 
-// Whether the file is not the user's: one of TensorFlow, of Keras or of ours, or no file at all.
+// Whether the file is not the user's: a file of TensorFlow, Keras or this package, or no file at
+// all.
 bool IsLibraryFile(absl::string_view file);
 
-// The innermost line of the user's in a stack trace, which may be null; unknown if there is none.
+// The innermost line of the user's code in a stack trace, which may be null; unknown if there is
+// none.
 SourceLine UserLine(const tensorflow::AbstractStackTrace* trace);
 
 }  // namespace tf_tpu_ext

@@ -7,8 +7,8 @@
 namespace tf_tpu_ext {
 namespace {
 
-// How late an expiry may be noticed: the thread looks this often, so that starting and ending a
-// wait, which every step does, never has to wake it.
+// How late an expiry may be noticed. The thread looks at this interval, so that starting and ending
+// a wait, which every step does, never has to wake it.
 constexpr absl::Duration kResolution = absl::Milliseconds(200);
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Turns waits that last too long into errors. One thread watches all waits of the process.
+// Turns waits that last too long into errors. One thread watches all waits in the process.
 #ifndef TF_TPU_EXT_CC_BASE_WAIT_MONITOR_H_
 #define TF_TPU_EXT_CC_BASE_WAIT_MONITOR_H_
 
@@ -15,28 +15,28 @@
 
 namespace tf_tpu_ext {
 
-// The end of every error of a wait: what else its reader can do.
+// Ends the error of every expired wait: what else the reader can do.
 inline constexpr absl::string_view kRaiseWaitLimit =
     "raise the limit with tf_tpu_ext.configure(wait_limit_seconds=...).";
 
-// Thread-safe, and may be called from `expired`. Its thread starts with the first wait. Virtual is
-// what tests replace.
+// Thread-safe; may be called from `expired`. Its thread starts with the first wait. Tests replace
+// the virtual functions.
 class WaitMonitor {
  public:
-  // Numbers from 1: 0 is no wait.
+  // Counts from 1; 0 is no wait.
   using WaitId = int64_t;
 
-  // `limit` is asked at the start of every wait. `run` runs what waits call when they expire, which
-  // may end ops and start others: on other threads than the caller's, so that the waits of all
-  // others are watched meanwhile. Without it, the monitor's thread runs them.
+  // `limit` is called at the start of every wait. `run` runs the callbacks of expired waits, which
+  // may end ops and start others. It should run them on other threads than the caller's, so that
+  // all other waits are still watched in the meantime. Without it, the monitor's thread runs them.
   explicit WaitMonitor(std::function<absl::Duration()> limit,
                        std::function<void(std::function<void()>)> run = nullptr);
   virtual ~WaitMonitor();
 
-  // Has `expired(waited)` run, under no lock, unless the wait ends before the limit.
+  // Begins a wait. Unless it ends before the limit, `expired(waited)` runs, with no lock held.
   virtual WaitId Begin(std::function<void(absl::Duration waited)> expired);
 
-  // Ends a wait, unless it has ended. A call of `expired` that is under way is not waited for.
+  // Ends a wait, unless it has ended. Does not wait for a call of `expired` that is in progress.
   virtual void End(WaitId id);
 
  private:

@@ -32,7 +32,8 @@ TEST(WaitMonitorTest, AWaitThatEndsInTimeIsNotTold) {
   std::atomic<bool> expired{false};
   const auto id = monitor.Begin([&](absl::Duration) { expired = true; });
   monitor.End(id);
-  // Expiries come in the order of the deadlines: after that of a later wait, this one's is due.
+  // Waits expire in the order of their deadlines: if this one could still expire, it would do so
+  // before the later one.
   absl::Notification later;
   monitor.Begin([&](absl::Duration) { later.Notify(); });
   ASSERT_TRUE(later.WaitForNotificationWithTimeout(kTestLimit));
@@ -106,7 +107,7 @@ TEST(WaitMonitorTest, DestructionForgetsOpenWaits) {
   {
     const WaitMonitor unused([] { return kShort; });
   }
-  // Reached long before the hour is over.
+  // This line is reached long before the hour is over.
   EXPECT_FALSE(expired);
 }
 

@@ -33,7 +33,7 @@ class FakeMonitor : public WaitMonitor {
     return static_cast<int>(waits_.size());
   }
 
-  // The limit has come for all waits.
+  // Makes all waits reach their limit.
   void Expire(absl::Duration waited = absl::Minutes(1)) {
     std::map<WaitId, std::function<void(absl::Duration)>> expired;
     {

@@ -24,7 +24,7 @@ WaitingThreads::~WaitingThreads() {
     wake_.SignalAll();
     threads.swap(threads_);
   }
-  // A Thread's destructor waits for its end.
+  // A Thread's destructor waits for the thread to end.
   threads.clear();
 }
 
@@ -66,7 +66,8 @@ void WaitingThreads::AddWorker() {
 
 void WaitingThreads::Work() {
   threads_of_caller = this;
-  // By hand: a thread that calls Python while Python ends is unwound from there, without the lock.
+  // Locked by hand: a thread whose work calls Python while Python shuts down is unwound from there,
+  // when it does not hold the lock.
   mutex_.Lock();
   while (true) {
     while (!queue_.empty() && working_ <= num_working_) {
@@ -75,7 +76,7 @@ void WaitingThreads::Work() {
         queue_.pop_front();
         mutex_.Unlock();
         work();
-        // What it holds ends without the lock, too.
+        // What the work holds is destroyed without the lock, too.
         work = nullptr;
         mutex_.Lock();
       }

@@ -1,4 +1,4 @@
-// Threads for work that waits for other work in the middle.
+// Threads for work that waits for other work midway.
 #ifndef TF_TPU_EXT_CC_BASE_WAITING_THREADS_H_
 #define TF_TPU_EXT_CC_BASE_WAITING_THREADS_H_
 
@@ -15,8 +15,8 @@
 
 namespace tf_tpu_ext {
 
-// Lets as many threads work as there should be, those that wait not counted: while one waits,
-// another works in its place. So there are as many threads as ever waited at once, and those.
+// Keeps `num_working` threads working, not counting those that wait: while one waits, another works
+// in its place. So there are `num_working` threads, plus as many as have ever waited at once.
 class WaitingThreads {
  public:
   WaitingThreads(int num_working, size_t stack_bytes);
@@ -26,11 +26,11 @@ class WaitingThreads {
   void Schedule(std::function<void()> work);
   // Calls `wait`, which may block until other work is done. The caller may be any thread.
   void Wait(absl::FunctionRef<void()> wait);
-  // Whether the caller is one of these.
+  // Whether the calling thread is one of these.
   bool IsCaller() const;
 
  private:
-  // Gets one more thread to work if there is work and fewer than there should be are working.
+  // Puts one more thread to work if there is work and fewer than `num_working_` are working.
   void AddWorker() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Work();
 
@@ -38,11 +38,12 @@ class WaitingThreads {
   const size_t stack_bytes_;
   absl::Mutex mutex_;
   std::deque<std::function<void()>> queue_ ABSL_GUARDED_BY(mutex_);
-  // Threads that work, or have been woken to; more than there should be after waits have ended.
+  // Threads that work or have been woken to work. More than `num_working_` when waits have just
+  // ended.
   int working_ ABSL_GUARDED_BY(mutex_) = 0;
   int waiting_ ABSL_GUARDED_BY(mutex_) = 0;
   int idle_ ABSL_GUARDED_BY(mutex_) = 0;
-  // How many idle threads have been woken and have not noticed yet.
+  // How many idle threads have been woken but have not noticed yet.
   int woken_ ABSL_GUARDED_BY(mutex_) = 0;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   absl::CondVar wake_;

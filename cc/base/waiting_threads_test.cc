@@ -23,7 +23,7 @@ TEST(WaitingThreadsTest, RunsAllWorkBeforeItEnds) {
   EXPECT_EQ(done, 10000);
 }
 
-// Each waits for all others, many times as many as there are to work.
+// Each thread waits for all others, and there are many times as many as may work at once.
 TEST(WaitingThreadsTest, ThreadsThatWaitAreReplaced) {
   constexpr int kMeeting = 100;
   std::atomic<int> done{0};
@@ -70,7 +70,7 @@ TEST(WaitingThreadsTest, KnowsItsThreads) {
     EXPECT_FALSE(others.IsCaller());
     done.Notify();
   });
-  // A thread of others' just waits.
+  // A thread that is not one of these just waits.
   threads.Wait([&] { done.WaitForNotification(); });
 }
 

@@ -34,7 +34,7 @@
 
 namespace tf_tpu_ext {
 
-// Owns them, and hands each to those that need it. Starts no thread.
+// Owns the objects, and hands each to those that need it. Starts no thread.
 class ProcessObjects {
  public:
   ProcessObjects();
@@ -51,7 +51,7 @@ class ProcessObjects {
   LaunchServices ServicesOfLaunches();
   ProgramServices ServicesOfPrograms();
 
-  // In the order of the floors: each uses those above it.
+  // Mostly in the order of the floors, lowest first: each uses only objects declared before it.
   Machine machine_;
   absl::once_flag made_core_threads_;
   std::unique_ptr<CoreThreads> core_threads_;
