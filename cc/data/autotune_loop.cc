@@ -30,8 +30,8 @@ using tensorflow::data::model::RamBudgetManager;
 constexpr absl::Duration kFirstPause = absl::Milliseconds(20);
 constexpr absl::Duration kLongestPause = absl::Minutes(1);
 
-// The compiler checks here that RunAutotuner stands in for the right thing: a member function takes
-// its object as the first argument, as RunAutotuner does.
+// Makes the compiler check the signature of what RunAutotuner replaces: a member function takes its
+// object as the first argument, as RunAutotuner does.
 constexpr absl::Status (Model::*kStockLoop)(AutotuneAlgorithm, std::function<int64_t()>, double,
                                             std::optional<int64_t>, RamBudgetManager&,
                                             tsl::CancellationManager*) = &Model::OptimizeLoop;
@@ -50,7 +50,7 @@ absl::Status RunAutotuner(Model* model, AutotuneAlgorithm algorithm,
                           std::optional<int64_t> fixed_ram_budget, RamBudgetManager& ram_budget,
                           tsl::CancellationManager* cancellation) {
   RunPaced(*cancellation, kFirstPause, kLongestPause, [&] {
-    // The other algorithms want no time of the model's consumer.
+    // The other algorithms don't use a target time.
     const double target_time_nsec =
         algorithm == AutotuneAlgorithm::STAGE_BASED ? model->ComputeTargetTimeNsec() : 0.0;
     model->Optimize(algorithm, cpu_budget, ram_budget_share, fixed_ram_budget, target_time_nsec,
@@ -60,7 +60,8 @@ absl::Status RunAutotuner(Model* model, AutotuneAlgorithm algorithm,
   return absl::OkStatus();
 }
 
-// In the Itanium C++ ABI the first word of a pointer to a non-virtual member is its address.
+// In the Itanium C++ ABI, the first word of a pointer to a non-virtual member function is its
+// address.
 void* StockLoopAddress() {
   void* address = nullptr;
   std::memcpy(static_cast<void*>(&address), &kStockLoop, sizeof(address));

@@ -5,8 +5,8 @@
 namespace tf_tpu_ext {
 namespace {
 
-// TensorFlow's libraries call the loop by way of their import tables, which is all that the
-// replacement rests on: another build of TensorFlow may not.
+// The replacement relies only on TensorFlow's libraries calling the loop through their import
+// tables, which another build of TensorFlow may not do.
 TEST(AutotuneLoopTest, IsReplacedAndRestored) {
   // Restoring what was never replaced does nothing.
   EXPECT_TRUE(RestoreAutotuneLoop().ok());

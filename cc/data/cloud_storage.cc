@@ -21,7 +21,7 @@ using tsl::TransactionToken;
 
 constexpr absl::string_view kScheme = "gs://";
 
-// What the folder is now; the file system lives as long as the process.
+// The current folder. The file system lives as long as the process.
 class Folder {
  public:
   static Folder& Get() {
@@ -44,8 +44,8 @@ class Folder {
   std::string path_ ABSL_GUARDED_BY(mutex_);
 };
 
-// Each operation checks the name first: TranslateName, which the base class calls, can't refuse
-// one.
+// Each operation checks the name first, because TranslateName, which the base class calls, can't
+// refuse one.
 class CloudStorage : public tsl::PosixFileSystem {
  public:
   TF_USE_FILESYSTEM_METHODS_WITH_NO_TRANSACTION_SUPPORT;
@@ -112,7 +112,7 @@ class CloudStorage : public tsl::PosixFileSystem {
     return PosixFileSystem::CreateDir(name, token);
   }
 
-  // The base class looks for a parent that is there, without end if there is no bucket either.
+  // The base class searches for an existing parent, endlessly if not even the bucket exists.
   absl::Status RecursivelyCreateDir(const std::string& name, TransactionToken* token) override {
     TF_RETURN_IF_ERROR(Check(name));
     return tensorflow::Env::Default()->RecursivelyCreateDir(Folder::Get().Local(name).value_or(""));
@@ -146,7 +146,7 @@ class CloudStorage : public tsl::PosixFileSystem {
  private:
   static absl::Status Check(const std::string& name) {
     absl::Status status = Folder::Get().Local(name).status();
-    // Some of TensorFlow's Python takes any error for a file that is not there.
+    // Some of TensorFlow's Python code mistakes any error for a missing file.
     if (static std::atomic_flag told; !status.ok() && !told.test_and_set()) {
       LOG(ERROR) << status.message();
     }

@@ -1,4 +1,4 @@
-// Google Cloud Storage for programs that run without it: a folder in its place, or a refusal.
+// Replaces Google Cloud Storage for programs that run without it: by a folder, or by an error.
 #ifndef TF_TPU_EXT_CC_DATA_CLOUD_STORAGE_H_
 #define TF_TPU_EXT_CC_DATA_CLOUD_STORAGE_H_
 
@@ -12,16 +12,16 @@
 
 namespace tf_tpu_ext {
 
-// The local path of `gs://bucket/name`: `folder/bucket/name`. An error where the path leads out of
-// its bucket, or the folder is empty: then such paths are refused.
+// The local path of `gs://bucket/name`: `folder/bucket/name`. Returns an error if the path leads
+// out of its bucket, or if `folder` is empty, which refuses all such paths.
 absl::StatusOr<std::string> LocalPath(absl::string_view folder, absl::string_view path);
 
-// A file system of local files under names of gs://, in the folder of the last call of
-// MapCloudStorage. As in the cloud, a folder is there once something is put into it.
+// A file system that keeps the files of gs:// paths in the folder of the last call of
+// MapCloudStorage. As in the cloud, a folder exists as soon as something is put into it.
 std::unique_ptr<tsl::FileSystem> MakeCloudStorage();
 
-// Makes TensorFlow take the files of gs:// from the folder, or refuse them if it is empty. A later
-// call changes the folder. Fails if TensorFlow has a file system of its own for them, which it has
+// Makes TensorFlow use the folder for gs:// paths, or refuse them if `folder` is empty. A later
+// call changes the folder. Fails if TensorFlow has a file system of its own for them, which it does
 // unless its libraries were loaded with TF_USE_MODULAR_FILESYSTEM.
 absl::Status MapCloudStorage(const std::string& folder);
 

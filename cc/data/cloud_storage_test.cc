@@ -44,7 +44,8 @@ class CloudStorageTest : public ::testing::Test {
     tensorflow::Env::Default()->DeleteRecursively(folder_, &files, &folders).IgnoreError();
   }
 
-  // TensorFlow's own file system for gs:// was registered first, but the folder is set.
+  // TensorFlow's own file system for gs:// was registered first, but the folder is set all the
+  // same.
   static void MapTo(const std::string& folder) { MapCloudStorage(folder).IgnoreError(); }
 
   absl::Status Write(const std::string& name, const std::string& text) {
@@ -204,7 +205,8 @@ TEST_F(CloudStorageTest, WithoutAFolderEverythingIsRefused) {
 }
 
 TEST_F(CloudStorageTest, TensorFlowsOwnFileSystemStays) {
-  // It was registered when TensorFlow's library was loaded, before this test could ask for another.
+  // It was registered when TensorFlow's library was loaded, before this test could register
+  // another.
   EXPECT_TRUE(absl::IsAlreadyExists(MapCloudStorage(folder_))) << MapCloudStorage(folder_);
 }
 

@@ -20,7 +20,7 @@ absl::Status Damaged(absl::string_view what) {
                                           ". Report this with what tf-tpu doctor says."));
 }
 
-// Takes word after word from the front of some memory.
+// Reads words, one by one, from the front of some memory.
 class Words {
  public:
   explicit Words(absl::string_view memory) : rest_(memory) {}
@@ -33,7 +33,7 @@ class Words {
     return word;
   }
 
-  // One that is from 0 to `most`.
+  // A word from 0 to `most`.
   absl::StatusOr<int64_t> Next(absl::string_view what, int64_t most) {
     TF_ASSIGN_OR_RETURN(const int64_t word, Next(what));
     if (word < 0 || word > most) {
@@ -66,7 +66,7 @@ absl::StatusOr<LaidOutTensor> FindTensor(absl::string_view memory, Words& words)
   const bool strings = tensor.dtype == tensorflow::DT_STRING;
   const int64_t of_one = strings ? kWord : tensorflow::DataTypeSize(tensor.dtype);
   if (of_one == 0) return Damaged(absl::StrCat("its dtype is number ", dtype));
-  // Not a product, which may overflow.
+  // Divides, because a product may overflow.
   const int64_t count = tensor.shape.num_elements();
   const bool fits =
       strings ? count <= bytes / of_one : count == bytes / of_one && bytes % of_one == 0;

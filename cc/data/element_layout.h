@@ -1,9 +1,9 @@
-// How an element of a pipeline lies in memory that two processes share.
+// How an element of a pipeline is laid out in memory that two processes share.
 //
-// First words of 64 bits in the machine's byte order: how many tensors there are, then for each its
-// dtype, where its bytes begin, how many there are, its rank and its dimensions. Bytes of strings
-// begin with their sizes, a word each; those of all other dtypes are as in a tensor. The other
-// writer of this is tf_tpu_ext/io/server/sending.py.
+// It begins with 64-bit words in the machine's byte order: the number of tensors, then for each its
+// dtype, where its bytes begin, how many there are, its rank and its dimensions. The bytes of
+// strings begin with their sizes, one word each; those of all other dtypes are as in a tensor.
+// tf_tpu_ext/io/server/sending.py writes this layout.
 #ifndef TF_TPU_EXT_CC_DATA_ELEMENT_LAYOUT_H_
 #define TF_TPU_EXT_CC_DATA_ELEMENT_LAYOUT_H_
 
@@ -23,17 +23,17 @@ namespace tf_tpu_ext {
 struct LaidOutTensor {
   tensorflow::DataType dtype = tensorflow::DT_INVALID;
   tensorflow::TensorShape shape;
-  // As many as the dtype and the shape take; at least the sizes, if these are strings.
+  // As many bytes as the dtype and the shape require; for strings, at least their sizes.
   absl::string_view bytes;
 
-  // Whether a tensor may use the bytes where they are.
+  // Whether a tensor may use the bytes in place.
   bool CanBeReferredTo() const;
 };
 
-// Finds the tensors of an element. Fails on anything that does not fit into `memory`.
+// Finds the tensors of an element. Fails if anything does not fit into `memory`.
 absl::StatusOr<std::vector<LaidOutTensor>> FindTensors(absl::string_view memory);
 
-// A tensor of its own with the same values.
+// A tensor with the same values in memory of its own.
 absl::StatusOr<tensorflow::Tensor> CopyTensor(const LaidOutTensor& tensor);
 
 }  // namespace tf_tpu_ext

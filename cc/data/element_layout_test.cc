@@ -31,7 +31,7 @@ std::string Floats(const std::vector<float>& values) {
 }
 
 TEST(ElementLayoutTest, FindsTensors) {
-  // Ten words: two tensors, one of two floats and an empty one.
+  // Eleven words: two tensors, one of two floats and an empty one.
   const std::string memory =
       InMemory({2, DT_FLOAT, 88, 8, 1, 2, DT_BOOL, 96, 0, 1, 0}, Floats({1.5, -2}));
   const auto tensors = FindTensors(memory);

@@ -49,10 +49,10 @@ class ElementSlots::Use {
   const int slot_;
 };
 
-// What a tensor refers to.
+// The buffer of a tensor that refers to a slot.
 class ElementSlots::Buffer : public tensorflow::TensorBuffer {
  public:
-  // The memory is this process's to write to until it is given back.
+  // This process may write to the memory until it gives the slot back.
   Buffer(std::shared_ptr<Use> use, absl::string_view bytes)
       : TensorBuffer(const_cast<char*>(bytes.data())), use_(std::move(use)), size_(bytes.size()) {}
 
@@ -73,7 +73,7 @@ absl::StatusOr<std::shared_ptr<ElementSlots>> ElementSlots::Create(OwnedFile soc
   absl::MutexLock lock(&slots->mutex_);
   for (Slot& slot : slots->slots_) {
     slot.file = OwnedFile(memfd_create("tf_tpu_ext_element", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-    // Mapped memory beyond the end of its file would end this process.
+    // Access to mapped memory beyond the end of its file would kill this process.
     if (slot.file.get() < 0 || fcntl(slot.file.get(), F_ADD_SEALS, F_SEAL_SHRINK) != 0) {
       return absl::ErrnoToStatus(errno, "Memory for a pipeline's elements can't be shared");
     }
@@ -170,7 +170,7 @@ void ElementSlots::GiveBack(int slot) {
     slots_[slot].in_use = slots_[slot].kept = false;
   }
   const int64_t number = slot;
-  // The other end may be gone, which is seen where elements are read.
+  // The other end may be gone, which is noticed where elements are read.
   (void)send(socket_.get(), &number, sizeof(number), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 

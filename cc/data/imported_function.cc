@@ -43,7 +43,7 @@ struct Range {
   bool Contains(uintptr_t address) const { return begin <= address && address < end; }
 };
 
-// Where a library says what it imports.
+// The tables in which a library lists what it imports.
 struct Imports {
   const Symbol* symbols = nullptr;
   const char* names = nullptr;
@@ -53,7 +53,7 @@ struct Imports {
   size_t calls_bytes = 0;
 };
 
-// The linker replaced the offsets in `entry` by addresses when it loaded the library.
+// The linker replaced the offsets in `entry` with addresses when it loaded the library.
 Imports ReadImports(const Dynamic* entry) {
   Imports imports;
   for (; entry->d_tag != DT_NULL; ++entry) {
@@ -70,7 +70,7 @@ Imports ReadImports(const Dynamic* entry) {
 
 }  // namespace
 
-// What the search through the loaded libraries carries along.
+// The state of the search through the loaded libraries.
 struct EntryFinder {
   const char* symbol = nullptr;
   uintptr_t replacement = 0;
@@ -94,7 +94,7 @@ struct EntryFinder {
     }
     if (dynamic == nullptr) return;
     const Imports imports = ReadImports(dynamic);
-    // The vdso, where nobody replaces offsets by addresses, imports nothing.
+    // The vdso, whose offsets nobody replaces with addresses, imports nothing.
     Search(library, imports, imports.others, imports.others_bytes, read_only);
     Search(library, imports, imports.calls, imports.calls_bytes, read_only);
   }

@@ -1,4 +1,4 @@
-// Points the calls that loaded libraries make to a function of another library at a replacement.
+// Redirects calls that loaded libraries make to a function of another library.
 #ifndef TF_TPU_EXT_CC_DATA_IMPORTED_FUNCTION_H_
 #define TF_TPU_EXT_CC_DATA_IMPORTED_FUNCTION_H_
 
@@ -9,18 +9,18 @@
 
 namespace tf_tpu_ext {
 
-// A redirected function. A library calls a function of another library through an entry of its own
-// import table, a pointer that the dynamic linker fills in; only those entries change, never code.
-// Not thread-safe: redirect and restore from one thread at a time. Calls may go on meanwhile, each
-// reaches one function or the other.
+// A redirected function. A library calls a function of another library through an entry in its own
+// import table, a pointer that the dynamic linker fills in; only these entries change, never code.
+// Not thread-safe: redirect and restore from one thread at a time. Calls may continue in the
+// meantime; each reaches one function or the other.
 class ImportedFunction {
  public:
   // Redirects every entry for `function`, except those of the library that holds `replacement`.
-  // Both need the same signature. Fails, changing nothing, where the linker does not know
-  // `function` by a name, or no library loaded so far calls it by way of an import table.
+  // Both must have the same signature. Fails, changing nothing, if the linker does not know
+  // `function` by name, or if no library loaded so far calls it through an import table.
   static absl::StatusOr<ImportedFunction> Redirect(void* function, void* replacement);
 
-  // Puts the former pointers back.
+  // Restores the former pointers.
   absl::Status Restore();
 
   // How many entries are redirected.
@@ -30,7 +30,7 @@ class ImportedFunction {
   struct Entry {
     void** slot = nullptr;
     void* former = nullptr;
-    // The linker has made the page of the entry read-only.
+    // Whether the linker has made the entry's page read-only.
     bool read_only = false;
   };
 

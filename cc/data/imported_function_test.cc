@@ -34,7 +34,7 @@ TEST(ImportedFunctionTest, RedirectsCallsOfOtherLibrariesAndRestoresThem) {
   EXPECT_GE(redirected->size(), 1);
   EXPECT_EQ(tsl::port::Hostname(), "replaced");
 
-  // The library of the replacement still reaches the function itself.
+  // The replacement's library still reaches the original function.
   char own[256] = "";
   gethostname(own, sizeof(own));
   EXPECT_EQ(own, stock);

@@ -9,9 +9,9 @@ namespace tf_tpu_ext {
 
 void RunPaced(tsl::CancellationManager& cancellation, absl::Duration first_pause,
               absl::Duration longest_pause, absl::FunctionRef<void()> work) {
-  // The manager says IsCancelled() only after its callbacks have run: a loop that a callback wakes
-  // and that asks the manager may hear "no" and sleep on. So the callback itself carries the news.
-  // It may outlive this call, hence the shared pointer.
+  // IsCancelled() returns true only after the manager's callbacks have run: a loop that is woken by
+  // a callback and then asks the manager may get false and go back to sleep. So the callback itself
+  // delivers the cancellation. It may outlive this call, hence the shared pointer.
   auto cancelled = std::make_shared<absl::Notification>();
   if (!cancellation.RegisterCallback(cancellation.get_cancellation_token(),
                                      [cancelled] { cancelled->Notify(); })) {

@@ -8,9 +8,9 @@
 
 namespace tf_tpu_ext {
 
-// Does `work` at once, then again after pauses that start at `first_pause` and double up to
-// `longest_pause`. Returns as soon as `cancellation` is cancelled, or when the work that runs at
-// that moment has ended; does nothing where it is cancelled already.
+// Does `work` immediately, then again after pauses that start at `first_pause` and double up to
+// `longest_pause`. Returns as soon as `cancellation` is cancelled and the work in progress, if any,
+// has ended; does nothing if it is already cancelled.
 void RunPaced(tsl::CancellationManager& cancellation, absl::Duration first_pause,
               absl::Duration longest_pause, absl::FunctionRef<void()> work);
 

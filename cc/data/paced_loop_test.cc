@@ -14,7 +14,7 @@ namespace tf_tpu_ext {
 namespace {
 
 TEST(PacedLoopTest, CancellationEndsEveryPauseAtOnce) {
-  // The pause is far longer than the test may take: one missed cancellation fails it.
+  // The pause is far longer than the test may take, so one missed cancellation fails it.
   constexpr absl::Duration kPause = absl::Seconds(20);
   absl::Duration longest;
   for (int repetition = 0; repetition < 3000; ++repetition) {

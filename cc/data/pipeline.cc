@@ -19,7 +19,8 @@
 namespace tf_tpu_ext {
 namespace {
 
-// When a process is gone, whoever watches it says why: by Pipeline::Fail, and within this time.
+// When a process is gone, whoever watches it reports why, through Pipeline::Fail and within this
+// time.
 constexpr absl::Duration kLongestExplanation = absl::Seconds(15);
 
 absl::Status NoneHere() {
@@ -111,7 +112,7 @@ absl::Duration Pipeline::LongestWait() {
 absl::StatusOr<std::unique_ptr<PipelineIteration>> Pipeline::Iterate() {
   OwnedFile wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (wake.get() < 0) return absl::ErrnoToStatus(errno, "A pipeline can't be iterated over");
-  // Not made unique by make_unique: its constructor is private.
+  // Without make_unique, because the constructor is private.
   std::unique_ptr<PipelineIteration> iteration(
       new PipelineIteration(shared_from_this(), std::move(wake)));
   TF_RETURN_IF_ERROR(error());
@@ -136,7 +137,7 @@ void Pipeline::Forget(PipelineIteration* iteration) {
 
 absl::Status Pipeline::error() {
   absl::MutexLock lock(&mutex_);
-  // Not a code by which TensorFlow's loops go on, or begin again.
+  // Not a code that makes TensorFlow's loops continue or start over.
   return error_.empty() ? absl::OkStatus() : absl::UnknownError(error_);
 }
 
@@ -164,7 +165,7 @@ void PipelineIteration::Cancel(const absl::Status& why) {
 
 void PipelineIteration::Wake() {
   const uint64_t one = 1;
-  // Fails only if it is awake.
+  // Fails only if it is already awake.
   (void)!write(wake_.get(), &one, sizeof(one));
 }
 
@@ -184,7 +185,7 @@ absl::StatusOr<bool> PipelineIteration::TryNext(std::vector<tensorflow::Tensor>*
   }
   *end = explained_by_ == absl::InfiniteFuture();
   for (size_t i = 0; i < channels_.size(); ++i) {
-    // Each process has its turn.
+    // The processes take turns.
     PipelineChannel& channel = *channels_[turn_];
     turn_ = (turn_ + 1) % channels_.size();
     if (channel.ended()) continue;
@@ -220,7 +221,7 @@ void PipelineIteration::Wait() {
   const int timeout = longest == absl::InfiniteDuration()
                           ? -1
                           : static_cast<int>(absl::ToInt64Milliseconds(longest)) + 1;
-  // What a signal interrupts is tried again by the caller, and is the same wait.
+  // If a signal interrupts the wait, the caller tries again; that counts as the same wait.
   if (waits_since_ == 0) waits_since_ = absl::GetCurrentTimeNanos();
   (void)poll(files.data(), files.size(), std::max(timeout, -1));
 }

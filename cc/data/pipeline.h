@@ -1,7 +1,7 @@
 // A pipeline that runs in processes of another environment: tf_tpu_ext.io.
 //
-// Python starts and watches the processes. Iterations ask them for elements, and wait for these,
-// without Python.
+// Python starts and watches the processes. Iterations request elements from them, and wait for
+// them, without Python.
 #ifndef TF_TPU_EXT_CC_DATA_PIPELINE_H_
 #define TF_TPU_EXT_CC_DATA_PIPELINE_H_
 
@@ -31,22 +31,22 @@ class PipelineIteration;
 // Thread-safe.
 class Pipeline : public std::enable_shared_from_this<Pipeline> {
  public:
-  // Pipelines are known by numbers of this process.
+  // Pipelines are identified by numbers within this process.
   static int64_t Add();
   static void Remove(int64_t number);
-  // Fails if there is none of that number.
+  // Fails if there is no pipeline with that number.
   static absl::StatusOr<std::shared_ptr<Pipeline>> Find(int64_t number);
   // Ends all iterations of all pipelines because of Ctrl-C.
   static void InterruptAll();
 
-  // Adds a process, which takes requests at the other end of a socket.
+  // Adds a process, which takes requests at the other end of the socket.
   void AddProcess(OwnedFile requests);
-  // Ends all iterations in an error, and those that begin later. The first error counts.
+  // Ends all iterations with an error, including those that begin later. The first error counts.
   void Fail(absl::string_view error);
-  // Lets no more iterations begin; those that have begun go on.
+  // Prevents further iterations; those that have begun continue.
   void Close();
   int iterations();
-  // For how long the iteration has waited that has waited longest.
+  // How long the longest-waiting iteration has waited.
   absl::Duration LongestWait();
 
   absl::StatusOr<std::unique_ptr<PipelineIteration>> Iterate();
@@ -72,10 +72,11 @@ class PipelineIteration {
   ~PipelineIteration();
   PipelineIteration(const PipelineIteration&) = delete;
 
-  // Waits for the next element; `end` if there are no more. An error comes again with each call.
+  // Waits for the next element; sets `end` if there are no more. After an error, every call returns
+  // it again.
   absl::Status Next(std::vector<tensorflow::Tensor>* element, bool* end);
 
-  // Ends the iteration, and a wait for an element, in an error.
+  // Ends the iteration, and any wait for an element, with an error.
   void Cancel(const absl::Status& why);
 
  private:
@@ -85,15 +86,15 @@ class PipelineIteration {
       : pipeline_(std::move(pipeline)), wake_(std::move(wake)) {}
 
   void Wake();
-  // Why there are no more elements, if so.
+  // Why there are no more elements; OK if there may be more.
   absl::Status Ending();
-  // Looks at each process's channel once; whether there was an element.
+  // Checks each process's channel once; returns whether there was an element.
   absl::StatusOr<bool> TryNext(std::vector<tensorflow::Tensor>* element, bool* end)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(next_mutex_);
   void Wait() ABSL_EXCLUSIVE_LOCKS_REQUIRED(next_mutex_);
 
   const std::shared_ptr<Pipeline> pipeline_;
-  // Can be read from once the iteration ends early.
+  // Becomes readable when the iteration ends early.
   const OwnedFile wake_;
   // In nanoseconds since the epoch; 0 if nothing waits.
   std::atomic<int64_t> waits_since_{0};
@@ -102,7 +103,7 @@ class PipelineIteration {
   absl::Mutex next_mutex_;
   std::vector<std::unique_ptr<PipelineChannel>> channels_ ABSL_GUARDED_BY(next_mutex_);
   size_t turn_ ABSL_GUARDED_BY(next_mutex_) = 0;
-  // Once a process is gone: until when the pipeline's error is waited for.
+  // Once a process is gone: how long to wait for the pipeline's error.
   absl::Time explained_by_ ABSL_GUARDED_BY(next_mutex_) = absl::InfiniteFuture();
 
   // Never held while anything waits.

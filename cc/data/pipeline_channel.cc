@@ -16,7 +16,7 @@
 namespace tf_tpu_ext {
 namespace {
 
-// As tf_tpu_ext/io/server/sending.py packs it.
+// In the format of tf_tpu_ext/io/server/sending.py.
 struct Message {
   enum Kind : int64_t { kElement = 1, kEnd = 2, kError = 3 };
   int64_t kind;
@@ -24,7 +24,7 @@ struct Message {
   int64_t size;
 };
 
-// Sends a number with open files.
+// Sends a number together with open files.
 template <size_t kFiles>
 absl::Status SendFiles(int socket, int64_t number, const std::array<int, kFiles>& files) {
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(files))> control = {};
@@ -39,7 +39,7 @@ absl::Status SendFiles(int socket, int64_t number, const std::array<int, kFiles>
   header->cmsg_type = SCM_RIGHTS;
   header->cmsg_len = CMSG_LEN(sizeof(files));
   std::memcpy(CMSG_DATA(header), files.data(), sizeof(files));
-  // A process that does not take requests must not make this one wait.
+  // A process that does not take requests must not block this one.
   if (sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) {
     return absl::ErrnoToStatus(errno, "A process of a pipeline can't be asked for its elements");
   }
@@ -66,7 +66,7 @@ absl::StatusOr<std::unique_ptr<PipelineChannel>> PipelineChannel::Open(int reque
 }
 
 PipelineChannel::~PipelineChannel() {
-  // Closing would not do: tensors keep the socket, and so may forks of this process.
+  // Closing would not be enough: tensors keep the socket, and so may forks of this process.
   if (slots_->IsOwner()) shutdown(slots_->socket(), SHUT_RDWR);
 }
 

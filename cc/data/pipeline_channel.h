@@ -14,7 +14,7 @@
 
 namespace tf_tpu_ext {
 
-// What comes from the other process.
+// What arrives from the other process.
 struct Received {
   enum Kind { kNothingYet, kElement, kEnd, kError, kGone } kind = kNothingYet;
   std::vector<tensorflow::Tensor> element;
@@ -24,20 +24,20 @@ struct Received {
 // Not thread-safe.
 class PipelineChannel {
  public:
-  // Asks the process at the other end of `requests` for an iteration. Those of one program and one
-  // number share a job of tf.data service.
+  // Asks the process at the other end of `requests` for an iteration. Iterations of one program
+  // with the same number share a tf.data service job.
   static absl::StatusOr<std::unique_ptr<PipelineChannel>> Open(int requests, int64_t iteration);
 
-  // Ends the iteration there. Tensors that refer to slots stay.
+  // Ends the iteration there. Tensors that refer to slots stay valid.
   ~PipelineChannel();
   PipelineChannel(const PipelineChannel&) = delete;
 
-  // Takes what has come, without waiting.
+  // Takes what has arrived, without waiting.
   absl::StatusOr<Received> Receive();
 
-  // Whether nothing more comes.
+  // Whether nothing more will arrive.
   bool ended() const { return ended_; }
-  // Can be read from once something has come.
+  // Becomes readable when something has arrived.
   int socket() const { return slots_->socket(); }
 
  private:

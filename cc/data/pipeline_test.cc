@@ -27,7 +27,7 @@ constexpr int64_t kElement = 1, kEnd = 2, kError = 3;
 constexpr int64_t kFloats = 1 << 14;
 constexpr int64_t kBegin = 64;
 
-// The end of an iteration that is in the other process.
+// The other process's end of an iteration.
 class Writer {
  public:
   explicit Writer(int requests) {
@@ -53,7 +53,7 @@ class Writer {
               static_cast<ssize_t>(sizeof(message)));
   }
 
-  // Floats of one value, as many as are not copied.
+  // Sends floats of one value, enough that they are not copied.
   void SendElement(int slot, float value) const {
     const std::array<int64_t, kBegin / 8> words = {
         1, tensorflow::DT_FLOAT, kBegin, 4 * kFloats, 1, kFloats};
@@ -70,7 +70,7 @@ class Writer {
     Say(kError, slot, static_cast<int64_t>(text.size()));
   }
 
-  // The slot that has become free, or -1.
+  // A slot that has become free, or -1.
   int64_t FreeSlot() const {
     int64_t slot = -1;
     return recv(socket(), &slot, sizeof(slot), MSG_DONTWAIT) == sizeof(slot) ? slot : -1;
