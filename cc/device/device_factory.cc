@@ -33,7 +33,7 @@ class VirtualDeviceFactory : public tensorflow::DeviceFactory {
   absl::Status CreateDevices(const tensorflow::SessionOptions& options,
                              const std::string& name_prefix,
                              std::vector<std::unique_ptr<tensorflow::Device>>* devices) override {
-    // First: only then is the number of cores fixed.
+    // First, because this fixes the number of cores.
     machine_.MarkDevicesCreated();
     for (int i = 0; i < DeviceCount(); ++i) {
       tensorflow::DeviceAttributes attributes = tensorflow::Device::BuildDeviceAttributes(

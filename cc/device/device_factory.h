@@ -9,8 +9,8 @@ class CoreThreads;
 class Machine;
 
 // Registers the factories of the TPU and TPU_SYSTEM devices. They make as many cores as the machine
-// has at the time when TensorFlow creates its devices; only then is `core_threads` asked for the
-// threads that they share. Both must live on.
+// has when TensorFlow creates its devices; only then do they call `core_threads` for the threads
+// that the cores share. The machine and the threads must stay alive.
 void RegisterDeviceFactories(Machine* machine, const std::function<CoreThreads*()>& core_threads);
 
 }  // namespace tf_tpu_ext

@@ -6,12 +6,12 @@
 
 namespace tf_tpu_ext {
 
-// The topology of so many machines of that shape, as TensorFlow's graphs carry it. They stand in a
-// row along the last axis of the mesh that is in use, so that the cores of each follow those of the
-// one before it.
+// The topology of `machines` machines of that shape, as TensorFlow's graphs carry it. The machines
+// form a row along the last axis in use, so that the cores of each follow those of the one before
+// it.
 tensorflow::tpu::TopologyProto MakeTopology(const Mesh& machine_shape, int machines = 1);
 
-// Says in the topology that each core has so many SparseCores; none are not mentioned.
+// Records the number of SparseCores per core in the topology, unless it is 0.
 void AddSparseCores(int sparse_cores, tensorflow::tpu::TopologyProto* topology);
 
 }  // namespace tf_tpu_ext

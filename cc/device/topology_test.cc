@@ -15,7 +15,7 @@ Mesh ShapeOf(const tensorflow::tpu::TopologyProto& topology) {
   return shape;
 }
 
-// The coordinates of each core in the order of their numbers: those of the first machine first.
+// The coordinates of the cores by number, those of the first machine first.
 std::vector<Mesh> CoordinatesOf(const tensorflow::tpu::TopologyProto& topology) {
   std::vector<Mesh> cores(topology.device_coordinates_size() / 4);
   for (int i = 0; i < topology.device_coordinates_size(); ++i) {
@@ -24,7 +24,7 @@ std::vector<Mesh> CoordinatesOf(const tensorflow::tpu::TopologyProto& topology) 
   return cores;
 }
 
-// As TensorFlow's bridge turns coordinates into a number.
+// Turns coordinates into a number as TensorFlow's bridge does.
 int NumberOf(const Mesh& core, const Mesh& shape) {
   return ((core[2] * shape[1] + core[1]) * shape[0] + core[0]) * shape[3] + core[3];
 }
@@ -49,7 +49,8 @@ TEST(MachinesTest, TheCoresOfEachFollowThoseOfTheOneBefore) {
       ASSERT_EQ(coordinates.size(), machines * cores);
       for (int number = 0; number < machines * cores; ++number) {
         EXPECT_EQ(NumberOf(coordinates[number], shape), number) << machines << " machines";
-        // A machine is a part of the mesh: its cores stand where they would without the others.
+        // A machine is a part of the mesh: its cores are arranged as they would be without the
+        // others.
         Mesh within = coordinates[number];
         const int axis = machine[2] > 1 ? 2 : 1;
         EXPECT_EQ(within[axis] / machine[axis], number / cores);

@@ -1,4 +1,4 @@
-// The TPU and TPU_SYSTEM devices: cores whose memory is the host's.
+// The TPU and TPU_SYSTEM devices: cores that use the host's memory.
 #ifndef TF_TPU_EXT_CC_DEVICE_VIRTUAL_DEVICE_H_
 #define TF_TPU_EXT_CC_DEVICE_VIRTUAL_DEVICE_H_
 
@@ -20,7 +20,7 @@ class CoreThreads;
 inline constexpr char kTpuDeviceType[] = "TPU";
 inline constexpr char kTpuSystemDeviceType[] = "TPU_SYSTEM";
 
-// The number of the core with a device of that name, such as "/device:TPU:3".
+// The number of the core whose device has that name, such as "/device:TPU:3".
 std::optional<int> CoreOfDevice(const std::string& device);
 
 // Tensors are passed between host and core by reference: both live in host memory.
@@ -39,7 +39,7 @@ class HostMemoryContext : public tensorflow::DeviceContext {
 
 class VirtualDevice : public tensorflow::LocalDevice {
  public:
-  // The ops of a core run on `core_threads`, which must live on.
+  // The ops of a core run on `core_threads`, which must outlive the device.
   VirtualDevice(const tensorflow::SessionOptions& options,
                 const tensorflow::DeviceAttributes& attributes, CoreThreads* core_threads);
   ~VirtualDevice() override;
@@ -57,7 +57,7 @@ class VirtualDevice : public tensorflow::LocalDevice {
  private:
   tensorflow::core::RefCountPtr<HostMemoryContext> context_;
   tensorflow::DeviceBase::AcceleratorDeviceInfo info_;
-  // CoreThreads in TensorFlow's dress; of a core only.
+  // Wraps CoreThreads for TensorFlow; set only for a core.
   std::unique_ptr<tensorflow::thread::ThreadPool> threads_;
 };
 

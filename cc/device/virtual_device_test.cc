@@ -59,7 +59,7 @@ TEST(TopologyTest, NamesEachCoreOnce) {
 
 class VirtualDeviceTest : public ::testing::Test {
  protected:
-  // TensorFlow's registry of devices is one for the process, and so is this.
+  // TensorFlow has one registry of devices per process, so there is one machine too.
   static Machine& TheMachine() {
     static auto* const machine = new Machine;
     return *machine;
