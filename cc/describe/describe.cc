@@ -12,7 +12,7 @@
 namespace tf_tpu_ext {
 namespace {
 
-// Seconds since 1970, or null for what has not ended.
+// Seconds since 1970, or null if it has not ended.
 JsonObject& AddTime(const char* name, absl::Time time, JsonObject* json) {
   if (time == absl::InfinitePast()) return json->Null(name);
   return json->Number(name, absl::ToDoubleSeconds(time - absl::UnixEpoch()));

@@ -1,4 +1,4 @@
-// Settings and records as JSON, as Python reads them.
+// Settings and records as JSON, for Python to read.
 #ifndef TF_TPU_EXT_CC_DESCRIBE_DESCRIBE_H_
 #define TF_TPU_EXT_CC_DESCRIBE_DESCRIBE_H_
 
@@ -34,8 +34,8 @@ JsonObject Describe(const CollectiveMeeting& meeting);
 JsonObject Describe(const FaultCounts& counts);
 JsonObject Describe(const TargetProgram& program);
 JsonObject Describe(const Ongoing& ongoing);
-// What goes on now: how many launches have ended, the oldest that goes on, waits in it that have
-// lasted for `age`, and what is being compiled.
+// What is going on: how many launches have ended, the oldest one in progress, waits in it that have
+// lasted for at least `age`, and what is being compiled.
 JsonObject DescribeProgress(absl::Duration age);
 
 template <class Records>
