@@ -14,8 +14,8 @@
 namespace tf_tpu_ext {
 namespace {
 
-// TensorFlow's shape function looks at the product of the dimension and split_count where one
-// dimension is both split and concatenated, and so lets any size pass.
+// If one dimension is both split and concatenated, TensorFlow's shape function checks the product
+// of its size and split_count, and so accepts any size.
 absl::Status CheckDivisible(const tensorflow::NodeDef& node,
                             const tensorflow::PartialTensorShape& input) {
   int64_t split_dimension, split_count;

@@ -10,12 +10,12 @@
 
 namespace tf_tpu_ext {
 
-// Runs TensorFlow's own shape function of AllToAll on `node` with the fully known `shapes` of its
-// two inputs, and returns its error with what to do next. Also InvalidArgument where split_count
-// does not divide the dimension to split.
+// Runs TensorFlow's own shape function for AllToAll on `node` with the fully known `shapes` of its
+// two inputs, and returns its error with advice on what to do. Also returns InvalidArgument if
+// split_count does not divide the dimension to split.
 //
 // Eager execution never runs shape functions, and a shape that is unknown while a graph is built
-// becomes known only as it is compiled: so the user meets the same errors there.
+// becomes known only when the graph is compiled. This check gives the user the same errors there.
 absl::Status CheckAllToAllShapes(const tensorflow::NodeDef& node,
                                  const std::vector<tensorflow::PartialTensorShape>& shapes);
 

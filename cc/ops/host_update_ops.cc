@@ -14,8 +14,9 @@ namespace {
 
 constexpr char kPrefix[] = "TpuExt>";
 
-// Those that the bridge takes apart, and the other scatters. An assignment in a branch becomes one
-// of what all replicas have, of which only the first replica's counts.
+// The updates that the bridge splits, and the other scatter ops. The bridge would turn an
+// assignment in a branch into one of all replicas' values, of which only the first replica's
+// counts.
 constexpr const char* kUpdates[] = {
     "AssignVariableOp",
     "AssignAddVariableOp",
@@ -47,7 +48,7 @@ void RegisterAll() {
     if (original == nullptr) continue;
     tensorflow::OpRegistrationData copy = *original;
     copy.op_def.set_name(HostUpdateOverride(update));
-    // Without outputs, what it does is all that it is for.
+    // An op without outputs exists only for its effect.
     copy.op_def.set_is_stateful(true);
     registry->Register([copy](tensorflow::OpRegistrationData* data) {
       *data = copy;

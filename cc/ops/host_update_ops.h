@@ -5,15 +5,16 @@
 
 namespace tf_tpu_ext {
 
-// Registers an override under a name of our own for each of TensorFlow's updates of variables: the
-// bridge takes the originals apart into a read, a sum and a write, between which another replica's
-// update would be lost, and keeps one write of all replicas. Only the first call does anything.
+// Registers an override, under a name of our own, for each of TensorFlow's ops that update
+// variables. The bridge splits the originals into a read, a sum and a write, which would lose
+// another replica's update in between, and keeps only one of all replicas' writes. Only the first
+// call does anything.
 void RegisterHostUpdates();
 
-// Whether the op of TensorFlow changes a variable in one step, and has an override of ours.
+// Whether this TensorFlow op changes a variable in one step and has an override of ours.
 bool IsHostUpdate(const std::string& op);
 
-// The override's name, and back: empty if the op overrides none.
+// The name of an op's override, and the original of an override: empty if the op overrides none.
 std::string HostUpdateOverride(const std::string& op);
 std::string OriginalOfHostUpdate(const std::string& op);
 

@@ -1,4 +1,4 @@
-// What the registrations of our ops say: shapes, state, and the overrides of updates.
+// Tests the registrations of our ops: shapes, statefulness, and the overrides of updates.
 #include <string>
 #include <vector>
 
@@ -147,7 +147,7 @@ TEST_F(AllToAllShapesTest, SaysWhatDoesNot) {
   }
   EXPECT_FALSE(Check({4, 6}, {1, 2}, 0, 2, 2).ok());   // no such dimension
   EXPECT_FALSE(Check({4, 6}, {1, 2}, -1, 1, 2).ok());  // no such dimension
-  EXPECT_FALSE(Check({4, 6}, {1, 3}, 0, 1, 2).ok());   // groups of another size
+  EXPECT_FALSE(Check({4, 6}, {1, 3}, 0, 1, 2).ok());   // groups of a different size
 }
 
 }  // namespace

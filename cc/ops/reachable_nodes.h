@@ -9,8 +9,8 @@
 
 namespace tf_tpu_ext {
 
-// Whether a node of the function, or of one that it calls, satisfies the predicate. A function that
-// the library lacks has no nodes.
+// Whether any node of the function, or of a function that it calls, satisfies the predicate. A
+// function that the library lacks has no nodes.
 bool AnyReachableNode(const std::string& function,
                       const tensorflow::FunctionLibraryDefinition& library,
                       absl::FunctionRef<bool(const tensorflow::NodeDef&)> predicate);
@@ -20,7 +20,7 @@ bool AnyNodeCalledBy(const tensorflow::NodeDef& node,
                      const tensorflow::FunctionLibraryDefinition& library,
                      absl::FunctionRef<bool(const tensorflow::NodeDef&)> predicate);
 
-// Whether one of these nodes is marked for outside compilation.
+// Whether any node that the function reaches is marked for outside compilation.
 bool HoldsOutsideCompilation(const std::string& function,
                              const tensorflow::FunctionLibraryDefinition& library);
 

@@ -17,7 +17,7 @@
 namespace tf_tpu_ext {
 namespace {
 
-// A message stays readable for a pod's worth of replicas.
+// Keeps messages readable even for a pod's worth of replicas.
 constexpr size_t kMaxListed = 16;
 
 std::string List(absl::Span<const int64_t> values) {

@@ -1,8 +1,8 @@
 // Reads and checks the constant operands that say which replicas take part in a collective op.
 //
-// The rules are a TPU's: `group_assignment` is a matrix whose rows are the groups, and every
-// replica of the program stands in it exactly once; `source_target_pairs` is a [pairs, 2] matrix
-// in which a replica is a source at most once and a target at most once.
+// The rules are those of a TPU: `group_assignment` is a matrix whose rows are the groups, and every
+// replica of the program occurs in it exactly once; `source_target_pairs` is a [pairs, 2] matrix in
+// which a replica is a source at most once and a target at most once.
 #ifndef TF_TPU_EXT_CC_OPS_REPLICA_GROUPS_H_
 #define TF_TPU_EXT_CC_OPS_REPLICA_GROUPS_H_
 
@@ -17,7 +17,7 @@
 
 namespace tf_tpu_ext {
 
-// One vector of replica numbers a group. All groups have the same size, at least 1.
+// One vector of replica numbers per group. All groups have the same size, at least 1.
 using ReplicaGroups = std::vector<std::vector<int64_t>>;
 
 // (source replica, target replica).
@@ -37,8 +37,8 @@ absl::StatusOr<ReplicaGroups> ParseGroupAssignment(const CollectiveContext& cont
                                                    absl::Span<const int64_t> shape,
                                                    absl::Span<const int64_t> values);
 
-// Parses `source_target_pairs`, given as its shape and its values in row-major order. No pair at
-// all is allowed: then every replica receives zeros.
+// Parses `source_target_pairs`, given as its shape and its values in row-major order. There may be
+// no pairs at all: then every replica receives zeros.
 //
 // Returns InvalidArgument unless the shape is [pairs, 2], all values are in
 // [0, context.num_replicas), and no replica is a source, or a target, twice.

@@ -16,7 +16,7 @@ CollectiveContext Sum(int64_t num_replicas) { return {"CrossReplicaSum", num_rep
 
 CollectiveContext Permute(int64_t num_replicas) { return {"CollectivePermute", num_replicas}; }
 
-// Expects an InvalidArgument that holds each of `parts`.
+// Expects an InvalidArgument whose message contains each of `parts`.
 void ExpectInvalid(const absl::Status& status, const std::vector<std::string>& parts) {
   EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
   for (const std::string& part : parts) {

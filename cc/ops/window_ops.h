@@ -8,28 +8,28 @@
 
 namespace tf_tpu_ext {
 
-// In place of an operand's number: the op's result, and nothing.
+// Used instead of an operand's number: the op's result, and no operand.
 inline constexpr int kResultOfOp = -1;
 inline constexpr int kNoOperand = -2;
 
-// A convolution or pool, or a gradient of one. Its operands but for filter and sizes hold a batch,
-// whose samples come first.
+// A convolution or pool, or a gradient of one. All its operands except filter and sizes hold a
+// batch, with samples as the first dimension.
 struct WindowOp {
   enum Family { kConvolution, kDepthwise, kPool };
   Family family;
   int spatial;  // dimensions that windows slide over
-  // Where the three shapes of the convolution or pool are found.
+  // Which operands, or the result, have the three shapes of the convolution or pool.
   int input;
   int filter;
   int output;
   int sizes = kNoOperand;  // the operand that holds the result's sizes
 
   bool HoldsBatch(int operand) const { return operand != filter && operand != sizes; }
-  // Whether the result holds a batch; else it is a sum over it.
+  // Whether the result holds a batch; otherwise it is a sum over the batch.
   bool MakesBatch() const { return filter != kResultOfOp; }
 };
 
-// By the op's name.
+// Keyed by the op's name.
 const absl::flat_hash_map<std::string, WindowOp>& WindowOps();
 
 }  // namespace tf_tpu_ext

@@ -7,7 +7,7 @@
 namespace tf_tpu_ext {
 namespace {
 
-// The number of an op's operands, which hold a batch where the mask has an x.
+// Checks that the op's operands hold a batch where the mask has an x.
 void ExpectBatches(const std::string& op, const std::string& mask, bool makes_batch) {
   const WindowOp& found = WindowOps().at(op);
   for (int i = 0; i < static_cast<int>(mask.size()); ++i) {
