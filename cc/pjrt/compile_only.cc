@@ -45,7 +45,7 @@ absl::Status ReadOptimized(const PjrtPlugin& plugin, const Executable& executabl
   TF_TPU_EXT_PJRT_ARGS(PJRT_Executable_OptimizedProgram_Args, args);
   args.executable = executable.get();
   args.program = &program;
-  // The first call tells the size, the second fills the text.
+  // The first call returns the size, the second fills in the text.
   TF_RETURN_IF_ERROR(plugin.Take(plugin.api().PJRT_Executable_OptimizedProgram(&args)));
   compiled->optimized.resize(program.code_size);
   program.code = compiled->optimized.data();

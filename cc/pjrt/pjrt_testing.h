@@ -1,4 +1,4 @@
-// For tests: a plugin that answers what a test wants.
+// For tests: a plugin whose answers the test decides.
 #ifndef TF_TPU_EXT_CC_PJRT_PJRT_TESTING_H_
 #define TF_TPU_EXT_CC_PJRT_PJRT_TESTING_H_
 
@@ -7,7 +7,7 @@
 
 #include "xla/pjrt/c/pjrt_c_api.h"
 
-// The C API leaves these to the plugin.
+// The C API leaves the definition of these to the plugin.
 struct PJRT_Error {
   std::string message;
   PJRT_Error_Code code;
@@ -17,7 +17,7 @@ struct PJRT_Executable {};
 
 namespace tf_tpu_ext {
 
-// What the plugin was asked, and how many of its objects are still there. Reset by MakeFakePlugin.
+// What the plugin was asked, and how many of its objects still exist. Reset by MakeFakePlugin.
 struct FakePlugin {
   PJRT_Api api{};
   std::string topology, chip_config, module, options;

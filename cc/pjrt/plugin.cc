@@ -23,7 +23,7 @@ absl::StatusOr<PjrtPlugin> PjrtPlugin::Load(const std::string& path) {
 }
 
 absl::StatusOr<PjrtPlugin> PjrtPlugin::Initialize(const PJRT_Api* api, const std::string& name) {
-  // Plugins take the arguments of older callers, not those of newer ones.
+  // Plugins accept arguments from older callers, not from newer ones.
   const PJRT_Api_Version& version = api->pjrt_api_version;
   if (version.major_version != PJRT_API_MAJOR || version.minor_version < PJRT_API_MINOR) {
     return absl::FailedPreconditionError(absl::StrCat(
@@ -43,7 +43,7 @@ absl::Status PjrtPlugin::Take(PJRT_Error* error) const {
   api_->PJRT_Error_Message(&message);
   TF_TPU_EXT_PJRT_ARGS(PJRT_Error_GetCode_Args, code);
   code.error = error;
-  // An error that has no code of its own is one of the plugin.
+  // If the plugin can't give the error's code, that is an internal error of the plugin.
   if (Take(api_->PJRT_Error_GetCode(&code)) != absl::OkStatus()) {
     code.code = PJRT_Error_Code_INTERNAL;
   }

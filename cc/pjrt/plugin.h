@@ -1,5 +1,5 @@
-// A PJRT plugin: a shared library that compiles for, and drives, devices that XLA itself does not
-// know. libtpu.so is one.
+// PJRT plugins: shared libraries that compile for and drive devices that XLA itself does not know,
+// such as libtpu.so.
 #ifndef TF_TPU_EXT_CC_PJRT_PLUGIN_H_
 #define TF_TPU_EXT_CC_PJRT_PLUGIN_H_
 
@@ -11,18 +11,18 @@
 
 namespace tf_tpu_ext {
 
-// A loaded plugin. Plugins stay in the process until it ends: they start threads.
+// A loaded plugin. Plugins stay loaded until the process ends, because they start threads.
 class PjrtPlugin {
  public:
   // Loads the shared library at `path` and initializes it; FailedPrecondition if it is too old.
   static absl::StatusOr<PjrtPlugin> Load(const std::string& path);
 
-  // For a plugin that is part of the process. `name` is for messages.
+  // Initializes a plugin that is already in the process. `name` is for messages.
   static absl::StatusOr<PjrtPlugin> Initialize(const PJRT_Api* api, const std::string& name);
 
   const PJRT_Api& api() const { return *api_; }
 
-  // The status of an error that a function of the plugin has returned, which it frees; OK for null.
+  // The status of an error that a plugin function has returned; OK for null. Frees the error.
   absl::Status Take(PJRT_Error* error) const;
 
  private:
@@ -31,7 +31,7 @@ class PjrtPlugin {
   const PJRT_Api* api_;
 };
 
-// The argument of a function of the C API, with the size by which the plugin knows its version.
+// The argument of a C API function, with the size that tells the plugin its version.
 #define TF_TPU_EXT_PJRT_ARGS(type, name) \
   type name{};                           \
   (name).struct_size = type##_STRUCT_SIZE
