@@ -17,14 +17,14 @@ absl::Status Invalid(absl::string_view feature, absl::string_view what) {
       absl::StrCat("The embedding batch can't be looked up: ", feature, " ", what));
 }
 
-// Where the values of a feature go.
+// Where a feature's values go.
 struct Target {
   std::string name;
   int output = 0;
-  // Sizes of the feature's rows, [samples...] or [samples..., sequence length].
+  // Shape of the feature's rows, [samples...] or [samples..., sequence length].
   std::vector<int64_t> shape;
   int64_t rows = 0;
-  // The last dimension is a sequence, whose longer part is cut off.
+  // Whether the last dimension is a sequence, beyond whose length values are cut off.
   bool sequence = false;
   // Row r of the feature is row offset + (r / width) * stride + r % width of the output.
   int64_t offset = 0;
@@ -47,7 +47,7 @@ Target WholeOutput(const EmbeddingLayout& layout, int output) {
 
 constexpr int64_t kCutOff = -1;
 
-// The feature's row of each id, or kCutOff.
+// Finds the feature's row of each id, or kCutOff.
 absl::Status FindRowsOfSparse(const FeatureValues& feature, const Target& target,
                               std::vector<int64_t>* rows) {
   const int rank = feature.rank;
@@ -142,7 +142,7 @@ absl::Status FindRows(const FeatureValues& feature, const Target& target,
   return absl::InternalError("An embedding feature is of no kind.");
 }
 
-// Adds the values to the output's lookups, with their weights for gains.
+// Adds the values to the output's lookups, with their weights as gains.
 absl::Status Add(const FeatureValues& feature, const Target& target,
                  const EmbeddingLayout::Table& table, EmbeddingBatch::Lookups* lookups) {
   if (!feature.weights.empty() && feature.weights.size() != feature.ids.size()) {
@@ -263,7 +263,7 @@ absl::StatusOr<EmbeddingBatch> BatchOfTableFeatures(const EmbeddingLayout& layou
     }
     const int64_t length = max_sequence_lengths.empty() ? 0 : max_sequence_lengths[i];
     FeatureValues& feature = values[i];
-    // The position is a dimension of the activations, and no ids are combined.
+    // The position becomes a dimension of the activations, and no ids are combined.
     if (length > 0 && feature.kind == Kind::kSparse && feature.rank == 2) {
       std::vector<int64_t> indices;
       for (size_t k = 0; k + 1 < feature.indices.size(); k += 2) {

@@ -1,4 +1,4 @@
-// One core's lookups of one step, as programs ask for them by EnqueueTPUEmbedding*.
+// One core's lookups in one step, as requested by EnqueueTPUEmbedding*.
 #ifndef TF_TPU_EXT_CC_EMBEDDING_BATCH_H_
 #define TF_TPU_EXT_CC_EMBEDDING_BATCH_H_
 
@@ -13,8 +13,8 @@
 namespace tf_tpu_ext {
 
 struct EmbeddingBatch {
-  // Of one output: value k adds gains[k] times row ids[k] of the table to row rows[k] of the
-  // output.
+  // The lookups of one output: value k adds gains[k] times row ids[k] of the table to row rows[k]
+  // of the output.
   struct Lookups {
     std::vector<int64_t> rows;
     std::vector<int64_t> ids;
@@ -25,28 +25,29 @@ struct EmbeddingBatch {
   std::vector<Lookups> outputs;
 };
 
-// What a program gives for one feature.
+// What a program provides for one feature.
 struct FeatureValues {
   enum class Kind { kDense, kSparse, kRagged };
 
   Kind kind = Kind::kDense;
-  // kSparse: `rank` numbers for each id, of which the last one is the position in the sample; or,
-  // with a rank of one, the row of the output. kRagged: row splits.
+  // kSparse: `rank` numbers for each id, the last of which is the position in the sample; or, if
+  // the rank is one, the row of the output. kRagged: row splits.
   std::vector<int64_t> indices;
   int rank = 0;
   std::vector<int64_t> ids;
-  // By id; all ones if empty.
+  // One for each id; all ones if empty.
   std::vector<float> weights;
 };
 
-// One feature for each output. `combiners` are by table ("sum", "mean" or "sqrtn"); all are sums if
-// there are none.
+// One feature for each output. There is one combiner ("sum", "mean" or "sqrtn") for each table; if
+// `combiners` is empty, all are sums.
 absl::StatusOr<EmbeddingBatch> BatchOfOutputs(const EmbeddingLayout& layout,
                                               absl::Span<const FeatureValues> features,
                                               absl::Span<const std::string> combiners);
 
-// Features of tables, `table_ids` in ascending order: those of one table share its output in a
-// layout without features. A feature with a maximum sequence length gets a row for each position.
+// Features with their tables, `table_ids` in ascending order: in a layout without features, those
+// of one table share its output. A feature with a maximum sequence length gets a row for each
+// position.
 absl::StatusOr<EmbeddingBatch> BatchOfTableFeatures(const EmbeddingLayout& layout,
                                                     absl::Span<const FeatureValues> features,
                                                     absl::Span<const int> table_ids,

@@ -15,11 +15,11 @@
 namespace tf_tpu_ext {
 
 struct BatchMessage {
-  // Whose tables its ids were checked against.
+  // The engine against whose tables the ids were checked.
   std::shared_ptr<const EmbeddingEngine> engine;
   std::shared_ptr<const EmbeddingBatch> batch;
 
-  // What a Variant asks of its value. The message stays in this process.
+  // What a Variant requires of its value. The message never leaves this process.
   std::string TypeName() const { return "tf_tpu_ext::BatchMessage"; }
   void Encode(tensorflow::VariantTensorData*) const {}
   bool Decode(const tensorflow::VariantTensorData&) { return false; }
@@ -31,7 +31,7 @@ inline std::vector<tensorflow::Tensor> Wrap(BatchMessage message) {
   return {tensor};
 }
 
-// Null if the tensors are no such message.
+// Null if the tensors are not such a message.
 inline const BatchMessage* Unwrap(const std::vector<tensorflow::Tensor>& tensors) {
   if (tensors.size() != 1 || tensors[0].dtype() != tensorflow::DT_VARIANT) return nullptr;
   return tensors[0].scalar<tensorflow::Variant>()().get<BatchMessage>();

@@ -21,7 +21,7 @@ absl::StatusOr<EmbeddingLayout> MakeLayout(const std::string& text) {
   return EmbeddingLayout::Create(config);
 }
 
-// A feature of table 0 whose activations have the given sizes.
+// A feature of table 0 whose activations have the given shape.
 EmbeddingLayout OneFeature(const std::string& shape) {
   auto layout = MakeLayout(
       "mode: TRAINING num_tensor_cores: 1"
@@ -76,7 +76,7 @@ TEST(BatchTest, SparseIndicesOfHigherRank) {
   const EmbeddingLayout layout = OneFeature("input_shape: 2 input_shape: 3");
   auto batch = BatchOfOutputs(layout, {Sparse(3, {0, 2, 0, 1, 1, 5, 1, 3, 0}, {1, 2, 3})}, {});
   ASSERT_TRUE(batch.ok()) << batch.status();
-  // The last one is beyond the sequence.
+  // The last one is beyond the end of the sequence.
   EXPECT_EQ(batch->outputs[0].rows, Integers({2, 4}));
   EXPECT_EQ(batch->outputs[0].ids, Integers({1, 2}));
   auto flat = BatchOfOutputs(layout, {Sparse(2, {5, 0, 4, 1}, {1, 2})}, {});
@@ -128,7 +128,7 @@ TEST(BatchTest, RefusesWhatDoesNotFit) {
             std::string::npos);
 }
 
-// Two samples of three features of one table, the second of which is a sequence of two.
+// Two samples of three features of one table; the second feature is a sequence of two.
 EmbeddingLayout OneTable() {
   auto layout = MakeLayout(
       "mode: TRAINING num_tensor_cores: 1 batch_size_per_tensor_core: 2"

@@ -1,5 +1,5 @@
-// Kernels that configure the embedding engine. ConfigureTPUEmbedding does it all; the ops after it
-// are the parts into which TensorFlow takes it apart for a TPU of several hosts.
+// Kernels that configure the embedding engine. ConfigureTPUEmbedding does everything; the other ops
+// are the parts into which TensorFlow splits it for a TPU with several hosts.
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -16,7 +16,7 @@ using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
 
-// Kernels with an attribute "config", a serialized TPUEmbeddingConfiguration.
+// A kernel with an attribute "config", a serialized TPUEmbeddingConfiguration.
 class ConfigOp : public OpKernel {
  public:
   explicit ConfigOp(OpKernelConstruction* construction) : OpKernel(construction) {
@@ -56,7 +56,7 @@ class PartitionerOp : public ConfigOp {
   void Compute(OpKernelContext* context) override { SetString(context, config_); }
 };
 
-// Nothing is laid out in memory that the other ops would have to know.
+// The output is empty: there is no memory layout that other ops have to know.
 class MemoryOp : public OpKernel {
  public:
   using OpKernel::OpKernel;

@@ -58,7 +58,7 @@ void EmbeddingSlot::Drop() {
     dropped = std::move(engine_);
     engine_ = nullptr;
   }
-  // Not under the lock: those whose waits end may ask for the embedding again.
+  // Without the lock: those whose waits end may ask for the embedding again.
   if (dropped != nullptr) {
     dropped->Reset(
         absl::AbortedError("The TPU system has been initialized anew or shut "

@@ -16,25 +16,26 @@ namespace tf_tpu_ext {
 
 class ComputePool;
 
-// Thread-safe. Who has asked for the engine keeps it, also if it is dropped meanwhile.
+// Thread-safe. Whoever has the engine keeps it, even if it is dropped in the meantime.
 class EmbeddingSlot {
  public:
-  // `compute_pool`, which must live on, does the engines' work.
+  // `compute_pool`, which must stay alive, does the engines' work.
   explicit EmbeddingSlot(ComputePool* compute_pool) : compute_pool_(*compute_pool) {}
 
   // Null before Configure.
   std::shared_ptr<EmbeddingEngine> engine() const;
 
-  // FailedPrecondition if there is none; `op` names who asks.
+  // Returns FailedPrecondition if there is none; `op` names the op that asks.
   absl::StatusOr<std::shared_ptr<EmbeddingEngine>> Require(absl::string_view op) const;
 
-  // `config` is a serialized TPUEmbeddingConfiguration. A second one needs a new TPU system.
+  // `config` is a serialized TPUEmbeddingConfiguration. A second configuration needs a new TPU
+  // system.
   absl::Status Configure(const std::string& config);
 
-  // Whether Configure was called with `config`, or with any if that is empty.
+  // Whether Configure was called with `config`; with any configuration, if `config` is empty.
   bool IsConfigured(const std::string& config) const;
 
-  // The TPU system starts anew or ends: its tables are gone.
+  // Called when the TPU system is initialized again or shuts down: its tables are gone.
   void Drop();
 
  private:

@@ -1,4 +1,5 @@
-// How a running program receives activations from the embedding engine and sends it gradients.
+// Custom calls by which a running program receives activations from the embedding engine and sends
+// it gradients.
 #include <algorithm>
 #include <cstdint>
 #include <memory>
@@ -29,7 +30,7 @@
 namespace tf_tpu_ext {
 namespace {
 
-// Where and with what a call runs.
+// Where a call runs, and with which engine.
 struct Place {
   const CoreContext* core = nullptr;
   std::shared_ptr<EmbeddingEngine> engine;
@@ -74,7 +75,7 @@ absl::StatusOr<std::vector<float*>> MatchBuffers(const EmbeddingLayout& layout,
   return arrays;
 }
 
-// A lookup that waits for the update of a step: ends with it, or with the time limit.
+// A lookup that waits for the update of a step. The wait ends with the update or at the time limit.
 class UpdateWait : public std::enable_shared_from_this<UpdateWait> {
  public:
   UpdateWait(std::shared_ptr<EmbeddingEngine> engine, WaitMonitor* wait_monitor, int core,

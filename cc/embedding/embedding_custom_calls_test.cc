@@ -1,4 +1,4 @@
-// A running program's calls of the embedding engine, through XLA's custom calls.
+// A running program's calls to the embedding engine, through XLA's custom calls.
 #include <memory>
 #include <optional>
 #include <string>
@@ -32,7 +32,7 @@ std::string SerializedConfig(const std::string& text) {
   return config.SerializeAsString();
 }
 
-// One table of three rows of two values, looked up by one id for each of two cores.
+// One table of three rows of two values, looked up by each of two cores with one id.
 constexpr char kTwoCores[] =
     "mode: TRAINING num_tensor_cores: 2 table_descriptor { name: 'video' vocabulary_size: 3"
     " dimension: 2 optimization_parameters { stochastic_gradient_descent {}"
@@ -127,7 +127,7 @@ TEST_F(EmbeddingCallsTest, AStepOfTwoCores) {
   }
   for (int core = 0; core < 2; ++core) {
     EXPECT_EQ(Row(1), std::vector<float>({10, 11}));
-    // The gradients, and then the learning rate.
+    // The gradients, then the learning rate.
     const auto send = Sender({MakeTensor<float>({1, core + 1.0f}, {1, 2}), MakeScalar<float>(0.5)});
     const absl::Status status = send->Run(&cores_[core]);
     ASSERT_TRUE(status.ok()) << status;
@@ -194,7 +194,7 @@ TEST_F(EmbeddingCallsTest, TheLimitEndsTheWaitForAnUpdateAndSaysWhoIsMissing) {
   }
   const std::vector<Tensor> gradients = {MakeTensor<float>({1, 1}, {1, 2}), MakeScalar<float>(1)};
   ASSERT_TRUE(Sender(gradients)->Run(&cores_[0]).ok());
-  // Lookups that did not have to wait have left nothing behind.
+  // Lookups that did not have to wait leave nothing behind.
   EXPECT_EQ(Monitor().num_waits(), 0);
   Enqueue(0, 1);
   auto event = receive->Start(&cores_[0]);

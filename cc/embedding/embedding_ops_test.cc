@@ -1,4 +1,4 @@
-// The ops of the host that configure an embedding, and load and retrieve its tables.
+// The host ops that configure an embedding, and load and retrieve its tables.
 #include <string>
 #include <vector>
 

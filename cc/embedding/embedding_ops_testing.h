@@ -1,4 +1,4 @@
-// For tests: single ops of the host, run on a CPU, and the embedding that they configure.
+// For tests: single host ops, run on a CPU, and the embedding that they configure.
 #ifndef TF_TPU_EXT_CC_EMBEDDING_EMBEDDING_OPS_TESTING_H_
 #define TF_TPU_EXT_CC_EMBEDDING_EMBEDDING_OPS_TESTING_H_
 
@@ -115,7 +115,7 @@ inline constexpr char kConfig[] =
     " feature_descriptor { table_id: 0 input_shape: 2 }"
     " feature_descriptor { table_id: 1 input_shape: 2 }";
 
-// What the process's ops configure and use.
+// The embedding that the process's ops configure and use.
 inline EmbeddingSlot& Embedding() {
   static auto* const made = [] {
     TestProcess& objects = TestProcess::Get();
@@ -142,7 +142,7 @@ class EmbeddingOpsTest : public testing::Test {
     ASSERT_TRUE(configured.ok()) << configured.status();
   }
 
-  // The next batch of the core; nothing if none is queued.
+  // The core's next batch; nothing if none is queued.
   static std::optional<BatchMessage> Queued(int core) {
     std::optional<BatchMessage> message;
     const ChannelKey key{kNoLaunch, kEmbeddingName, core};

@@ -1,6 +1,6 @@
-// XLA kernels of the embedding ops of programs. The bridge has put the op that receives
-// deduplication data before them, to say which activations and gradients belong together. Batches
-// are matched by their order here, so that data is an empty value.
+// XLA kernels of a program's embedding ops. Before them, the bridge has inserted an op that
+// receives deduplication data, which says which activations and gradients belong together. Here
+// batches are matched by their order, so that data is an empty value.
 #include <string>
 #include <utility>
 #include <vector>
@@ -54,10 +54,10 @@ class EmbeddingXlaKernel : public EffectXlaKernel {
                                                    expected, "."));
   }
 
-  // Whether each core of a replica has a part of every tensor, its first dimension split.
+  // Whether each core of a replica has a part of every tensor, split along the first dimension.
   bool is_split() const { return layout_.cores_per_replica > 1; }
 
-  // What one core has of an output.
+  // The part of an output that one core has.
   xla::Shape ShapeOnCore(size_t output) const {
     const EmbeddingLayout::Output& described = layout_.outputs[output];
     std::vector<int64_t> sizes(described.shape.begin(), described.shape.end());
@@ -87,7 +87,7 @@ class EmbeddingXlaKernel : public EffectXlaKernel {
     return is_split() ? xla::sharding_builder::Manual() : OneCore(builder);
   }
 
-  // A custom call by which the SPMD partitioner passes from the view of the replica to that of the
+  // A custom call by which the SPMD partitioner switches from the replica's view to that of the
   // cores, or back.
   static xla::XlaOp Reshard(xla::XlaBuilder* builder, const char* target, xla::XlaOp value,
                             const xla::OpSharding& from, const xla::OpSharding& to,
@@ -172,7 +172,7 @@ class SendGradientsOp : public EmbeddingXlaKernel {
   }
 };
 
-// Gives the activations of a table to the gradient function of that op.
+// Passes on a table's activations. The op exists for its gradient function.
 class TableActivationsOp : public XlaOpKernel {
  public:
   using XlaOpKernel::XlaOpKernel;

@@ -1,4 +1,4 @@
-// The custom calls that the embedding ops of a program are compiled to.
+// The custom calls that a program's embedding ops are compiled to.
 #include <cstdint>
 #include <iterator>
 #include <map>
@@ -25,7 +25,7 @@ namespace {
 using tensorflow::Tensor;
 using tensorflow::TensorShape;
 
-// A feature of two rows of three values, and one of rows [4, 5] of one value.
+// A feature of two rows of three values, and one with rows [4, 5] of one value.
 std::string Config(const std::string& more = "") {
   tensorflow::tpu::TPUEmbeddingConfiguration config;
   const std::string text =
@@ -106,7 +106,7 @@ TEST(EmbeddingXlaKernelsTest, EachCoreOfAReplicaReceivesItsPart) {
   ASSERT_NE(receive, calls->end());
   EXPECT_EQ(SizesOf(receive->second.shape().tuple_shapes(0)), (std::vector<int64_t>{2, 3}));
   EXPECT_EQ(receive->second.sharding().tuple_shardings(0).type(), xla::OpSharding::MANUAL);
-  // The program sees the parts of both cores as one.
+  // The program sees the parts of both cores as one tensor.
   const auto [first, last] = calls->equal_range("SPMDShardToFullShape");
   ASSERT_EQ(std::distance(first, last), 2);
   std::vector<std::vector<int64_t>> wholes;
@@ -140,7 +140,8 @@ TEST(EmbeddingXlaKernelsTest, GradientsGoToACallBeforeTheRates) {
   const xla::HloInstructionProto& call = calls->begin()->second;
   EXPECT_EQ(call.custom_call_target(), kSendGradientsTarget);
   EXPECT_TRUE(call.custom_call_has_side_effect());
-  // Gradients of that many elements are taken in whatever shape: the call gets the layout's.
+  // Gradients with the right number of elements may have any shape: the call gets the layout's
+  // shape.
   ASSERT_EQ(call.operand_shapes_with_layout_size(), 4);
   EXPECT_EQ(SizesOf(call.operand_shapes_with_layout(0)), (std::vector<int64_t>{2, 3}));
   EXPECT_EQ(SizesOf(call.operand_shapes_with_layout(1)), (std::vector<int64_t>{4, 5, 1}));
@@ -162,7 +163,7 @@ TEST(EmbeddingXlaKernelsTest, EachCoreOfAReplicaSendsItsPart) {
   ASSERT_NE(send, calls->end());
   EXPECT_EQ(SizesOf(send->second.operand_shapes_with_layout(0)), (std::vector<int64_t>{2, 3}));
   EXPECT_EQ(SizesOf(send->second.operand_shapes_with_layout(1)), (std::vector<int64_t>{4, 5, 1}));
-  // Both gradients are cut, and each core has the rate.
+  // Both gradients are split, and each core gets the learning rate.
   EXPECT_EQ(calls->count("SPMDFullToShardShape"), 3);
 }
 

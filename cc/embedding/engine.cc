@@ -91,7 +91,7 @@ EmbeddingEngine::WaitId EmbeddingEngine::Receive(int core, int64_t owner,
         "program that applies no gradients.")));
     return id;
   }
-  // With pipelining the lookup of a step overlaps the step before it, whose update it misses.
+  // With pipelining, the lookup of a step overlaps the step before it, and misses its update.
   const bool overlaps = layout_.pipelined && batch->training;
   if (!overlaps) Flush();
   const auto last = steps_.find(state.training_steps);
@@ -107,9 +107,9 @@ EmbeddingEngine::WaitId EmbeddingEngine::Receive(int core, int64_t owner,
     self->FinishLookup(step);
     done(absl::OkStatus());
   };
-  // The update of a training step can't come before the step's lookup: that needs the core's
-  // gradients, which the core sends after it. With pipelining the one before waits for
-  // FinishLookup.
+  // The update of a training step can't come before the step's lookup: it needs the core's
+  // gradients, which the core sends after the lookup. With pipelining, the update of the step
+  // before waits for FinishLookup.
   const bool begins = updates_ >= needed && !writing_;
   if (begins) {
     ++lookups_;
@@ -123,7 +123,7 @@ EmbeddingEngine::WaitId EmbeddingEngine::Receive(int core, int64_t owner,
   return id;
 }
 
-// One that comes for the first time has missed nothing.
+// A core that calls for the first time has missed nothing.
 EmbeddingEngine::Core& EmbeddingEngine::CoreOf(int core) {
   return cores_.emplace(core, Core{updates_, nullptr}).first->second;
 }
@@ -150,8 +150,8 @@ void EmbeddingEngine::LookUp(const EmbeddingBatch& batch,
   }
 }
 
-// With pipelining the update of a step must wait until all cores have looked up the next step, or
-// some would see it and others not.
+// With pipelining, the update of a step must wait until all cores have looked up the next step, or
+// some would see it and others would not.
 void EmbeddingEngine::FinishLookup(int64_t training_step) {
   Work next;
   {
@@ -178,7 +178,7 @@ absl::Status EmbeddingEngine::Send(int core, absl::Span<const float* const> grad
   {
     absl::MutexLock lock(&mutex_);
     Core& state = CoreOf(core);
-    // Taken out, so that a second Send of the core for this step is refused.
+    // Removed, so that a second Send by this core for this step is refused.
     batch = std::move(state.owes);
     state.owes = nullptr;
     step = state.training_steps;
@@ -190,7 +190,7 @@ absl::Status EmbeddingEngine::Send(int core, absl::Span<const float* const> grad
         "with training=True (mode_override 'train') for a program that applies gradients, and take "
         "the activations in the same program."));
   }
-  // Summing the gradients of a core by row needs no lock: the batch is this core's alone.
+  // Summing a core's gradients by row needs no lock: the batch belongs to this core alone.
   CoreGradients given;
   given.dynamic_inputs = std::move(dynamic_inputs);
   for (size_t table = 0; table < tables_.size(); ++table) {
@@ -199,7 +199,7 @@ absl::Status EmbeddingEngine::Send(int core, absl::Span<const float* const> grad
   Work next;
   {
     absl::MutexLock lock(&mutex_);
-    // A reset meanwhile has forgotten the step.
+    // If there was a reset in the meantime, the step is forgotten.
     if (CoreOf(core).training_steps == step) {
       steps_[step].gradients[core] = std::move(given);
       next = Advance();
@@ -238,7 +238,7 @@ bool EmbeddingEngine::IsComplete(int64_t training_step) const {
          step->second.gradients.size() == static_cast<size_t>(layout_.num_cores);
 }
 
-// Updates are made in the order of their steps, each when the gradients of all cores are there.
+// Updates are made in the order of their steps, each when the gradients of all cores have arrived.
 bool EmbeddingEngine::IsDue() const {
   if (!IsComplete(updates_ + 1)) return false;
   const TrainingStep& step = steps_.at(updates_ + 1);
@@ -310,7 +310,7 @@ void EmbeddingEngine::MakeUpdate() {
     absl::MutexLock lock(&mutex_);
     step = &steps_.at(updates_ + 1);
   }
-  // A complete step stays as it is until it is erased.
+  // A complete step does not change until it is erased.
   for (size_t table = 0; table < tables_.size(); ++table) {
     UpdateTable(static_cast<int>(table), *step);
   }
@@ -321,7 +321,7 @@ void EmbeddingEngine::UpdateRow(int number, const TrainingStep& step, int64_t ro
                                 const float* gradient) {
   Table& table = tables_[number];
   const int dim = layout_.tables[number].dim;
-  // Cores that share a tag have the same rates.
+  // All cores have the same rate for the same tag.
   const std::vector<float>& dynamic_inputs = step.gradients.begin()->second.dynamic_inputs;
   absl::InlinedVector<float*, 4> slots;
   for (size_t s = 1; s < table.states.size(); ++s) {
@@ -334,7 +334,7 @@ void EmbeddingEngine::UpdateRow(int number, const TrainingStep& step, int64_t ro
 void EmbeddingEngine::UpdateCoreByCore(int number, const TrainingStep& step) {
   const int dim = layout_.tables[number].dim;
   const int64_t cores = static_cast<int64_t>(step.gradients.size());
-  // The core that keeps a row on a real TPU comes first; rows are dealt out to the cores in turn.
+  // The core that would hold the row on a real TPU comes first; rows are assigned to cores in turn.
   std::vector<std::tuple<int64_t, int64_t, const float*>> updates;
   int64_t place = 0;
   for (const auto& [core, given] : step.gradients) {
@@ -357,7 +357,7 @@ void EmbeddingEngine::UpdateTable(int number, const TrainingStep& step) {
     return;
   }
   const int dim = layout_.tables[number].dim;
-  // In the order of the cores, so that sums do not depend on who came first.
+  // In the order of the cores, so that sums do not depend on which core came first.
   TableGradients sums;
   absl::flat_hash_map<int64_t, size_t> places;
   for (const auto& [core, given] : step.gradients) {
@@ -418,7 +418,7 @@ void EmbeddingEngine::Reset(const absl::Status& status) {
   Work next;
   {
     absl::MutexLock lock(&mutex_);
-    // Complete steps stay, also those that pipelining holds back.
+    // Complete steps stay, including those that pipelining holds back.
     const int64_t last = Flush();
     ended.swap(waiters_);
     steps_.erase(steps_.upper_bound(last), steps_.end());

@@ -24,7 +24,7 @@
 namespace tf_tpu_ext {
 namespace {
 
-// One table of four rows of one value, looked up by one id for each of two cores.
+// One table of four rows of one value, looked up by each of two cores with one id.
 std::string TableOfFour(const std::string& more = "", const std::string& optimizer = "") {
   return "mode: TRAINING num_tensor_cores: 2 " + more +
          " table_descriptor { name: 'video' vocabulary_size: 4 dimension: 1"
@@ -191,7 +191,7 @@ TEST_F(EngineTest, WithoutAccumulationEveryCoreMakesAnUpdate) {
   Receive(1, 1);
   EXPECT_TRUE(Send(0, 5).ok());
   EXPECT_TRUE(Send(1, -1).ok());
-  // Row 1 is of core 1, whose update comes first: 10 + 1, and then less 5.
+  // Row 1 belongs to core 1, whose update comes first: 10 + 1, then 11 - 5, clipped to 9.
   EXPECT_EQ(Table()[1], 9);
 }
 
@@ -204,8 +204,8 @@ TEST_F(EngineTest, QuantizesWhatIsLookedUp) {
   EXPECT_EQ(Table()[1], 10);
 }
 
-// Several ids for each row of the activations, with gains, against a loop that keeps the tables as
-// plain arrays and sums what it is told.
+// Several ids for each row of the activations, with gains, compared with a loop that keeps the
+// tables as plain arrays and computes the same sums.
 TEST_F(EngineTest, StepsOfSeveralCoresAreWhatALoopComputes) {
   constexpr int kCores = 3, kRows = 7, kDim = 2, kSamples = 4, kSteps = 20;
   tensorflow::tpu::TPUEmbeddingConfiguration config;
@@ -260,7 +260,7 @@ TEST_F(EngineTest, StepsOfSeveralCoresAreWhatALoopComputes) {
       }
       ASSERT_TRUE(engine_->Send(core, {gradients.data()}, {rate}).ok());
     }
-    // Rows that nobody looked up stay, whatever their sums.
+    // Rows that no core looked up stay unchanged, whatever their sums.
     for (int64_t row : touched) {
       for (int64_t i = row * kDim; i < (row + 1) * kDim; ++i) {
         accumulators[i] += sums[i] * sums[i];
@@ -282,7 +282,7 @@ TEST_F(EngineTest, AResetForgetsWhatCoresOwe) {
   Receive(1, 1);
   EXPECT_TRUE(Send(0, 1).ok());
   engine_->Reset(absl::InternalError("failed"));
-  // Core 1 owes nothing any more.
+  // Core 1 no longer owes anything.
   EXPECT_EQ(Send(1, 1).code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(Table(), Floats({0, 10, 20, 30}));
 }
@@ -357,7 +357,7 @@ TEST_F(ScheduledEngineTest, AFlushedUpdateIsSeenByAllThatCome) {
   EXPECT_EQ(training->value, 8);
 }
 
-// Threads of the host load and retrieve while cores train: whatever the order, nothing is lost.
+// Host threads load and retrieve while cores train: whatever the order, nothing is lost.
 TEST_F(EngineTest, ThreadsOfTheHostWaitForTheirTurn) {
   constexpr int kSteps = 200;
   tensorflow::tpu::TPUEmbeddingConfiguration config;

@@ -1,5 +1,5 @@
-// Kernels of the ops that queue a core's batches: EnqueueTPUEmbedding* and the dynamic ones,
-// whose core is an input.
+// Kernels of the ops that queue a core's batches: EnqueueTPUEmbedding*, and the dynamic ones, whose
+// core is an input.
 #include <memory>
 #include <string>
 #include <utility>
@@ -95,7 +95,7 @@ class EnqueueOp : public FeedOp {
   std::vector<std::string> combiners_;
 };
 
-// Ids with sample indices or row splits, and weights.
+// Takes ids with sample indices or row splits, and weights.
 class EnqueueFeaturesOp : public EnqueueOp {
  public:
   using EnqueueOp::EnqueueOp;
@@ -127,8 +127,8 @@ class EnqueueFeaturesOp : public EnqueueOp {
   virtual Kind KindOf(const Tensor& indices) const = 0;
 };
 
-// Every feature is what its sample indices say: a matrix for a sparse tensor, row splits for a
-// ragged one, and nothing for a dense one.
+// The kind of every feature follows from its sample indices: a matrix for a sparse tensor, row
+// splits for a ragged one, and nothing for a dense one.
 class EnqueueArbitraryOp : public EnqueueFeaturesOp {
  public:
   using EnqueueFeaturesOp::EnqueueFeaturesOp;
@@ -146,7 +146,7 @@ class EnqueueArbitraryOp : public EnqueueFeaturesOp {
   }
 };
 
-// All features of a table share a list of ids, whose sample indices say which sample and feature.
+// All features of a table share a list of ids, whose sample indices give the sample and feature.
 class EnqueueSparseOp : public EnqueueFeaturesOp {
  public:
   using EnqueueFeaturesOp::EnqueueFeaturesOp;
@@ -161,7 +161,7 @@ class EnqueueSparseOp : public EnqueueFeaturesOp {
   }
 };
 
-// Features that name their tables.
+// Takes features that name their tables.
 class EnqueueTableFeaturesOp : public EnqueueFeaturesOp {
  public:
   explicit EnqueueTableFeaturesOp(OpKernelConstruction* construction)
@@ -214,7 +214,7 @@ class EnqueueRaggedTensorOp : public EnqueueTableFeaturesOp {
   }
 };
 
-// One id for each row of the output.
+// Takes one id for each row of the output.
 class EnqueueIntegerOp : public EnqueueOp {
  public:
   using EnqueueOp::EnqueueOp;

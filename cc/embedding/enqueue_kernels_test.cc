@@ -1,4 +1,4 @@
-// The ops of the host that queue batches for the cores.
+// The host ops that queue batches for the cores.
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -59,7 +59,7 @@ TEST_F(EmbeddingOpsTest, WrongBatchesAreNotQueued) {
   EXPECT_EQ(TestProcess::Get().channels.Drain({kNoLaunch, kEmbeddingName, 0}), 0);
 }
 
-// Ids of two features, with the indices or splits and the weights of each.
+// Enqueues ids of two features, with the indices or splits and the weights of each.
 OpRunner EnqueueFeatures(const std::string& op, const std::vector<Tensor>& indices,
                          const std::vector<Tensor>& ids, const std::vector<Tensor>& weights) {
   OpRunner runner(op);
@@ -74,8 +74,8 @@ const Tensor& Nothing() {
   return *nothing;
 }
 
-// Of the first sample the ids 0 and 2, of the second one the id 1: what each kind of batch below
-// says of the first feature. The mean of weights 1 and 3 are gains of 1/4 and 3/4.
+// Expects what each kind of batch below says about the first feature: ids 0 and 2 for the first
+// sample, id 1 for the second. With a mean, weights 1 and 3 become gains of 1/4 and 3/4.
 void ExpectMeans(const EmbeddingBatch::Lookups& lookups) {
   EXPECT_EQ(lookups.rows, std::vector<int64_t>({0, 0, 1}));
   EXPECT_EQ(lookups.ids, std::vector<int64_t>({0, 2, 1}));
@@ -168,7 +168,7 @@ TEST_F(EmbeddingOpsTest, ABatchThatFailsTakesThoseOfItsStepAlong) {
   Configure();
   const std::vector<Tensor> good = {MakeVector<int32_t>({2, 0}), MakeVector<int32_t>({1, 1})};
   const std::vector<Tensor> bad = {good[0], good[0]};
-  // Steps that nobody else has: what they send after the failure is refused.
+  // Step numbers that nothing else uses, because what a step sends after its failure is refused.
   for (int64_t step : {9001, 9002}) {
     ASSERT_TRUE(Enqueue(good, "train", 0).InStep(step).Run().ok());
   }
@@ -176,7 +176,7 @@ TEST_F(EmbeddingOpsTest, ABatchThatFailsTakesThoseOfItsStepAlong) {
   EXPECT_FALSE(Enqueue(good, "train", 2).InStep(9002).Run().ok());
   EXPECT_TRUE(Queued(0).has_value());
   EXPECT_FALSE(Queued(0).has_value());
-  // Ops that run eagerly share a number, but no step.
+  // Ops that run eagerly share a step number, but not a step.
   ASSERT_TRUE(Enqueue(good, "train", 0).Run().ok());
   EXPECT_FALSE(Enqueue(bad, "train", 1).Run().ok());
   EXPECT_TRUE(Queued(0).has_value());

@@ -100,8 +100,8 @@ absl::StatusOr<EmbeddingLayout> EmbeddingLayout::Create(const TPUEmbeddingConfig
   EmbeddingLayout layout;
   TF_RETURN_IF_ERROR(AddTables(config, &layout));
   layout.by_feature = !config.feature_descriptor().empty();
-  // A configuration describes its features, each with a shape of its own; or only says of each
-  // table how many it has, which then share one tensor.
+  // A configuration either describes its features, each with a shape of its own, or only gives the
+  // number of features of each table, which then share one tensor.
   if (layout.by_feature) {
     TF_RETURN_IF_ERROR(AddFeatures(config, &layout));
   } else {
@@ -156,7 +156,7 @@ absl::StatusOr<std::vector<int64_t>> EmbeddingLayout::RowsOfShard(int table, int
     return absl::InvalidArgumentError(absl::StrCat("Shard ", shard, " of ", num_shards,
                                                    " of an embedding table does not exist."));
   }
-  // Rows that don't divide evenly make the first shards one row longer.
+  // If the rows don't divide evenly, the first shards have one row more.
   const int64_t total = tables[table].rows;
   const int64_t count = total / num_shards + (shard < total % num_shards ? 1 : 0);
   std::vector<int64_t> rows(count);

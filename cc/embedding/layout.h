@@ -1,4 +1,4 @@
-// What a TPUEmbeddingConfiguration says of tables, and of the tensors that programs get.
+// What a TPUEmbeddingConfiguration says about tables and about the tensors that programs get.
 #ifndef TF_TPU_EXT_CC_EMBEDDING_LAYOUT_H_
 #define TF_TPU_EXT_CC_EMBEDDING_LAYOUT_H_
 
@@ -17,13 +17,13 @@ struct EmbeddingLayout {
     std::string name;
     int64_t rows = 0;
     int dim = 0;
-    // Of a configuration without features: samples of a core, and features of each sample.
+    // For a configuration without features: samples per core, and features per sample.
     int batch_size = 0;
     int num_features = 0;
   };
-  // A tensor of activations of one core, [shape..., table's dim], and of its gradients.
+  // A tensor of one core's activations, [shape..., table's dim], and of their gradients.
   struct Output {
-    // How error messages call it.
+    // The name in error messages.
     std::string name;
     int table = 0;
     std::vector<int64_t> shape;
@@ -33,10 +33,10 @@ struct EmbeddingLayout {
 
   std::vector<Table> tables;
   std::vector<Output> outputs;
-  // Whether the outputs are features; else each one holds all features of a table.
+  // Whether the outputs are features; otherwise each one holds all features of a table.
   bool by_feature = false;
   int num_cores = 0;
-  // Cores that share the computation of a replica, each with a batch of its own.
+  // How many cores share the computation of a replica, each with a batch of its own.
   int cores_per_replica = 1;
   bool pipelined = false;
   tensorflow::tpu::TPUEmbeddingConfiguration::Mode mode =
@@ -44,15 +44,14 @@ struct EmbeddingLayout {
   tensorflow::tpu::TPUEmbeddingConfiguration::ShardingStrategy sharding =
       tensorflow::tpu::TPUEmbeddingConfiguration::DIV_DEFAULT;
 
-  // InvalidArgument for a configuration that contradicts itself.
+  // Returns InvalidArgument if the configuration contradicts itself.
   static absl::StatusOr<EmbeddingLayout> Create(
       const tensorflow::tpu::TPUEmbeddingConfiguration& config);
 
-  // The table of a load or retrieve op, which names it or gives its number; the other one is empty
-  // or negative.
+  // The table of a load or retrieve op, given by name or by number; the other is empty or negative.
   absl::StatusOr<int> FindTable(const std::string& name, int64_t number) const;
 
-  // The rows of a table that belong to a host, ascending.
+  // The rows of a table that belong to a shard, in ascending order.
   absl::StatusOr<std::vector<int64_t>> RowsOfShard(int table, int64_t shard,
                                                    int64_t num_shards) const;
 };

@@ -117,7 +117,7 @@ TEST(EmbeddingLayoutTest, ShardsHaveEveryRowOnce) {
       for (int64_t shard = 0; shard < num_shards; ++shard) {
         const auto rows = layout.RowsOfShard(0, shard, num_shards);
         ASSERT_TRUE(rows.ok()) << rows.status();
-        // No shard has two rows more than another.
+        // The numbers of rows of two shards differ by at most one.
         EXPECT_GE(rows->size(), 10 / num_shards);
         EXPECT_LE(rows->size(), 10 / num_shards + 1);
         for (int64_t row : *rows) ++seen[row];

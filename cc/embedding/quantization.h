@@ -1,5 +1,5 @@
-// Simulated quantization: lookups of a table round its values to a few steps, as they would be
-// where the table is served.
+// Simulated quantization: lookups in a table round its values to a few levels, as they would be
+// when the table is served.
 #ifndef TF_TPU_EXT_CC_EMBEDDING_QUANTIZATION_H_
 #define TF_TPU_EXT_CC_EMBEDDING_QUANTIZATION_H_
 
@@ -10,11 +10,11 @@
 
 namespace tf_tpu_ext {
 
-// InvalidArgument unless the options, if enabled, give limits and at least two buckets.
+// Returns InvalidArgument unless the options, if enabled, give limits and at least two buckets.
 absl::Status CheckQuantization(const std::string& table,
                                const tensorflow::tpu::SimulatedQuantization& options);
 
-// The nearest of `num_buckets` values that lie evenly from the lower limit to the upper one.
+// The nearest of `num_buckets` values that are evenly spaced from the lower limit to the upper one.
 float Quantize(const tensorflow::tpu::SimulatedQuantization& options, float value);
 
 }  // namespace tf_tpu_ext

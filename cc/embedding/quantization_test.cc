@@ -23,7 +23,7 @@ TEST(QuantizationTest, TakesTheNearestBucket) {
     const float value = static_cast<float>(sixteenth) / 16;
     float nearest = -1;
     for (float bucket : {-0.5f, 0.0f, 0.5f, 1.0f}) {
-      // Halfway between two it is the upper one.
+      // Halfway between two, it is the upper one.
       if (std::abs(value - bucket) <= std::abs(value - nearest)) nearest = bucket;
     }
     EXPECT_FLOAT_EQ(Quantize(options, value), nearest) << value;

@@ -16,7 +16,7 @@ namespace tpu = tensorflow::tpu;
 using tensorflow::tpu::ClippingLimits;
 using tensorflow::tpu::OptimizationParameters;
 
-// For loading and retrieving alone; the accumulator of gradients is empty between steps.
+// For loading and retrieving only; the accumulator of gradients is empty between steps.
 constexpr char kHiddenSlot[] = "gradient_accumulators";
 
 bool IsSupported(OptimizationParameters::ParametersCase algorithm) {
@@ -41,7 +41,7 @@ bool IsSupported(OptimizationParameters::ParametersCase algorithm) {
 
 float Sign(float value) { return value > 0 ? 1.0f : value < 0 ? -1.0f : 0.0f; }
 
-// A quotient that is zero where nothing was accumulated yet.
+// A quotient that is zero if nothing has been accumulated yet.
 float Divide(float numerator, float denominator) {
   return denominator == 0 ? 0.0f : numerator / denominator;
 }
@@ -52,7 +52,7 @@ float Clip(const ClippingLimits& limits, float value) {
   return value;
 }
 
-// A row at its update.
+// A row that is being updated.
 struct Row {
   absl::Span<const float> gradient;
   float learning_rate;
@@ -96,7 +96,7 @@ void ApplyAdagradMomentum(const tpu::AdagradMomentumParameters& options, const R
     const float g = row.gradient[i];
     float& accumulator = row.slots[0][i];
     float& momentum = row.slots[1][i];
-    // With a decay of one it is Adagrad's sum, not a mean that never changes.
+    // With a decay of one, it is Adagrad's sum, not a mean that never changes.
     accumulator = options.beta2() == 1
                       ? accumulator + g * g
                       : options.beta2() * accumulator + (1 - options.beta2()) * g * g;
@@ -125,7 +125,7 @@ void ApplyAdam(const tpu::AdamParameters& options, const Row& row) {
 
 void ApplyFtrl(const tpu::FtrlParameters& options, const Row& row) {
   const float lr = row.learning_rate;
-  // With linears that hold their value times the learning rate, all terms do.
+  // If the linear slots hold their value times the learning rate, all terms do.
   const float scale = options.multiply_linear_by_lr() ? lr : 1.0f;
   const float unscale = options.multiply_linear_by_lr() ? 1.0f : 1.0f / lr;
   const float l1 = options.l1() * scale;
@@ -239,7 +239,8 @@ int RowOptimizer::num_dynamic_inputs() const {
 void RowOptimizer::Apply(absl::Span<const float> gradient, absl::Span<const float> dynamic_inputs,
                          float* parameters, absl::Span<float* const> slots) const {
   const auto& rate = parameters_.learning_rate();
-  // Clipping and decay come before the algorithm, as on a TPU; the limits of parameters after it.
+  // As on a TPU, clipping and decay come before the algorithm, and the limits of parameters after
+  // it.
   const float learning_rate =
       rate.has_dynamic() ? dynamic_inputs[rate.dynamic().tag()] : rate.constant();
   std::vector<float> clipped;

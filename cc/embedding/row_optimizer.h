@@ -1,4 +1,4 @@
-// The update of one row of an embedding table, by the optimizers of TPU embedding.
+// The update of one row of an embedding table by the optimizers of TPU embedding.
 #ifndef TF_TPU_EXT_CC_EMBEDDING_ROW_OPTIMIZER_H_
 #define TF_TPU_EXT_CC_EMBEDDING_ROW_OPTIMIZER_H_
 
@@ -13,22 +13,22 @@ namespace tf_tpu_ext {
 
 class RowOptimizer {
  public:
-  // Unimplemented for an algorithm that is not supported; the message names those that are.
+  // Returns Unimplemented for an algorithm that is not supported; the message names those that are.
   static absl::StatusOr<RowOptimizer> Create(
       const tensorflow::tpu::OptimizationParameters& parameters);
 
-  // What the algorithm keeps for each parameter beside its value: its slots' names, in the order of
-  // the ops that load and retrieve them.
+  // The names of the slots, which hold what the algorithm keeps for each parameter besides its
+  // value, in the order of the ops that load and retrieve them.
   const std::vector<std::string>& slots() const { return slots_; }
 
-  // Whether the gradients of a row are added up over all cores before the one update. If not, those
-  // of each core are an update.
+  // Whether the gradients of a row are summed over all cores before a single update. If not, the
+  // gradients of each core make an update of their own.
   bool accumulates() const { return accumulates_; }
 
   // Whether rows that the step did not look up are updated too, with a gradient of zero.
   bool updates_all_rows() const { return updates_all_rows_; }
 
-  // The number of dynamic inputs (learning rates) that Apply needs at least.
+  // The minimum number of dynamic inputs (learning rates) that Apply needs.
   int num_dynamic_inputs() const;
 
   // Updates a row's parameters and slots in place.

@@ -18,7 +18,7 @@ OptimizationParameters Parse(const std::string& text) {
   return parameters;
 }
 
-// One parameter with the slots' values behind it, after one update.
+// The values of one parameter and then its slots, after one update.
 std::vector<float> Update(const std::string& text, float gradient, std::vector<float> state,
                           const std::vector<float>& dynamic_inputs = {}) {
   auto optimizer = RowOptimizer::Create(Parse(text));

@@ -1,5 +1,5 @@
-// Kernels of the ops that load the embedding tables and their slots, and retrieve them: an op for
-// each optimizer and table, and one for all tables.
+// Kernels of the ops that load and retrieve the embedding tables and their slots: ops for a single
+// table, one for each optimizer, and an op for all tables.
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -30,7 +30,7 @@ using tensorflow::TensorShape;
 
 constexpr char kDebugSuffix[] = "GradAccumDebug";
 
-// An op of one host's shard of the tables.
+// An op on one host's shard of the tables.
 class ShardOp : public OpKernel {
  public:
   explicit ShardOp(OpKernelConstruction* construction) : OpKernel(construction) {
@@ -85,13 +85,13 @@ class ShardOp : public OpKernel {
   std::string config_;
 };
 
-// An op of one table.
+// An op on one table.
 class TableOp : public ShardOp {
  public:
   explicit TableOp(OpKernelConstruction* construction) : ShardOp(construction) {
     OP_REQUIRES_OK(construction, construction->GetAttr("table_id", &table_id_));
     OP_REQUIRES_OK(construction, construction->GetAttr("table_name", &table_name_));
-    // The ops for debugging have the accumulator of gradients in addition, which is always empty.
+    // The ops for debugging also have the accumulator of gradients, which is always empty.
     has_accumulator_ = absl::EndsWith(type_string(), kDebugSuffix);
   }
 
@@ -167,7 +167,7 @@ std::string StateName(int state) {
   return state == 0 ? "parameters" : absl::StrCat("auxiliary", state);
 }
 
-// An op of all tables, which has a list of tensors, one for each table, for each of kNumStates.
+// An op on all tables, which has kNumStates lists of tensors, each with one tensor per table.
 class AllTablesOp : public ShardOp {
  public:
   using ShardOp::ShardOp;
@@ -219,7 +219,7 @@ class RetrieveAllOp : public AllTablesOp {
       TF_ASSIGN_OR_RETURN(const std::vector<int64_t> rows, Rows(engine, table));
       std::vector<float*> targets;
       for (int state = 0; state < kNumStates; ++state) {
-        // The op has outputs for the most slots that an optimizer may have; the rest stay empty.
+        // The op has outputs for as many slots as any optimizer may have; the rest stay empty.
         const bool used = state <= static_cast<int>(engine.slots(table).size());
         const TensorShape shape({used ? static_cast<int64_t>(rows.size()) : 0,
                                  used ? engine.layout().tables[table].dim : 0});
