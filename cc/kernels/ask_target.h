@@ -1,4 +1,4 @@
-// Asks the compiler of a real TPU about a program.
+// Asks a real TPU's compiler about a program.
 #ifndef TF_TPU_EXT_CC_KERNELS_ASK_TARGET_H_
 #define TF_TPU_EXT_CC_KERNELS_ASK_TARGET_H_
 
@@ -10,8 +10,8 @@
 
 namespace tf_tpu_ext {
 
-// If the machine has a target, lowers the program for it by `lower`, and queues it for the
-// question. What goes wrong is told with the program's verdict: it is no error of the program here.
+// If the machine has a target, lowers the program for it with `lower` and queues it for that
+// compiler. Errors are reported in the program's verdict; they don't make the program fail here.
 void AskTarget(const CompilationRecord& record,
                const tensorflow::tpu::TPUCompileMetadataProto& metadata,
                absl::FunctionRef<absl::Status(LoweredModule*)> lower);

@@ -14,7 +14,7 @@ namespace tf_tpu_ext {
 namespace {
 
 constexpr char kOp[] = "CheckPreemption";
-// By which the handler knows the error from others; its value names the task.
+// The payload by which the handler recognizes the error; its value names the task.
 constexpr char kWorkerPreemption[] =
     "type.googleapis.com/tensorflow.distributed_runtime.WorkerPreemption";
 constexpr char kThisProcess[] = "the host of the virtual TPU";

@@ -1,5 +1,5 @@
-// CPU kernels of CrossReplicaSum, AllToAll and CollectivePermute, for one replica: there is no
-// other replica to meet, so each is the identity, or an error that leads to tpu.replicate.
+// CPU kernels of CrossReplicaSum, AllToAll and CollectivePermute for one replica: there is no other
+// replica to meet, so each is the identity, or an error that points to tpu.replicate.
 
 #include <cstdint>
 #include <cstring>
@@ -29,7 +29,7 @@ constexpr int kInput = 0;
 constexpr int kReplicas = 1;  // group_assignment or source_target_pairs
 constexpr int kOutput = 0;
 
-// Reads the second input with `parser`, for a computation of one replica.
+// Reads the second input with `parser`, for a computation with one replica.
 template <class Replicas>
 absl::StatusOr<Replicas> ParseReplicas(
     const OpKernel& kernel, const Tensor& replicas,
@@ -76,7 +76,7 @@ class CollectivePermuteOp : public OpKernel {
       context->set_output(kOutput, input);
       return;
     }
-    // A replica that is no target receives zeros; every numeric type's zero is all zero bits.
+    // A replica that is not a target receives zeros; zero is all zero bits in every numeric type.
     Tensor* output = nullptr;
     OP_REQUIRES_OK(context, context->allocate_output(kOutput, input.shape(), &output));
     if (output->TotalBytes() > 0) std::memset(output->data(), 0, output->TotalBytes());

@@ -5,7 +5,7 @@
 namespace tf_tpu_ext {
 namespace {
 
-// Protobuf tags: field number << 3 | wire type (0 a varint, 2 a length and bytes).
+// Protobuf tags: field number << 3 | wire type (0 for a varint, 2 for a length and bytes).
 constexpr uint64_t kCodeTag = 1 << 3 | 0;
 constexpr uint64_t kMessageTag = 2 << 3 | 2;
 

@@ -30,7 +30,7 @@ TEST(CompilationStatusTest, EveryCodeComesBack) {
 }
 
 TEST(CompilationStatusTest, MessagesOfAnyLengthComeBack) {
-  // Around the lengths at which the varint grows.
+  // Around the lengths at which the varint gets longer.
   for (size_t length : {0, 1, 127, 128, 129, 16383, 16384, 300000}) {
     std::string message(length, 'x');
     if (length > 2) message[length / 2] = '\0';
@@ -52,7 +52,7 @@ TEST(CompilationStatusTest, MalformedBytesAreAnError) {
       "\x08",                  // no value
       "\x12\x05\x66our",       // a length beyond the end
       "\x08\x80\x80",          // a varint without an end
-      "\x18\x01",              // a field that there is not
+      "\x18\x01",              // an unknown field
       "\x0d\x01\x02\x03\x04",  // another wire type
       "text",
       "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",  // a varint of more than 64 bits
@@ -63,7 +63,7 @@ TEST(CompilationStatusTest, MalformedBytesAreAnError) {
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << absl::string_view(bytes) << ": " << status;
     EXPECT_TRUE(absl::StrContains(status.message(), "compilation_status")) << status;
   }
-  // Cut anywhere but between its two fields.
+  // Truncated anywhere except between its two fields.
   for (size_t size = 1; size < whole.size(); ++size) {
     if (size == 2) continue;
     const absl::Status status = ParseCompilationStatus(absl::string_view(whole).substr(0, size));

@@ -52,7 +52,7 @@ struct CompileAndLaunchOp::Interface {
 
 struct CompileAndLaunchOp::Call {
   ProgramOptions options;
-  // Types and shapes of the arguments, and the values of those that are compiled in.
+  // The types and shapes of the arguments, and the values of those that are compiled in.
   std::string shapes;
   std::string key;
   std::vector<XlaArgument> arguments;
@@ -63,7 +63,7 @@ struct CompileAndLaunchOp::Call {
 
 namespace {
 
-// Names of functions are unique only within a function library.
+// Function names are unique only within a function library.
 int64_t NextKernelId() {
   static std::atomic<int64_t> next{1};
   return next.fetch_add(1, std::memory_order_relaxed);
@@ -90,7 +90,7 @@ absl::Status DescribeVariable(OpKernelContext* context, int input, XlaArgument* 
   return absl::OkStatus();
 }
 
-// What tells the value of a constant from others: itself, if it is short.
+// A text that identifies the value of a constant: the value itself, if it is short.
 std::string ValueText(const Tensor& value) {
   constexpr int kMostElements = 8;
   if (value.NumElements() <= kMostElements) return value.SummarizeValue(kMostElements);
@@ -221,7 +221,7 @@ absl::StatusOr<std::shared_ptr<Program>> CompileAndLaunchOp::Compile(OpKernelCon
   interface->outputs = lowered.result.outputs;
   interface->updates = lowered.result.resource_updates;
   absl::MutexLock lock(&mutex_);
-  // Those of programs that the cache has given up.
+  // The interfaces of programs that the cache has dropped.
   absl::erase_if(known_, [](const auto& known) { return known.second.program.expired(); });
   known_[call.key] = {program, std::move(interface)};
   return program;
@@ -254,7 +254,7 @@ absl::Status CompileAndLaunchOp::LowerCall(OpKernelContext* context, const Call&
   tensorflow::XlaCompiler compiler(options);
   tensorflow::XlaCompiler::CompileOptions compile_options;
   compile_options.is_entry_computation = true;
-  // New values of variables take the memory of the old ones.
+  // New values of variables reuse the memory of the old ones.
   compile_options.alias_resource_update = lowered->for_target;
   return Lower(context, &compiler, compile_options, call.arguments, &lowered->result);
 }

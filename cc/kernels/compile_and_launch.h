@@ -1,4 +1,5 @@
-// Kernels that compile a computation for the inputs they get, and run it as a program of one core.
+// Kernels that compile a computation for the inputs that they get, and run it as a single-core
+// program.
 #ifndef TF_TPU_EXT_CC_KERNELS_COMPILE_AND_LAUNCH_H_
 #define TF_TPU_EXT_CC_KERNELS_COMPILE_AND_LAUNCH_H_
 
@@ -24,9 +25,9 @@ namespace tf_tpu_ext {
 struct LoweredModule;
 class Program;
 
-// Runs on the core that its device is. Variables among the inputs are read when the core is free
-// for the program, and get their new values before the next program that updates variables starts
-// there: no update of another thread is lost.
+// Runs on the core of its device. Variables among the inputs are read when the core is free for the
+// program, and get their new values before the next program that updates variables starts there, so
+// no other thread's update is lost.
 class CompileAndLaunchOp : public tensorflow::AsyncOpKernel {
  public:
   ~CompileAndLaunchOp() override;
@@ -34,13 +35,13 @@ class CompileAndLaunchOp : public tensorflow::AsyncOpKernel {
   void ComputeAsync(tensorflow::OpKernelContext* context, DoneCallback done) override;
 
  protected:
-  // `computation` is what reports and errors call it, `constants` are the numbers of the inputs
-  // whose value must be known at compile time, and `compile_options` those that it was traced with.
+  // `computation` is its name in reports and errors, `constants` are the numbers of the inputs
+  // whose values must be known at compile time, and `compile_options` are the options that it was
+  // traced with.
   CompileAndLaunchOp(tensorflow::OpKernelConstruction* construction, std::string computation,
                      const std::vector<int>& constants, std::string compile_options);
 
-  // Compiles the computation to a module of XLA for these arguments. `library` has the functions
-  // that the compiler looks up.
+  // Compiles the computation to an XLA module for these arguments.
   virtual absl::Status Lower(tensorflow::OpKernelContext* context,
                              tensorflow::XlaCompiler* compiler,
                              const tensorflow::XlaCompiler::CompileOptions& options,
@@ -66,10 +67,10 @@ class CompileAndLaunchOp : public tensorflow::AsyncOpKernel {
   const std::set<int> constants_;
   const std::string compile_options_;
   const std::string key_prefix_;
-  // Calls come on any thread, at once.
+  // Calls may come from any thread, several at once.
   absl::Mutex mutex_;
-  // By the key of the program. Written while the program is compiled, before anybody gets it, and
-  // kept as long as it lives: who has the program finds its interface.
+  // Keyed by the program's key. Written while the program is compiled, before anyone gets it, and
+  // kept as long as it lives: whoever has the program finds its interface.
   struct Known {
     std::weak_ptr<Program> program;
     std::shared_ptr<const Interface> interface;

@@ -66,16 +66,16 @@ absl::Status WithoutInventedTrace(const absl::Status& status) {
                       absl::StrReplaceAll(status.message(), {{kTrace, ""}, {kOrigin, ""}}));
 }
 
-// The number of a launch of the op on all hosts, of its number on the op's own. Numbers of launches
-// of one host are below it.
+// The number of a launch on all hosts, derived from its number on the op's own host. The numbers of
+// launches on a single host are below it.
 LaunchId LaunchIdInPod(const Pod& pod, LaunchId here) {
   constexpr uint64_t kInPod = uint64_t{1} << 62;
   const uint64_t number = tensorflow::FingerprintCat64(pod.here().incarnation, here.value());
   return LaunchId(static_cast<int64_t>(kInPod | (number & (kInPod - 1))));
 }
 
-// Compiles the module of the op, once for every set of argument shapes, and starts a new launch. A
-// failed compilation is told through the compilation_status output, as on a TPU.
+// Compiles the op's module, once for every set of argument shapes, and starts a new launch. A
+// failed compilation is reported through the compilation_status output, as on a TPU.
 class CompileMlirOp : public OpKernel {
  public:
   explicit CompileMlirOp(OpKernelConstruction* construction)
@@ -122,7 +122,7 @@ class CompileMlirOp : public OpKernel {
     if (pod_ == nullptr || !cores_here_->empty()) {
       program = Process::Get().programs->GetOrCompile(
           absl::StrCat(key_prefix_, "|", ForOneReplica(), "|", ProgramOptionsText(options), "|",
-                       // By which tf2xla chooses the precision of products.
+                       // tf2xla chooses the precision of products by this.
                        tsl::tensor_float_32_execution_enabled(), "|", place_in_pod_, "|",
                        shape_text),
           [&](int64_t id, CompilationRecord* record) {
@@ -140,7 +140,7 @@ class CompileMlirOp : public OpKernel {
     if (pod_ != nullptr) {
       key.pod_program = NameInPod(shape_text);
       NoteForPod(key.pod_program, program);
-      // The key comes from the op that this one is a copy of.
+      // The key comes from the original of this copy.
       if (is_copy_) return CompileCopy(context, program.status());
     }
     if (ForOneReplica()) {
@@ -163,14 +163,14 @@ class CompileMlirOp : public OpKernel {
 
   PodShape Shape() const { return pod_ == nullptr ? PodShape() : pod_->shape; }
 
-  // What all hosts call the program: of what they all are given.
+  // The name of the program on all hosts: made from what they are all given.
   std::string NameInPod(const std::string& shape_text) const {
     const auto fingerprint = tensorflow::Fingerprint128(
         absl::StrCat(key_prefix_, "|", ForOneReplica(), "|", shape_text));
     return absl::StrCat(absl::Hex(fingerprint.low64), absl::Hex(fingerprint.high64));
   }
 
-  // For the execute ops of this host.
+  // Makes the program known to the execute ops of this host.
   void NoteForPod(const std::string& name,
                   const absl::StatusOr<std::shared_ptr<Program>>& program) {
     Process::Get().pod_programs->Note(name, program, pod_);
@@ -191,7 +191,7 @@ class CompileMlirOp : public OpKernel {
     for (int i = 0; i < num_computations_; ++i) context->set_output(1 + i, none);
   }
 
-  // Sees to it that what is queued for a program that never starts does not reach the next one.
+  // Ensures that what is queued for a program that never starts does not reach the next one.
   void WatchQueues(OpKernelContext* context, const absl::Status& compiled,
                    LaunchId launch_id) const {
     absl::StatusOr<ByNumber<Slot, Core>> cores = cores_here_;
@@ -208,7 +208,7 @@ class CompileMlirOp : public OpKernel {
     tensorflow::CancellationManager* cancellation = context->cancellation_manager();
     if (cancellation == nullptr) return;
     Process::Get().launches->Expect(launch_id);
-    // Called when the step fails, and at its end if it does not.
+    // Called when the step fails; otherwise, when it ends.
     auto end = [launch_id, step_id, takes = takes_, cores = std::move(cores->values())] {
       if (Process::Get().launches->StopExpecting(launch_id)) return;
       Process::Get().transfers->DropQueued(
@@ -261,7 +261,7 @@ class CompileMlirOp : public OpKernel {
                         ";tensor_float_32=", tsl::tensor_float_32_execution_enabled());
   }
 
-  // Of the cores that the program needs those of this host.
+  // Those of the program's cores that are on this host.
   absl::StatusOr<ByNumber<Slot, Core>> FindCores() const {
     if (metadata_.num_replicas() < 0 || metadata_.num_cores_per_replica() < 0) {
       return absl::InvalidArgumentError(
@@ -319,29 +319,29 @@ class CompileMlirOp : public OpKernel {
     return MakeProgram(lowered, metadata_, id, record);
   }
 
-  // How many programs a function keeps for execute ops that look for them by the pod's name: more
-  // than one function has steps under way, each with arguments of other shapes.
+  // How many programs the op keeps for execute ops that look them up by their name in the pod. More
+  // than a function has steps in progress at once, each with arguments of different shapes.
   static constexpr size_t kMostKept = 16;
 
   // Whether programs of other processes run here.
   const bool serves_clients_;
-  // Whether it compiles for this host what an op of another host starts.
+  // Whether it compiles, for this host, what an op on another host starts.
   const bool is_copy_;
   // Null without other hosts.
   std::shared_ptr<const Pod> pod_;
   std::string place_in_pod_;
-  // Of the program's cores those of this host; the error is told where they are needed.
+  // Those of the program's cores that are on this host. An error is reported where they are needed.
   absl::StatusOr<ByNumber<Slot, Core>> cores_here_;
   std::string module_;
   tensorflow::tpu::TPUCompileMetadataProto metadata_;
-  // Empty unless the op serves one replica of several.
+  // Empty unless the op serves one of several replicas.
   std::string launch_group_;
   std::string launch_member_;
   int num_computations_ = 0;
   TakenQueues takes_;
   std::string key_prefix_;
   absl::Mutex mutex_;
-  // The last used first.
+  // The most recently used first.
   std::list<std::shared_ptr<Program>> kept_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -33,7 +33,7 @@ using tensorflow::OpKernelContext;
 
 constexpr char kStockCompileOnDemand[] = "XlaCompileOnDemandOp";
 
-// What building a graph checks, and eager execution leaves out: XLA's kernels rely on it.
+// Checks what graph construction checks and eager execution does not: XLA's kernels rely on it.
 absl::Status CheckShapes(OpKernelContext* context) {
   const tensorflow::NodeDef& node = context->op_kernel().def();
   const tensorflow::OpRegistrationData* op = nullptr;
@@ -70,22 +70,22 @@ bool IsDilated(const NodeDef& node) {
          std::any_of(dilations.begin(), dilations.end(), [](int32_t rate) { return rate > 1; });
 }
 
-// Whether the CPU's kernel takes the op, and computes something else than a TPU.
+// Whether the CPU's kernel accepts the op but computes something different from a TPU.
 bool DiffersOnCpu(const NodeDef& node) {
   // The CPU computes depthwise convolutions as if they were not dilated.
   if (absl::StartsWith(node.op(), "DepthwiseConv2dNative") && IsDilated(node)) return true;
-  // The singular vectors that were not asked for are empty on a TPU, scalars on the CPU.
+  // Singular vectors that were not requested are empty on a TPU, but scalars on the CPU.
   bool compute_uv = true;
   if (node.op() == "Svd" && tensorflow::TryGetNodeAttr(node, "compute_uv", &compute_uv)) {
     return !compute_uv;
   }
-  // Of complex numbers the CPU's gradients conjugate the result, a TPU's do not; and a division by
-  // zero is no number on the CPU, infinity on a TPU.
+  // For complex numbers, the CPU's gradients conjugate the result, a TPU's do not; and a division
+  // by zero is NaN on the CPU, but infinity on a TPU.
   static const auto* const of_complex_numbers = new absl::flat_hash_set<std::string>(
       {"Div", "Inv", "InvGrad", "RealDiv", "Reciprocal", "ReciprocalGrad", "RsqrtGrad",
        "SigmoidGrad", "SqrtGrad", "TanhGrad", "Xdivy"});
-  // Short floats are added up in their own type on the CPU, where sums overflow or stop to grow,
-  // and in float on a TPU.
+  // The CPU accumulates short floats in their own type, so that sums overflow or stop growing; a
+  // TPU accumulates them in float.
   static const auto* const of_short_floats = new absl::flat_hash_set<std::string>(
       {"BiasAddGrad", "Cumprod", "Cumsum", "L2Loss", "Mean", "Prod", "Sum"});
   tensorflow::DataType type;

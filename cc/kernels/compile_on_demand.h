@@ -7,17 +7,17 @@
 
 namespace tf_tpu_ext {
 
-// Whether the core must compile the op, since the CPU's kernel for it does not compute it there:
-// that kernel is TensorFlow's own compilation on demand, which knows no virtual cores, it takes no
-// other layout than channels last, or its results are others than a TPU's.
+// Whether the core must compile the op because the CPU's kernel can't compute it there: that kernel
+// is TensorFlow's own compilation on demand, which does not know virtual cores; it only supports
+// the channels-last layout; or its results differ from a TPU's.
 bool MustCompileOnDemand(const tensorflow::NodeDef& node);
 
 // Whether a core can compile the op, for the types of the node.
 bool CanCompileOnDemand(const tensorflow::NodeDef& node);
 
-// A kernel that compiles its op for the inputs it gets, as real TPUs run ops outside of compiled
-// programs, and runs it on the core of its device. Null, and the construction has the error, if the
-// op's constants can't be told.
+// A kernel that compiles its op for the inputs that it gets and runs it on the core of its device,
+// as real TPUs run ops outside of compiled programs. If the op's constants can't be determined,
+// returns null and sets the construction's error.
 tensorflow::OpKernel* MakeCompileOnDemandKernel(tensorflow::OpKernelConstruction* construction);
 
 }  // namespace tf_tpu_ext

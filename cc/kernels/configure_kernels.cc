@@ -39,7 +39,7 @@ class ConfigureDistributedTpuOp : public OpKernel {
   int hosts_ = 1;
 };
 
-// Compiled programs outlive the system: they depend on nothing that a restart changes.
+// Compiled programs outlive the system, because they depend on nothing that a restart changes.
 class ShutdownDistributedTpuOp : public OpKernel {
  public:
   using OpKernel::OpKernel;

@@ -55,8 +55,8 @@ absl::StatusOr<FunctionLibraryRuntime::Handle> CoreFunction::Find(
                                     : library->device()->name());
     if (prepare_ != nullptr) absl::StrAppend(&key.shapes, argument.shape().DebugString());
   }
-  // Held while an instance is made, so that concurrent first calls make one: the others wait for
-  // it.
+  // Held while an instance is made, so that of concurrent first calls one makes it and the others
+  // wait.
   absl::MutexLock lock(&mutex_);
   const auto found = instances_.find(key);
   if (found != instances_.end()) return found->second.handle;
@@ -87,7 +87,7 @@ absl::StatusOr<CoreFunction::Instance> CoreFunction::Instantiate(
   options.target = key.library->device()->name();
   options.is_multi_device_function = true;
   options.lib_def = definitions.get();
-  // Instances of different cores are different functions of one name.
+  // Instances for different cores are different functions with the same name.
   options.state_handle = absl::StrCat("tpu_core_", key.ordinal, key.shapes);
   options.input_devices = key.input_devices;
   for (size_t i = 0; i < arguments.size(); ++i) {
@@ -96,7 +96,7 @@ absl::StatusOr<CoreFunction::Instance> CoreFunction::Instantiate(
     if (shapes.size() == 1) options.input_resource_dtypes_and_shapes.emplace(i, shapes[0]);
   }
   for (tensorflow::DataType type : output_types_) {
-    // Where a handle lives is for the placer to say.
+    // The placer decides where a handle lives.
     options.output_devices.push_back(type == tensorflow::DT_RESOURCE ? "" : options.target);
   }
   Instance instance;

@@ -1,4 +1,4 @@
-// A function with TPU computations, called on a core that the caller names.
+// A function with TPU computations, called on a core that the caller chooses.
 #ifndef TF_TPU_EXT_CC_KERNELS_CORE_FUNCTION_H_
 #define TF_TPU_EXT_CC_KERNELS_CORE_FUNCTION_H_
 
@@ -17,22 +17,22 @@
 
 namespace tf_tpu_ext {
 
-// What a kernel needs that calls such a function: an instance for every core and set of argument
-// devices, made when it is first needed.
+// What a kernel needs to call such a function: an instance for every core and set of argument
+// devices, made when first needed.
 class CoreFunction {
  public:
-  // Changes the definitions that the function reaches, before it is instantiated for arguments of
+  // Changes the definitions that the function reaches, before it is instantiated for arguments with
   // the given shapes.
   using Prepare = std::function<absl::Status(const std::vector<tensorflow::Tensor>& arguments,
                                              tensorflow::FunctionLibraryDefinition* library)>;
 
-  // With `prepare`, every set of argument shapes gets an instance, of the function that it leaves
-  // under `name`.
+  // With `prepare`, every set of argument shapes gets an instance of the function that `prepare`
+  // leaves under `name`.
   CoreFunction(const tensorflow::OpKernel& kernel, const tensorflow::NameAttrList& function,
                std::string name, Prepare prepare);
   ~CoreFunction();
 
-  // Runs the function with the arguments on core `ordinal`; the results are the op's outputs.
+  // Runs the function with the arguments on core `ordinal`; its results become the op's outputs.
   void Call(tensorflow::OpKernelContext* context, const std::vector<tensorflow::Tensor>& arguments,
             int ordinal, tensorflow::AsyncOpKernel::DoneCallback done);
 
@@ -51,7 +51,7 @@ class CoreFunction {
 
   struct Instance {
     Library::Handle handle;
-    // What `handle` refers to: must live as long.
+    // `handle` refers to these, so they must live as long.
     std::unique_ptr<const tensorflow::FunctionLibraryDefinition> definitions;
   };
 

@@ -1,5 +1,6 @@
-// Calls of functions on a core that the caller names, by way of TPUPartitionedCall. The functions
-// hold no compiled program: what is tested is which instance runs, on which devices, with what.
+// Tests function calls on a core that the caller chooses, through TPUPartitionedCall. The functions
+// hold no compiled program: the tests are about which instance runs, on which devices, and with
+// what.
 #include <cstdint>
 #include <string>
 #include <vector>

@@ -7,9 +7,9 @@
 
 namespace tf_tpu_ext {
 
-// Places every TPU computation in the library on the core `ordinal` of a machine of that shape.
-// A replica of n cores goes to the n cores of which that one is a part: the first n, the next n...
-// Whatever placement the computations had is replaced.
+// Places every TPU computation in the library on core `ordinal` of a machine of that shape. A
+// replica of n cores goes to the group of n cores that contains this core: the first n, the next n,
+// and so on. Replaces any placement that the computations had.
 //
 // Returns InvalidArgument if there is no such core, or if a computation has several replicas.
 absl::Status PlaceOnCore(int ordinal, const Mesh& mesh,

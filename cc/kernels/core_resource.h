@@ -1,5 +1,5 @@
-// Resources of cores, for kernels that may run on the host: core and host share one memory, but the
-// resource managers of their devices are apart.
+// Resources of cores, for kernels that may run on the host: core and host share memory, but their
+// devices have separate resource managers.
 #ifndef TF_TPU_EXT_CC_KERNELS_CORE_RESOURCE_H_
 #define TF_TPU_EXT_CC_KERNELS_CORE_RESOURCE_H_
 
@@ -13,12 +13,12 @@
 
 namespace tf_tpu_ext {
 
-// The resource of a handle that does not hold it itself, from the device of this process that the
-// handle names.
+// The resource of a handle that does not hold it itself, looked up on the device of this process
+// that the handle names.
 absl::StatusOr<tensorflow::core::RefCountPtr<tensorflow::ResourceBase>> FindResource(
     tensorflow::OpKernelContext* context, const tensorflow::ResourceHandle& handle);
 
-// The error for `what`, such as "Variable 'v'", that is not on the device.
+// The error for `what`, such as "Variable 'v'", when it is not on the device.
 absl::Status DoesNotExist(absl::string_view what, absl::StatusCode code, absl::string_view device,
                           const absl::Status& cause);
 

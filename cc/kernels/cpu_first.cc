@@ -22,8 +22,8 @@ class CpuFirstOp : public AsyncOpKernel {
       : AsyncOpKernel(construction), cpu_(std::move(cpu)), compiled_(std::move(compiled)) {}
 
   void ComputeAsync(OpKernelContext* context, DoneCallback done) override {
-    // The compiled op needs the inputs as they came: a kernel that refuses a later index may have
-    // written by then.
+    // The compiled op needs the original inputs: a kernel that refuses a later index may already
+    // have written.
     const absl::Status status = ComputeNested(cpu_.get(), /*keep_inputs=*/true, context);
     if (IsRefusal(status)) {
       compiled_->AsAsync()->ComputeAsync(context, std::move(done));

@@ -63,12 +63,12 @@ class ExecuteOp : public AsyncOpKernel {
     OP_REQUIRES_OK(construction, CheckVariableIndices(*construction));
   }
 
-  // It only brings the core to the launch: one thread does so for all cores.
+  // It only brings the core to the launch, so one thread can do that for all cores.
   bool IsExpensive() override { return false; }
 
   void ComputeAsync(OpKernelContext* context, DoneCallback done) override {
     absl::StatusOr<ProgramKey> key = DecodeProgramKey(context->input(context->num_inputs() - 1));
-    // The compilation's own op tells the error; repeated by every core it would only be longer.
+    // The compile op reports the error; repeated by every core, it would only get longer.
     OP_REQUIRES_OK_ASYNC(context, tsl::StatusGroup::MakeDerived(key.status()), done);
     absl::Status status = Join(context, *key, done);
     if (status.ok()) return;
@@ -85,8 +85,8 @@ class ExecuteOp : public AsyncOpKernel {
   }
 
  private:
-  // Every variable must be an input that is a resource, and every new value an output of the
-  // program of its own: the op's outputs and the new values are all that the program returns.
+  // Every variable must be a resource input, and every new value a separate output of the program,
+  // which returns only the op's outputs and the new values.
   absl::Status CheckVariableIndices(const OpKernelConstruction& construction) {
     for (const int input : variable_arguments_) {
       if (input < 0 || input >= construction.num_inputs() - 1 ||
@@ -116,7 +116,7 @@ class ExecuteOp : public AsyncOpKernel {
     return absl::OkStatus();
   }
 
-  // After success, `done` is called by the launch.
+  // After success, the launch calls `done`.
   absl::Status Join(OpKernelContext* context, const ProgramKey& key, DoneCallback done) {
     TF_ASSIGN_OR_RETURN(const FoundProgram found, FindProgram(key));
     auto variables = std::make_shared<ArgumentVariables>();
@@ -149,7 +149,7 @@ class ExecuteOp : public AsyncOpKernel {
     return names;
   }
 
-  // The launch reads the variables, once it may start.
+  // The launch reads the variables when it may start.
   absl::Status FindArguments(OpKernelContext* context, Arguments* arguments,
                              ArgumentVariables* variables) const {
     const int size = context->num_inputs() - 1;
@@ -201,10 +201,10 @@ class ExecuteOp : public AsyncOpKernel {
     return absl::OkStatus();
   }
 
-  // The program's outputs are the op's, with updated variables between them.
+  // The program's outputs are the op's, interspersed with updated variables.
   absl::Status WriteResults(OpKernelContext* context, const ArgumentVariables& variables,
                             std::vector<Tensor> outputs) const {
-    // Before any variable has its new value.
+    // Checked before any variable gets its new value.
     if (static_cast<int>(outputs.size()) < num_results_) {
       return absl::InternalError(absl::StrCat("TPU program of ", name(), " returned ",
                                               outputs.size(), " values; the op expects ",
@@ -240,7 +240,7 @@ class ExecuteOp : public AsyncOpKernel {
 REGISTER_KERNEL_BUILDER(Name("TPUExecute").Device(kTpuDeviceType).HostMemory("key"), ExecuteOp);
 REGISTER_KERNEL_BUILDER(
     Name("TPUExecuteAndUpdateVariables").Device(kTpuDeviceType).HostMemory("key"), ExecuteOp);
-// Where the pass launch_from_host has moved them.
+// For ops that the pass launch_from_host has moved to the host.
 REGISTER_KERNEL_BUILDER(Name("TPUExecute").Device(tensorflow::DEVICE_CPU), ExecuteOp);
 REGISTER_KERNEL_BUILDER(Name("TPUExecuteAndUpdateVariables").Device(tensorflow::DEVICE_CPU),
                         ExecuteOp);

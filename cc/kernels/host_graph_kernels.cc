@@ -1,4 +1,5 @@
-// Ops that the bridge, TPU inference graphs and launch_from_host leave in the host graph.
+// Kernels of ops that the bridge, TPU inference graphs and launch_from_host leave in the host
+// graph.
 #include <atomic>
 #include <cstring>
 #include <string>
@@ -21,7 +22,7 @@ using tensorflow::OpKernelContext;
 using tensorflow::ResourceHandle;
 using tensorflow::Tensor;
 
-// Zeros: what all replicas but the first add to a value that is broadcast by an all-reduce.
+// Zeros: what all replicas except the first add to a value that an all-reduce broadcasts.
 class DummyInputOp : public OpKernel {
  public:
   explicit DummyInputOp(OpKernelConstruction* construction) : OpKernel(construction) {
@@ -51,7 +52,7 @@ class NextCoreOp : public OpKernel {
   }
 };
 
-// Keeps the resource of a core under a handle of the host.
+// Makes a host handle to a resource of a core, which keeps the resource.
 class HostHandleOp : public OpKernel {
  public:
   using OpKernel::OpKernel;
@@ -61,7 +62,7 @@ class HostHandleOp : public OpKernel {
   void Compute(OpKernelContext* context) override {
     ResourceHandle handle;
     OP_REQUIRES_OK(context, tensorflow::HandleFromInput(context, 0, &handle));
-    // A handle that counts references holds the resource, wherever it lives.
+    // A reference-counting handle holds the resource, wherever it lives.
     ResourceHandle on_host = handle;
     if (handle.IsRefCounting()) {
       on_host.set_device(context->device()->name());
@@ -69,7 +70,7 @@ class HostHandleOp : public OpKernel {
       auto resource = FindResource(context, handle);
       OP_REQUIRES(context, resource.ok(), DoesNotExist(handle, resource.status()));
       // Takes over the reference, so that the resource lives as long as the handle. Its type is the
-      // one that the core's handle names.
+      // one named by the core's handle.
       on_host = ResourceHandle::MakeRefCountingHandle(
           resource->release(), context->device()->name(), handle.dtypes_and_shapes(),
           handle.definition_stack_trace());
@@ -84,7 +85,7 @@ class HostHandleOp : public OpKernel {
   }
 
  private:
-  // With the codes of TensorFlow's kernels that read variables and iterators.
+  // Uses the error codes of TensorFlow's kernels that read variables and iterators.
   static absl::Status DoesNotExist(const ResourceHandle& handle, const absl::Status& cause) {
     const bool is_variable = handle.ValidateType<tensorflow::Var>().ok();
     return tf_tpu_ext::DoesNotExist(

@@ -28,7 +28,7 @@ using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
 
-// Transfers of outside compilation: keyed by the program key of the step.
+// Transfers of outside compilation, keyed by the step's program key.
 class HostTransferOp : public ChannelOp {
  public:
   explicit HostTransferOp(OpKernelConstruction* construction) : ChannelOp(construction) {
@@ -49,7 +49,7 @@ class HostTransferOp : public ChannelOp {
   absl::Status KeyOf(OpKernelContext* context, ChannelKey* key) const {
     absl::StatusOr<ProgramKey> program =
         DecodeProgramKey(context->input(context->num_inputs() - 1 - ordinal_is_input_));
-    // A failed compilation is told by its own op.
+    // The compile op reports a failed compilation.
     TF_RETURN_IF_ERROR(tsl::StatusGroup::MakeDerived(program.status()));
     TF_ASSIGN_OR_RETURN(const Slot slot, SlotOf(context, *program));
     *key = {program->launch_id.value(), key_, slot.value()};
@@ -61,7 +61,7 @@ class HostTransferOp : public ChannelOp {
   }
 
  private:
-  // The input names a physical core; the attribute a core of the only replica.
+  // The input names a physical core; the attribute, a core of the only replica.
   absl::StatusOr<Slot> SlotOf(OpKernelContext* context, const ProgramKey& key) const {
     if (!ordinal_is_input_) return Slot(static_cast<int>(ordinal_));
     TF_ASSIGN_OR_RETURN(const FoundProgram found, FindProgram(key));

@@ -1,5 +1,5 @@
-// The ops of the host graph that talk to a program: outside compilation, infeed and outfeed. The
-// test is the program at the other end of their channels.
+// Tests the ops of the host graph that communicate with a program: outside compilation, infeed and
+// outfeed. The test plays the program at the other end of their channels.
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -42,7 +42,7 @@ using tensorflow::TensorShape;
 class HostKernelsTest : public testing::Test {
  protected:
   HostKernelsTest() {
-    // A launch of its own for each test: channels are the process's.
+    // Each test has a launch of its own, because all tests share the process's channels.
     static int64_t launches = 7000;
     launch_id_ = ++launches;
   }
@@ -60,7 +60,7 @@ class HostKernelsTest : public testing::Test {
                     [](const absl::Status& status) { EXPECT_TRUE(status.ok()) << status; });
   }
 
-  // The next message; nothing if there is none yet.
+  // Takes the next message; nothing if there is none yet.
   static std::optional<std::vector<Tensor>> Take(const ChannelKey& key) {
     std::optional<std::vector<Tensor>> taken;
     const auto id = channels().Receive(key, [&](absl::StatusOr<TensorMessage> message) {
@@ -188,7 +188,7 @@ TEST_F(HostKernelsTest, WithoutAProgramThereIsNoTransfer) {
   const Tensor failed = EncodeCompilationFailure(absl::UnimplementedError("no such op"));
   absl::Status status = runner_.Run(Receiver(kFloat), "CPU:0", {failed}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
-  // The compile op's own error is the one to tell.
+  // The compile op's own error is the one to report.
   EXPECT_TRUE(tsl::StatusGroup::IsDerived(status)) << status;
   status =
       runner_.Run(Receiver(kFloat), "CPU:0", {MakeVector<tensorflow::tstring>({"a", "b", "c"})})
@@ -218,7 +218,7 @@ TEST_F(HostKernelsTest, TheEndOfTheLaunchEndsTheWait) {
 }
 
 TEST_F(HostKernelsTest, InfeedGoesToTheCoreThatIsNamed) {
-  // By the attribute, and by the device that the op is on.
+  // Named by the attribute, and by the device that the op is on.
   for (const auto& [device, ordinal] :
        std::vector<std::pair<std::string, int64_t>>{{"CPU:0", 2}, {"TPU:2", -1}}) {
     const auto queued =
@@ -272,13 +272,13 @@ TEST_F(HostKernelsTest, AFullInfeedIsWaitedForUntilItsStepFails) {
   const auto failing = runner_.Start(node, "CPU:0", {MakeScalar<float>(101)}, step);
   ASSERT_TRUE(waiting.ok() && failing.ok());
   EXPECT_FALSE((*waiting)->has_ended());
-  // Room for one.
+  // Makes room for one.
   EXPECT_EQ(Take(infeed)->at(0).scalar<float>()(), 0);
   EXPECT_TRUE((*waiting)->Wait().ok());
   EXPECT_FALSE((*failing)->has_ended());
   channels().DropSentBy(step.id, absl::InternalError("the step failed"));
   EXPECT_EQ((*failing)->Wait().status(), absl::InternalError("the step failed"));
-  // What the other step has queued stays, what the failed one has queued does not.
+  // What the other step has queued stays; what the failed one has queued does not.
   for (int i = 1; i < kFeedCapacity; ++i) EXPECT_EQ(Take(infeed)->at(0).scalar<float>()(), i);
   EXPECT_EQ(Take(infeed), std::nullopt);
 }
@@ -296,17 +296,17 @@ TEST_F(HostKernelsTest, WhatAStepHasQueuedGoesWithTheFirstOpThatFails) {
   EXPECT_TRUE(absl::IsInvalidArgument(fails(51)));
   EXPECT_FALSE(is_queued(0));
   EXPECT_TRUE(is_queued(1));
-  // What it still sends is refused.
+  // What the step still sends is refused.
   EXPECT_EQ(enqueue(0, 51), fails(51));
   EXPECT_FALSE(is_queued(0));
-  // An outfeed that fails, too.
+  // The same if an outfeed fails.
   ASSERT_TRUE(enqueue(0, 53).ok());
   ASSERT_TRUE(ArmFault("transfer", 0, absl::ZeroDuration()).ok());
   const auto taking = runner_.Start(Feed("OutfeedDequeueTuple", 0, kFloat), "CPU:0", {}, {53});
   ASSERT_TRUE(taking.ok());
   EXPECT_TRUE(absl::IsInternal((*taking)->Wait().status()));
   EXPECT_FALSE(is_queued(0));
-  // Ops that run eagerly are steps of their own, with one number.
+  // Ops that run eagerly are separate steps with the same number.
   ASSERT_TRUE(enqueue(0, 0).ok());
   EXPECT_TRUE(absl::IsInvalidArgument(fails(0)));
   EXPECT_TRUE(is_queued(0));

@@ -1,5 +1,5 @@
-// The kernels that need no compiled program: collectives of one replica, the start of the system,
-// what is left in the host graph, and the CPU's kernels on a core.
+// Tests the kernels that need no compiled program: collectives of one replica, the start of the
+// system, what is left in the host graph, and the CPU's kernels on a core.
 #include <cstdint>
 #include <set>
 #include <string>
@@ -37,7 +37,7 @@ class HostSideKernelsTest : public ::testing::Test {
     return KernelRunner::Node(op, [type](NodeDef* node) { AddNodeAttr("T", type, node); });
   }
 
-  // A variable of the device under the name "v".
+  // A variable named "v" on the device.
   Tensor VariableOn(const std::string& device) { return runner_.Variable(device, "v", {2}); }
 
   KernelRunner runner_;
@@ -141,7 +141,7 @@ TEST_F(HostSideKernelsTest, HostHandleLetsTheHostReadAVariableOfACore) {
   // The handle names the variable, not a copy of it.
   ASSERT_TRUE(runner_.Assign("TPU:2", handle, MakeTensor<float>({5, 6}, {2})).ok());
   EXPECT_EQ(ValuesOf<float>(*runner_.Read("CPU:0", *on_host)), (std::vector<float>{5, 6}));
-  // And keeps it.
+  // And it keeps the variable.
   ASSERT_TRUE(runner_.Run(KernelRunner::Node("DestroyResourceOp"), "TPU:2", {handle}).ok());
   EXPECT_EQ(ValuesOf<float>(*runner_.Read("CPU:0", *on_host)), (std::vector<float>{5, 6}));
 }
@@ -184,7 +184,7 @@ TEST_F(HostSideKernelsTest, CoresRunTheKernelsOfTheCpu) {
   const auto product = runner_.RunOne(Typed("MatMul"), "TPU:0", {a, b});
   ASSERT_TRUE(product.ok()) << product.status();
   EXPECT_EQ(ValuesOf<float>(*product), (std::vector<float>{19, 22, 43, 50}));
-  // What XLA can't compile, a TPU does not run either.
+  // A TPU does not run what XLA can't compile.
   const auto text = runner_.RunOne(Typed("AsString"), "TPU:0", {a});
   EXPECT_FALSE(text.ok());
 }
@@ -206,7 +206,7 @@ TEST_F(HostSideKernelsTest, OverridesOfUpdatesDoWhatTheOriginalsDo) {
                        "CPU:0", {handle, MakeTensor<float>({10, 20}, {2})})
                   .ok());
   EXPECT_EQ(ValuesOf<float>(*runner_.Read("CPU:0", handle)), (std::vector<float>{11, 22}));
-  // A scatter, whose op has no attribute for locking.
+  // A scatter op, which has no attribute for locking.
   const auto scattered =
       runner_.Run(KernelRunner::Node(HostUpdateOverride("ResourceScatterAdd"),
                                      [](NodeDef* node) {

@@ -59,10 +59,10 @@ class JitKernelCreator : public tensorflow::XlaKernelCreator {
     const bool with_host =
         !on_core && status.ok() &&
         HoldsOutsideCompilation(function.name(), *library->GetFunctionLibraryDefinition());
-    // TensorFlow's creator makes all others, and tells their errors.
+    // TensorFlow's creator makes all other kernels, and reports their errors.
     if (!on_core && !with_host) return XlaKernelCreator::CreateKernel(library, properties, kernel);
     TF_RETURN_IF_ERROR(status);
-    // What must be a constant depends on the kernels that XLA has for the body's ops.
+    // What must be a constant depends on XLA's kernels for the body's ops.
     tensorflow::XlaOpRegistry::RegisterCompilationKernels();
     const tensorflow::FunctionBody* body = nullptr;
     std::vector<int> constants, resources;
@@ -89,7 +89,7 @@ class JitKernelCreator : public tensorflow::XlaKernelCreator {
 }  // namespace
 
 void RegisterJitKernels() {
-  // TensorFlow keeps the creator for the life of the process.
+  // TensorFlow keeps the creator until the process ends.
   static auto* const creator = new JitKernelCreator;
   tensorflow::RegisterDefaultCustomKernelCreator(creator);
 }

@@ -3,8 +3,8 @@
 
 namespace tf_tpu_ext {
 
-// Makes functions that TensorFlow wants compiled as a whole (jit_compile=True, and every function
-// called on a TPU device) run on virtual cores. On other devices TensorFlow's own kernel runs them.
+// Makes functions that TensorFlow compiles as a whole (jit_compile=True, and every function called
+// on a TPU device) run on virtual cores. On other devices, TensorFlow's own kernel runs them.
 void RegisterJitKernels();
 
 }  // namespace tf_tpu_ext

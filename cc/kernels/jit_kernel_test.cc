@@ -1,4 +1,4 @@
-// tf.function(jit_compile=True) on a core: calls of functions, compiled as programs of one core.
+// Tests tf.function(jit_compile=True) on a core: function calls, compiled as single-core programs.
 #include "cc/kernels/jit_kernel.h"
 
 #include <cstdint>
@@ -71,7 +71,7 @@ FunctionDef Polynomial() {
       {{"y", "sum:z:0"}});
 }
 
-// Adds x to the variable v; y is what it holds then.
+// Adds x to the variable v; y is its new value.
 FunctionDef AddToVariable() {
   return FunctionDefHelper::Create(
       "add_to_variable", {"v: resource", "x: float"}, {"y: float"}, {},

@@ -30,7 +30,7 @@ constexpr char kPrefix[] = "tpu_computation_";
 constexpr char kMetadata[] = "tpu_computation_metadata";
 constexpr int kCore = 0;
 
-// The mark by which the bridge knows the ops of a computation.
+// Adds the mark by which the bridge recognizes the ops of a computation.
 void MarkReplicated(NodeDef* node) { (*node->mutable_attr())[kTpuReplicate].set_s(kCluster); }
 
 NodeDef* AddNode(const std::string& name, const std::string& op, FunctionDef* function) {
@@ -66,7 +66,7 @@ class JitWithHostOp : public AsyncOpKernel {
                              FunctionLibraryDefinition* library) {
     const std::string name = NameFor(function);
     TF_RETURN_IF_ERROR(AddAsTpuComputation(function, name, library));
-    // What the host returns needs a static shape, which often follows from the arguments'.
+    // What the host returns needs a static shape, which often follows from those of the arguments.
     FunctionDef definition = *library->Find(name);
     for (size_t i = 0; i < arguments.size(); ++i) {
       if (arguments[i].dtype() == tensorflow::DT_RESOURCE) continue;
@@ -91,7 +91,7 @@ absl::Status AddAsTpuComputation(const std::string& function, const std::string&
   }
   FunctionDef computation = *found;
   computation.mutable_signature()->set_name(name);
-  // Compiled as a TPU computation, not once more by itself.
+  // It is compiled as a TPU computation, and must not be compiled again on its own.
   computation.mutable_attr()->erase(kMustCompile);
   for (NodeDef& node : *computation.mutable_node_def()) MarkReplicated(&node);
 
@@ -99,7 +99,7 @@ absl::Status AddAsTpuComputation(const std::string& function, const std::string&
   MarkReplicated(metadata);
   tensorflow::AddNodeAttr("num_replicas", 1, metadata);
   tensorflow::AddNodeAttr(kCompileOptions, CompileOptionsOf(*found), metadata);
-  // Arguments enter and results leave the computation by the ops that say so.
+  // Arguments enter the computation, and results leave it, through ops made for that.
   absl::flat_hash_map<std::string, std::string> inputs;
   for (const auto& argument : computation.signature().input_arg()) {
     const std::string node_name = absl::StrCat(kPrefix, "input_", inputs.size());
@@ -120,7 +120,7 @@ absl::Status AddAsTpuComputation(const std::string& function, const std::string&
     std::string& value = (*computation.mutable_ret())[result.name()];
     if (auto entered = inputs.find(value); entered != inputs.end()) value = entered->second;
     const std::string node_name = absl::StrCat(kPrefix, "output_", results++);
-    // Only what an op of the computation makes can be its result.
+    // Only the output of an op of the computation can be its result.
     NodeDef* made = AddNode(absl::StrCat(node_name, "_value"), "Identity", &computation);
     MarkReplicated(made);
     made->add_input(value);

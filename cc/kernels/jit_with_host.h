@@ -1,4 +1,4 @@
-// Compiled functions of the CPU that hold outside compilation, which the stock compiler refuses.
+// Compiled functions on the CPU that contain outside compilation, which the stock compiler refuses.
 #ifndef TF_TPU_EXT_CC_KERNELS_JIT_WITH_HOST_H_
 #define TF_TPU_EXT_CC_KERNELS_JIT_WITH_HOST_H_
 
@@ -11,8 +11,8 @@
 
 namespace tf_tpu_ext {
 
-// Adds to the library a function `name` that does what `function` does, as the computation of a TPU
-// with one replica.
+// Adds to the library a function `name` that does what `function` does, as a TPU computation with
+// one replica.
 absl::Status AddAsTpuComputation(const std::string& function, const std::string& name,
                                  tensorflow::FunctionLibraryDefinition* library);
 

@@ -29,7 +29,7 @@ using tensorflow::NodeDef;
 class JitWithHostTest : public testing::Test {
  protected:
   JitWithHostTest() {
-    // y = -x, and the other argument as it is.
+    // y = -x, and the other argument unchanged.
     original_ =
         FunctionDefHelper::Create("f", {"x: float", "n: int32"}, {"y: float", "same: int32"}, {},
                                   {{{"neg"}, "Neg", {"x"}, {{"T", tensorflow::DT_FLOAT}}}},
@@ -70,7 +70,7 @@ TEST_F(JitWithHostTest, ArgumentsAndResultsPassTheBordersOfAComputation) {
     const Node* made = InputOf(output);
     EXPECT_EQ(made->type_string(), "Identity");
     const Node* inside = InputOf(made);
-    // The second argument is a result, but enters the computation all the same.
+    // The second argument is itself a result, but enters the computation all the same.
     if (i == 0) {
       EXPECT_EQ(inside->type_string(), "Neg");
       inside = InputOf(inside);
@@ -116,7 +116,7 @@ TEST_F(JitWithHostTest, IsNotCompiledOnceMoreByItself) {
   const FunctionDef made = Made();
   EXPECT_EQ(made.attr().count("_XlaMustCompile"), 0);
   EXPECT_EQ(made.attr().at("kept").i(), 5);
-  // The function itself is as it was.
+  // The function itself is unchanged.
   EXPECT_TRUE(tensorflow::FunctionDefsEqual(*library_.Find("f"), original_));
 }
 

@@ -35,7 +35,7 @@ using tensorflow::OpKernel;
 using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 
-// Ops that carry values, state and calls rather than compute: every device has them.
+// Ops that handle values, state and calls rather than compute: every device has them.
 constexpr const char* kInfrastructureOps[] = {
     "_ArrayToList",
     "_DeviceArg",
@@ -74,8 +74,8 @@ constexpr const char* kInfrastructureOps[] = {
     "While",
 };
 
-// Ops of device-side input pipelines, with the arguments that stay in host memory: datasets and
-// handles have no form on a device.
+// Ops of device-side input pipelines, with the arguments that stay in host memory, because datasets
+// and handles have no representation on a device.
 struct HostArguments {
   const char* op;
   std::vector<const char*> arguments;
@@ -108,8 +108,8 @@ const std::vector<HostArguments>& InputPipelineOps() {
   return *ops;
 }
 
-// Runs the CPU's kernel under the memory types of the TPU's registration: the CPU's own kernel says
-// that all its memory is the device's, and handles and datasets must stay in the host's.
+// Runs the CPU's kernel with the memory types of the TPU's registration: the CPU's own kernel
+// claims that all its memory is on the device, but handles and datasets must stay on the host.
 class HostMemoryProxy : public OpKernel {
  public:
   HostMemoryProxy(OpKernelConstruction* construction, std::unique_ptr<OpKernel> kernel)
@@ -124,7 +124,7 @@ class HostMemoryProxy : public OpKernel {
   const std::unique_ptr<OpKernel> kernel_;
 };
 
-// Runs the CPU's kernel of an update, if the variables have the type of the op.
+// Runs the CPU's kernel for an update, if the variables have the op's type.
 class HostUpdateOp : public OpKernel {
  public:
   HostUpdateOp(OpKernelConstruction* construction, std::unique_ptr<OpKernel> kernel)
@@ -151,12 +151,12 @@ bool HasHostMemory(const OpKernelConstruction& construction) {
 
 constexpr char kUseLocking[] = "use_locking";
 
-// The op as the kernel sees it: a scatter's kernel asks for an attribute that its op does not have.
+// The op as the kernel sees it: a scatter's kernel reads an attribute that its op lacks.
 const tensorflow::OpDef* WithLockingAttr(const tensorflow::OpDef& op) {
   const auto is_locking = [](const auto& attr) { return attr.name() == kUseLocking; };
   if (std::any_of(op.attr().begin(), op.attr().end(), is_locking)) return &op;
-  // Kernels are made on any thread, and refer to their op for as long as they live: entries neither
-  // move nor go.
+  // Kernels are made on any thread, and refer to their op for as long as they live: entries are
+  // never moved or removed.
   static absl::Mutex mutex(absl::kConstInit);
   static auto* const ops = new absl::node_hash_map<std::string, tensorflow::OpDef>;
   absl::MutexLock lock(&mutex);
@@ -169,8 +169,8 @@ const tensorflow::OpDef* WithLockingAttr(const tensorflow::OpDef& op) {
   return &known->second;
 }
 
-// Lets the update hold its variable alone: by default TensorFlow's scatters and optimizers share it
-// with others.
+// Makes the update hold its variable exclusively: by default, TensorFlow's scatters and optimizers
+// share it with others.
 std::shared_ptr<const NodeProperties> Locking(const NodeProperties& properties) {
   auto locking = std::make_shared<NodeProperties>(properties);
   locking->op_def = WithLockingAttr(*properties.op_def);
@@ -183,8 +183,8 @@ bool UpdatesVariableOfCore(const OpKernelConstruction& construction) {
          UpdatesVariable(construction.def().op());
 }
 
-// Makes the kernel that the CPU has for the same node, or for the op that it overrides. What that
-// does not take is compiled.
+// Makes the CPU's kernel for the same node, or for the op that it overrides. What that kernel does
+// not accept is compiled.
 class CpuKernelFactory : public tensorflow::kernel_factory::OpKernelFactory {
  public:
   OpKernel* Create(OpKernelConstruction* construction) override {
@@ -192,7 +192,7 @@ class CpuKernelFactory : public tensorflow::kernel_factory::OpKernelFactory {
     if (on_core && MustCompileOnDemand(construction->def())) {
       return MakeCompileOnDemandKernel(construction);
     }
-    // The library knows functions too, which nodes may name as their op.
+    // The library also knows functions, which nodes may name as their op.
     const tensorflow::OpRegistryInterface* registry = tensorflow::OpRegistry::Global();
     tensorflow::FunctionLibraryRuntime* library = construction->function_library();
     if (library != nullptr && library->GetFunctionLibraryDefinition() != nullptr) {
@@ -201,7 +201,7 @@ class CpuKernelFactory : public tensorflow::kernel_factory::OpKernelFactory {
     absl::StatusOr<std::unique_ptr<OpKernel>> kernel =
         CreateCpuKernel(*registry, library, construction);
     if (!kernel.ok()) {
-      // The CPU may refuse attributes that a TPU takes.
+      // The CPU may refuse attributes that a TPU accepts.
       if (on_core && CanCompileOnDemand(construction->def())) {
         return MakeCompileOnDemandKernel(construction);
       }
@@ -276,8 +276,8 @@ void RegisterProxy(const KernelDef& cpu_kernel, const char* device_type,
   Register(std::move(kernel));
 }
 
-// What the compiler takes and the CPU has no kernel for, of another type for instance, is compiled:
-// the lower priority leaves the CPU's kernels the first choice.
+// What the compiler accepts but the CPU has no kernel for, for example because of a type, is
+// compiled. The lower priority keeps the CPU's kernels the first choice.
 void RegisterCompileOnDemand(const KernelDef& compiled) {
   auto kernel = std::make_unique<KernelDef>(compiled);
   kernel->set_device_type(kTpuDeviceType);
@@ -285,7 +285,7 @@ void RegisterCompileOnDemand(const KernelDef& compiled) {
   Register<CompileOnDemandFactory>(std::move(kernel), "CompileOnDemandFactory");
 }
 
-// A function's arguments and results live on the core, but for handles and strings. (The kernels
+// A function's arguments and results live on the core, except handles and strings. (The kernels
 // that every device has would keep int32 on the host.)
 void RegisterFunctionBoundary(const char* op, const char* host_argument) {
   for (const bool on_host : {false, true}) {
@@ -308,15 +308,15 @@ void RegisterFunctionBoundary(const char* op, const char* host_argument) {
 
 using OpNames = absl::flat_hash_set<std::string>;
 
-// For each op of input pipelines what stays in host memory.
+// For each op of input pipelines, what stays in host memory.
 using HostArgumentsByOp = absl::flat_hash_map<std::string, const HostArguments*>;
 
 OpNames InfrastructureOps() {
   return OpNames(std::begin(kInfrastructureOps), std::end(kInfrastructureOps));
 }
 
-// Ops that have a kernel on the TPU where the CPU has one: what XLA can compile, so that eager code
-// on a core runs what a TPU would.
+// Ops that get a kernel on the TPU if the CPU has one: those that XLA can compile, so that eager
+// code on a core runs what a TPU would.
 OpNames OpsOfTpu(const HostArgumentsByOp& input_pipeline) {
   OpNames ops = InfrastructureOps();
   for (const std::string& op : tensorflow::XlaOpRegistry::GetAllRegisteredOps()) ops.insert(op);
@@ -350,7 +350,8 @@ void RegisterKernelProxies() {
   const OpNames of_tpu = OpsOfTpu(input_pipeline);
   const OpNames of_tpu_system = InfrastructureOps();
   const tensorflow::KernelList kernels = tensorflow::GetAllRegisteredKernels();
-  // A second kernel for the same op and constraints ends the process: leave out what exists.
+  // A second kernel for the same op and constraints would end the process, so leave out what
+  // exists.
   const OpNames on_tpu = OpsWithKernels(kernels, kTpuDeviceType);
   const OpNames on_tpu_system = OpsWithKernels(kernels, kTpuSystemDeviceType);
   for (const KernelDef& kernel : kernels.kernel()) {

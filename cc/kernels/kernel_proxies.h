@@ -5,8 +5,8 @@ namespace tf_tpu_ext {
 
 // Lets ops run on the virtual devices outside compiled programs: eager ops, variables, control flow
 // and function calls on /device:TPU:i use the CPU's kernels. Ops that XLA does not know get no TPU
-// kernel, as on a real TPU. To be called once, on one thread, after the kernels of TensorFlow and
-// of this library are registered: it goes through the registry as it is then.
+// kernel, as on a real TPU. Must be called once, on one thread, after the kernels of TensorFlow and
+// of this library are registered: it goes through the registry as it is at that time.
 void RegisterKernelProxies();
 
 }  // namespace tf_tpu_ext

@@ -1,4 +1,4 @@
-// For tests: single kernels, run on the devices of a process.
+// For tests: single kernels, run on the devices of the process.
 #ifndef TF_TPU_EXT_CC_KERNELS_KERNEL_TESTING_H_
 #define TF_TPU_EXT_CC_KERNELS_KERNEL_TESTING_H_
 
@@ -41,7 +41,7 @@
 
 namespace tf_tpu_ext {
 
-// A machine of four cores with its host.
+// A machine with four cores and its host.
 class KernelRunner {
  public:
   static constexpr int kCores = 4;
@@ -64,13 +64,13 @@ class KernelRunner {
     return device;
   }
 
-  // Lets kernels call the function.
+  // Makes the function available to kernels.
   absl::Status AddFunction(const tensorflow::FunctionDef& function) {
     return definitions_.AddFunctionDef(function);
   }
 
-  // A node of the op with the attributes that `fill` adds and those that follow from the inputs'
-  // types by AddDefaultsToNodeDef.
+  // A node of the op, with the attributes that `fill` adds and the defaults of
+  // AddDefaultsToNodeDef.
   static tensorflow::NodeDef Node(const std::string& op,
                                   const std::function<void(tensorflow::NodeDef*)>& fill = nullptr) {
     tensorflow::NodeDef node;
@@ -83,12 +83,12 @@ class KernelRunner {
   // One run of a kernel.
   class Execution {
    public:
-    // Must not be called before the kernel is done.
+    // Must not run before the kernel is done.
     ~Execution() { CHECK(has_ended()); }
 
     bool has_ended() const { return done_.HasBeenNotified(); }
 
-    // The kernel's outputs, once.
+    // Waits for the kernel and returns its outputs. Call it only once.
     absl::StatusOr<std::vector<tensorflow::Tensor>> Wait() {
       done_.WaitForNotification();
       TF_RETURN_IF_ERROR(context_->status());
@@ -125,7 +125,7 @@ class KernelRunner {
     tensorflow::CancellationManager* cancellation = nullptr;
   };
 
-  // The kernel of the node for that many inputs, on the device, such as "TPU:0".
+  // The node's kernel for that many inputs, on a device such as "TPU:0".
   absl::StatusOr<std::shared_ptr<tensorflow::OpKernel>> MakeKernel(tensorflow::NodeDef node,
                                                                    const std::string& device_name,
                                                                    size_t num_inputs) {
@@ -141,7 +141,8 @@ class KernelRunner {
     return std::shared_ptr<tensorflow::OpKernel>(created);
   }
 
-  // Starts the kernel on its device. It goes on after the return if it is asynchronous.
+  // Starts the kernel on its device. If it is asynchronous, it may still be running when this
+  // returns.
   absl::StatusOr<std::unique_ptr<Execution>> Start(std::shared_ptr<tensorflow::OpKernel> kernel,
                                                    const std::string& device_name,
                                                    std::vector<tensorflow::Tensor> inputs,
@@ -196,7 +197,7 @@ class KernelRunner {
     return execution->Wait();
   }
 
-  // The same for a node of one output.
+  // The same for a node with one output.
   absl::StatusOr<tensorflow::Tensor> RunOne(tensorflow::NodeDef node,
                                             const std::string& device_name,
                                             std::vector<tensorflow::Tensor> inputs = {}) {
@@ -206,7 +207,7 @@ class KernelRunner {
     return outputs[0];
   }
 
-  // The handle of a variable of floats on the device, which is not initialized.
+  // The handle of an uninitialized float variable on the device.
   tensorflow::Tensor Variable(const std::string& device_name, const std::string& name,
                               const tensorflow::TensorShape& shape) {
     absl::StatusOr<tensorflow::Tensor> handle =

@@ -1,4 +1,4 @@
-// From a lowered module to a program that runs.
+// From a lowered module to a program that can run.
 #ifndef TF_TPU_EXT_CC_KERNELS_MAKE_PROGRAM_H_
 #define TF_TPU_EXT_CC_KERNELS_MAKE_PROGRAM_H_
 
@@ -13,7 +13,8 @@
 
 namespace tf_tpu_ext {
 
-// Makes the program `id`, named as in the record, and notes in the record how and how long it took.
+// Makes the program `id`, with the record's name, and notes in the record how it was made and how
+// long that took.
 absl::StatusOr<std::shared_ptr<Program>> MakeProgram(
     const LoweredModule& lowered, const tensorflow::tpu::TPUCompileMetadataProto& metadata,
     int64_t id, CompilationRecord* record);

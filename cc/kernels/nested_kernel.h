@@ -1,4 +1,4 @@
-// A kernel that runs inside of another one.
+// A kernel that runs inside another one.
 #ifndef TF_TPU_EXT_CC_KERNELS_NESTED_KERNEL_H_
 #define TF_TPU_EXT_CC_KERNELS_NESTED_KERNEL_H_
 
@@ -7,10 +7,10 @@
 
 namespace tf_tpu_ext {
 
-// Computes what the op of `context` asks for by `kernel`, a synchronous one for the same node. If
-// it fails, `context` has neither status nor outputs of it. A context of its own is needed anyway:
+// Computes the op of `context` with `kernel`, a synchronous kernel for the same node. If it fails,
+// `context` gets neither its status nor its outputs. A context of its own is needed anyway:
 // synchronous kernels end the process when they fail in the context of an asynchronous one. With
-// `keep_inputs` no output takes an input's memory.
+// `keep_inputs`, no output reuses an input's memory.
 absl::Status ComputeNested(tensorflow::OpKernel* kernel, bool keep_inputs,
                            tensorflow::OpKernelContext* context);
 

@@ -26,10 +26,11 @@ using tensorflow::OpKernel;
 using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 
-// One call of a kernel. It ends once: by running, or because its wait was cancelled or too long.
+// One call of a kernel. It ends exactly once: by running, or because its wait was cancelled or too
+// long.
 class Update : public std::enable_shared_from_this<Update> {
  public:
-  // `kernel` updates variables of the type. `compiled` may be null.
+  // `kernel` updates variables of that type. `compiled` may be null.
   Update(OpKernel* kernel, AsyncOpKernel* compiled, tensorflow::DataType type,
          OpKernelContext* context, AsyncOpKernel::DoneCallback done)
       : kernel_(kernel),
@@ -42,11 +43,11 @@ class Update : public std::enable_shared_from_this<Update> {
 
   void Start() {
     {
-      // Under the lock: the end, which may come at once on another thread, needs all of this.
+      // Under the lock: the end, which may come immediately on another thread, needs all of this.
       absl::MutexLock lock(&mutex_);
       const CoreOrder::Entrance entrance = Process::Get().core_order->Enter(
           {core_}, CoreOrder::User::kHostOp, [self = shared_from_this()] {
-            // The thread that ran a program has others to run.
+            // The thread that ran the program has other programs to run.
             Process::Get().host_threads->Schedule([self] { self->Run(); });
           });
       place_ = entrance.place;
@@ -98,7 +99,7 @@ class Update : public std::enable_shared_from_this<Update> {
         kRaiseWaitLimit)));
   }
 
-  // Whether the caller is the one that ends the update; nobody else then uses the context.
+  // Returns whether the caller is the one that ends the update; then nobody else uses the context.
   bool End() {
     WaitMonitor::WaitId wait;
     {
@@ -109,21 +110,21 @@ class Update : public std::enable_shared_from_this<Update> {
     }
     if (wait != 0) {
       Process::Get().wait_monitor->End(wait);
-      // Not the waiting form: a cancellation that is under way may be what calls this.
+      // Does not wait, because a cancellation in progress may be what calls this.
       if (cancellation_ != nullptr) cancellation_->TryDeregisterCallback(token_);
     }
     return true;
   }
 
   void RunCompiled() {
-    // It takes a place of its own.
+    // The compiled op takes a place of its own.
     Process::Get().core_order->Leave(place());
     compiled_->ComputeAsync(context_, std::exchange(done_, nullptr));
   }
 
   void Finish() {
     const CoreOrder::Place place = this->place();
-    // Its end may delete the kernel and the context, but the place outlives them.
+    // `done_` may delete the kernel and the context, but the place outlives them.
     std::exchange(done_, nullptr)();
     Process::Get().core_order->Leave(place);
   }
@@ -139,15 +140,15 @@ class Update : public std::enable_shared_from_this<Update> {
   OpKernelContext* const context_;
   tensorflow::CancellationManager* const cancellation_;
   const Core core_;
-  // Only who ends the update uses it.
+  // Used only by whoever ends the update.
   AsyncOpKernel::DoneCallback done_;
 
   absl::Mutex mutex_;
   CoreOrder::Place place_ ABSL_GUARDED_BY(mutex_);
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
-  // Of an update that waits; 0 for others. With it, the token of the cancellation is set.
+  // 0 unless the update waits. Set together with the cancellation token.
   WaitMonitor::WaitId wait_ ABSL_GUARDED_BY(mutex_) = 0;
-  // Written before the wait begins, read by who ends it.
+  // Written before the wait begins, read by whoever ends it.
   tensorflow::CancellationToken token_ = 0;
 };
 

@@ -29,7 +29,7 @@ using User = CoreOrder::User;
 
 constexpr char kCore[] = "TPU:1";
 
-// A variable of core 1 that is 1.0, and programs that hold the core.
+// A variable on core 1 with the value 1.0, and programs that hold the core.
 class OrderedUpdateTest : public testing::Test {
  protected:
   OrderedUpdateTest() : variable_(runner_.Variable(kCore, "v", {})) {
@@ -38,7 +38,7 @@ class OrderedUpdateTest : public testing::Test {
 
   static CoreOrder& order() { return *Process::Get().core_order; }
 
-  // Returns when the program has the core: an op gives it up just after it has ended.
+  // Returns when the program has the core, which an op gives up just after it has ended.
   static CoreOrder::Place Hold(int core, User user) {
     absl::Notification started;
     const CoreOrder::Entrance entrance =
@@ -84,7 +84,7 @@ TEST_F(OrderedUpdateTest, FailsAsItsKernelDoes) {
   const absl::Status status = misfit->Wait().status();
   EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
   EXPECT_EQ(Value(), 1.0f);
-  // It has given up its place.
+  // The op has given up its place.
   order().Leave(Hold(1, User::kProgram));
 }
 
@@ -117,7 +117,7 @@ TEST_F(OrderedUpdateTest, WhatItsKernelRefusesIsCompiledAndTakesTurnsToo) {
       runner_.Run(of_state("AssignVariableOp"), kCore, {handle, MakeVector<int64_t>({1, 2})});
   ASSERT_TRUE(assigned.ok()) << assigned.status();
   const CoreOrder::Place program = Hold(1, User::kProgram);
-  // By ThreeFry, which the CPU does not have.
+  // With ThreeFry, which the CPU lacks.
   const auto skip =
       runner_.Start(KernelRunner::Node("RngSkip"), kCore,
                     {handle, MakeScalar<int64_t>(2), MakeScalar<int64_t>(3)}, KernelRunner::Step());

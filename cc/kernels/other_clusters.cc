@@ -1,6 +1,6 @@
-// Ops that TensorFlow's automatic clustering puts into graphs of other devices. Without kernels of
-// their own, cores get those that every device has, which trust their inputs: a key that no
-// _XlaCompile of this process has made ends it.
+// Ops that TensorFlow's automatic clustering puts into graphs for other devices. Without kernels of
+// their own, cores would get those that every device has, which trust their inputs: a key that was
+// not made by an _XlaCompile in this process ends the process.
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "cc/device/virtual_device.h"

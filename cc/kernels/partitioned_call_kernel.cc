@@ -1,4 +1,4 @@
-// TPUPartitionedCall: calls a function whose TPU computations run on the core that an input names.
+// TPUPartitionedCall: calls a function whose TPU computations run on the core named by an input.
 #include <memory>
 #include <vector>
 

@@ -1,4 +1,4 @@
-// The dataset of a pipeline that runs in processes of another environment.
+// The dataset of a pipeline that runs in processes in another environment.
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -33,7 +33,7 @@ using tensorflow::data::SerializationContext;
 
 constexpr char kDescription[] = "PipelineDataset (tf_tpu_ext.io)";
 
-// Checks that an element is as the dataset promises.
+// Checks that an element is what the dataset promises.
 absl::Status Check(const std::vector<Tensor>& element, const DataTypeVector& types,
                    const std::vector<PartialTensorShape>& shapes) {
   if (element.size() != types.size()) {

@@ -1,4 +1,4 @@
-// What a client and the workers of a pod tell each other.
+// Ops through which a client and the workers of a pod inform each other.
 #include "cc/kernels/pod_kernels.h"
 
 #include <cstdint>

@@ -5,7 +5,7 @@
 
 namespace tf_tpu_ext {
 
-// Of the Python packages here, which workers tell those who ask.
+// Sets the versions of the Python packages in this process, which workers report on request.
 void SetVersions(const std::string& package, const std::string& tensorflow);
 
 }  // namespace tf_tpu_ext

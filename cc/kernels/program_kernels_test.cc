@@ -1,5 +1,6 @@
-// The ops of a program in the host graph: one compiles it, one brings each core to the launch. Here
-// they compile what the bridge would give them, and run it on the cores of a process.
+// Tests the ops of a program in the host graph: one compiles it, one brings each core to the
+// launch. Here they compile what the bridge would give them, and run it on the cores of the
+// process.
 #include <cstdint>
 #include <limits>
 #include <memory>
@@ -57,7 +58,7 @@ constexpr char kUpdate[] = R"(module attributes {tf.versions = {producer = 1395 
   }
 })";
 
-// The shape of the argument of a program is not known when it is traced.
+// The shape of the program's argument is not known when it is traced.
 constexpr char kNegateAny[] = R"(module attributes {tf.versions = {producer = 1395 : i32}} {
   func.func @main(%x: tensor<?xf32>) -> tensor<?xf32> {
     %y = "tf.Neg"(%x) : (tensor<?xf32>) -> tensor<?xf32>
@@ -103,7 +104,7 @@ class ProgramKernelsTest : public testing::Test {
     return Compiled{ParseCompilationStatus(status), outputs[0], outputs[1]};
   }
 
-  // A program that compiles; the key of a launch of it.
+  // Compiles a program that must compile; returns the key of a launch of it.
   Tensor KeyOf(const std::string& module, const TPUCompileMetadataProto& metadata) {
     const auto compiled = Compile(module, metadata.SerializeAsString());
     EXPECT_TRUE(compiled.ok()) << compiled.status();
@@ -118,7 +119,7 @@ class ProgramKernelsTest : public testing::Test {
     });
   }
 
-  // Of kUpdate: the first argument is a variable, and so is the first result.
+  // For kUpdate: the first argument is a variable, and so is the first result.
   static NodeDef ExecuteUpdate() {
     return KernelRunner::Node("TPUExecuteAndUpdateVariables", [](NodeDef* node) {
       AddNodeAttr("Targs", DataTypeVector{tensorflow::DT_RESOURCE, tensorflow::DT_FLOAT}, node);
@@ -161,7 +162,7 @@ TEST_F(ProgramKernelsTest, ReplicasMeetInTheirLaunch) {
   const Tensor key = KeyOf(kNegate, metadata);
   const auto first = runner_.Start(Execute(), "TPU:0", {MakeVector<float>({1, 2}), key}, {});
   ASSERT_TRUE(first.ok()) << first.status();
-  // Nothing starts before the last core has come.
+  // Nothing starts before the last core has arrived.
   EXPECT_FALSE((*first)->has_ended());
   const auto second = runner_.Run(Execute(), "TPU:1", {MakeVector<float>({10, 20}), key});
   ASSERT_TRUE(second.ok()) << second.status();
@@ -169,7 +170,7 @@ TEST_F(ProgramKernelsTest, ReplicasMeetInTheirLaunch) {
   const auto of_first = (*first)->Wait();
   ASSERT_TRUE(of_first.ok()) << of_first.status();
   EXPECT_EQ(ValuesOf<float>((*of_first)[0]), Floats({-1, -2}));
-  // The program is of two cores, and this is none of them.
+  // The program runs on two cores, and this is not one of them.
   const absl::Status third =
       runner_.Run(Execute(), "TPU:2", {MakeVector<float>({1, 2}), KeyOf(kNegate, metadata)})
           .status();
@@ -205,7 +206,7 @@ TEST_F(ProgramKernelsTest, ACoreThatCannotComeTellsTheOthers) {
   const absl::Status told = (*waiting)->Wait().status();
   EXPECT_EQ(told.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_TRUE(absl::StrContains(told.message(), "Variable 'missing'")) << told;
-  // The other replica's variable is as it was.
+  // The other replica's variable is unchanged.
   EXPECT_EQ(ValuesOf<float>(*runner_.Read("TPU:0", there)), Floats({1, 2}));
 }
 
@@ -218,7 +219,7 @@ TEST_F(ProgramKernelsTest, VariablesAreReadAndWritten) {
         runner_.Run(ExecuteUpdate(), "TPU:2",
                     {v, MakeVector<float>({100, 200}), KeyOf(kUpdate, Metadata(2, 2))});
     ASSERT_TRUE(results.ok()) << results.status();
-    // The new value of the variable is none of the op's outputs.
+    // The variable's new value is not among the op's outputs.
     ASSERT_EQ(results->size(), 1);
     EXPECT_EQ(ValuesOf<float>((*results)[0]), Floats({100 + expected[0], 200 + expected[1]}));
     for (float& value : expected) value *= 2;
@@ -267,7 +268,7 @@ TEST_F(ProgramKernelsTest, IndicesOfVariablesThatFitNoProgramAreErrors) {
         runner_.Run(node, "TPU:0", {v, x, KeyOf(kUpdate, Metadata(2, 2))}).status();
     return std::string(status.message());
   };
-  // No argument, the key, an argument that is no variable.
+  // No argument, the key, an argument that is not a variable.
   for (const int read : {-1, 2, 7, 1}) {
     EXPECT_TRUE(absl::StrContains(run({read}, {0}), "is not the number of an argument")) << read;
   }
@@ -283,7 +284,7 @@ TEST_F(ProgramKernelsTest, ArgumentsOfAnotherProgramAreErrors) {
     inputs.push_back(KeyOf(kNegate, Metadata(1, 1)));
     return std::string(runner_.Run(Execute(types), "TPU:0", inputs).status().message());
   };
-  // Of the same number of bytes each.
+  // Each has the same number of bytes.
   EXPECT_TRUE(absl::StrContains(run({tensorflow::DT_INT32}, {MakeVector<int32_t>({1, 2})}),
                                 "is int32[2] (8 bytes); the program was compiled for f32[2]"));
   EXPECT_TRUE(absl::StrContains(run({tensorflow::DT_FLOAT}, {MakeTensor<float>({1, 2}, {1, 2})}),

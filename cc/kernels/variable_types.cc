@@ -22,7 +22,7 @@ DataType UpdatedType(const tensorflow::OpKernelConstruction& construction) {
   DataType type = tensorflow::DT_INVALID;
   std::string op = construction.def().op();
   if (std::string original = OriginalOfHostUpdate(op); !original.empty()) op = std::move(original);
-  // The type of a generator of random numbers is that of the numbers, not of its state.
+  // For a random number generator, the type is that of the numbers, not of the state.
   if (op == "AssignVariableOp" || absl::StartsWith(op, "Stateful")) return type;
   for (const char* attribute : {"T", "dtype"}) {
     if (tensorflow::TryGetNodeAttr(construction.def(), attribute, &type)) break;
@@ -45,7 +45,7 @@ absl::Status CheckVariableTypes(tensorflow::OpKernelContext* context, DataType t
           context->device()->name(), " or is uninitialized. Run its initializer there first. (",
           found.message(), ")"));
     }
-    // The kernel tells what else is wrong with the handle.
+    // The kernel reports anything else that is wrong with the handle.
     if (!found.ok()) continue;
     tensorflow::tf_shared_lock lock(*variable->mu());
     if (variable->is_initialized && variable->tensor()->dtype() != type) {

@@ -1,5 +1,5 @@
-// TensorFlow's CPU kernels take it on trust that a variable has the type that their op names, and
-// end the process if it has not.
+// TensorFlow's CPU kernels assume that a variable has the type that their op names, and end the
+// process if it does not.
 #ifndef TF_TPU_EXT_CC_KERNELS_VARIABLE_TYPES_H_
 #define TF_TPU_EXT_CC_KERNELS_VARIABLE_TYPES_H_
 
@@ -9,12 +9,12 @@
 
 namespace tf_tpu_ext {
 
-// The type of the variables that the op updates; DT_INVALID if it names none, or checks them
+// The type of the variables that the op updates; DT_INVALID if the op names none or checks them
 // itself.
 tensorflow::DataType UpdatedType(const tensorflow::OpKernelConstruction& construction);
 
-// An error unless all variables among the inputs exist, and those that have a value are of the
-// type.
+// Returns an error unless all variables among the inputs exist and those that have a value are of
+// that type.
 absl::Status CheckVariableTypes(tensorflow::OpKernelContext* context, tensorflow::DataType type);
 
 }  // namespace tf_tpu_ext
