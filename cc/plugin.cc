@@ -55,11 +55,11 @@
 namespace tf_tpu_ext {
 namespace {
 
-// Devices must be known before TensorFlow's context starts, and proxies made of the kernels that
-// exist now; both hold for a static initializer of a library loaded at import.
+// Devices must be known before TensorFlow's context starts, and proxies are made of the kernels
+// that exist at that time: a static initializer of a library loaded at import does both.
 [[maybe_unused]] const bool kLoaded = [] {
-  // First: what is registered below may be called at once. Never deleted, for threads use them
-  // until the process ends.
+  // First, because what is registered below may be called immediately. Never deleted, because
+  // threads use the objects until the process ends.
   auto* const objects = new ProcessObjects;
   Process::Install(&objects->process());
   RegisterDeviceFactories(objects->process().machine,
@@ -74,13 +74,13 @@ namespace {
   return true;
 }();
 
-// A C string that the caller owns and gives back to TfTpuExt_Free; null where there is none. All
-// texts cross to Python in this way.
+// A C string that the caller owns and frees with TfTpuExt_Free; null if there is none. All texts
+// are passed to Python in this way.
 using OwnedText = char*;
 
 OwnedText Give(const std::string& text) { return strdup(text.c_str()); }
 
-// Null for success.
+// Null on success.
 OwnedText GiveError(const absl::Status& status) {
   return status.ok() ? nullptr : Give(std::string(status.message()));
 }
@@ -118,7 +118,7 @@ absl::StatusOr<JsonObject> CompileForTarget(const char* plugin_file, const char*
   told.Object("devices", devices);
   const absl::StatusOr<CompiledForDevice> compiled = topology.Compile(std::move(module), options);
   if (!compiled.ok()) {
-    // What the devices are is known all the same.
+    // The devices are known all the same.
     return told.String("error", compiled.status().message())
         .String("code", absl::StatusCodeToString(compiled.status().code()));
   }
@@ -135,10 +135,10 @@ extern "C" {
 
 using tf_tpu_ext::OwnedText;
 
-// Changes the machine's settings; returns null, or why it could not be done. Switches of programs
-// stay as they are unless `programs` names them. `mesh_shape` has four sizes, zeros for the one
-// that follows from the number of cores. The compilation cache stays as it is if null, and ends if
-// empty.
+// Changes the machine's settings; returns null, or why that failed. Program switches that
+// `programs` does not name stay unchanged. `mesh_shape` has four sizes; zeros mean the shape that
+// follows from the number of cores. The compilation cache stays unchanged if `compilation_cache` is
+// null, and is switched off if it is empty.
 OwnedText TfTpuExt_Configure(int cores, int local_devices, double wait_limit_seconds,
                              double host_limit_seconds, int sparse_cores, int64_t max_programs,
                              int64_t max_program_bytes, const char* programs,
@@ -166,22 +166,22 @@ void TfTpuExt_UseCacheLater(const char* folder) {
   tf_tpu_ext::Process::Get().machine->SetOptions(options).IgnoreError();
 }
 
-// The versions of the Python packages tf_tpu_ext and TensorFlow.
+// Sets the versions of the Python packages tf_tpu_ext and TensorFlow.
 void TfTpuExt_SetVersions(const char* package, const char* tensorflow) {
   tf_tpu_ext::SetVersions(package, tensorflow);
 }
 
-// Where a worker listens that this process uses: "/job:worker/replica:0/task:1", "name:port".
+// Notes where a worker that this process uses listens: "/job:worker/replica:0/task:1", "name:port".
 void TfTpuExt_NoteHost(const char* task, const char* address) {
   tf_tpu_ext::Process::Get().endpoints->Note(task, address);
 }
 
-// Waits for a sign of life of a worker at "name:port"; returns null, or why there is none.
+// Waits for a sign of life from a worker at "name:port"; returns null, or why there is none.
 OwnedText TfTpuExt_CheckAlive(const char* address, double timeout_seconds) {
   return tf_tpu_ext::GiveError(tf_tpu_ext::CheckAlive(address, absl::Seconds(timeout_seconds)));
 }
 
-// Whether training should end with a checkpoint: what the op CheckPreemption tells.
+// Sets what the op CheckPreemption reports: whether training should end with a checkpoint.
 void TfTpuExt_SetPreempted(int preempted) { tf_tpu_ext::SetPreempted(preempted != 0); }
 
 // How many threads run compiled programs.
@@ -202,24 +202,24 @@ OwnedText TfTpuExt_ClusterRecords() {
   return tf_tpu_ext::GiveRecords(tf_tpu_ext::Process::Get().transfer_stats->RecordedClusters());
 }
 
-// Elements of inputs that may be padded, and those of them that were padding.
+// The number of elements in inputs that may be padded, and how many of them were padding.
 void TfTpuExt_Padding(int64_t* elements, int64_t* padding) {
   const tf_tpu_ext::PaddingTotals totals = tf_tpu_ext::Process::Get().padding->Totals();
   *elements = totals.elements;
   *padding = totals.padding;
 }
 
-// The same by program and argument, as a JSON array.
+// The same, by program and argument, as a JSON array.
 OwnedText TfTpuExt_PaddedInputs() {
   return tf_tpu_ext::GiveRecords(tf_tpu_ext::Process::Get().padding->Inputs());
 }
 
-// The collectives so far with what cores have waited in them, as a JSON array.
+// The collectives so far, with how long cores have waited in them, as a JSON array.
 OwnedText TfTpuExt_Collectives() {
   return tf_tpu_ext::GiveRecords(tf_tpu_ext::Process::Get().collectives->stats().Totals());
 }
 
-// When cores came to the first collectives, as a JSON array.
+// When cores arrived at the first collectives, as a JSON array.
 OwnedText TfTpuExt_CollectiveMeetings() {
   return tf_tpu_ext::GiveRecords(tf_tpu_ext::Process::Get().collectives->stats().Meetings());
 }
@@ -229,7 +229,7 @@ OwnedText TfTpuExt_Findings() {
   return tf_tpu_ext::GiveRecords(tf_tpu_ext::Process::Get().findings->Get());
 }
 
-// What decides in which order the cores of watched steps call the host.
+// Sets the seed for the order in which the cores of watched steps call the host.
 void TfTpuExt_SetHostOrder(uint64_t seed) { tf_tpu_ext::Process::Get().findings->set_seed(seed); }
 
 // How many steps were checked.
@@ -240,32 +240,32 @@ OwnedText TfTpuExt_FirstLaunches() {
   return tf_tpu_ext::GiveRecords(tf_tpu_ext::Process::Get().first_launches->Get());
 }
 
-// What goes on now, as a JSON object.
+// What is going on, as a JSON object.
 OwnedText TfTpuExt_Progress(double age_seconds) {
   return tf_tpu_ext::Give(tf_tpu_ext::DescribeProgress(absl::Seconds(age_seconds)).Text());
 }
 
-// Takes the files of gs:// from a folder, or refuses them if it is empty; returns null, or why it
-// could not be done.
+// Uses a folder for gs:// paths, or refuses these paths if `folder` is empty; returns null, or why
+// that failed.
 OwnedText TfTpuExt_MapCloudStorage(const char* folder) {
   return tf_tpu_ext::GiveError(tf_tpu_ext::MapCloudStorage(folder));
 }
 
-// Lets iterators that are made from now on end their autotuning at once when they are deleted;
-// returns null, or why it could not be done.
+// Makes iterators created from now on end their autotuning as soon as they are deleted; returns
+// null, or why that failed.
 OwnedText TfTpuExt_ReplaceAutotuneLoop() {
   return tf_tpu_ext::GiveError(tf_tpu_ext::ReplaceAutotuneLoop());
 }
 
-// Gives new iterators TensorFlow's loop again; returns null, or why it could not be done.
+// Gives new iterators TensorFlow's loop again; returns null, or why that failed.
 OwnedText TfTpuExt_RestoreAutotuneLoop() {
   return tf_tpu_ext::GiveError(tf_tpu_ext::RestoreAutotuneLoop());
 }
 
-// A pipeline of other processes, see cc/data/pipeline.h; returns its number.
+// Adds a pipeline in other processes (see cc/data/pipeline.h); returns its number.
 int64_t TfTpuExt_AddPipeline() { return tf_tpu_ext::Pipeline::Add(); }
 
-// Gives a pipeline a process, by a socket that is the library's from now on.
+// Adds a process to a pipeline, through a socket that the library takes over.
 void TfTpuExt_AddPipelineProcess(int64_t number, int socket) {
   tf_tpu_ext::OwnedFile requests(socket);
   const auto pipeline = tf_tpu_ext::Pipeline::Find(number);
@@ -277,7 +277,7 @@ void TfTpuExt_FailPipeline(int64_t number, const char* error) {
   if (pipeline.ok()) (*pipeline)->Fail(error);
 }
 
-// Lets no more iterations begin; returns how many go on.
+// Prevents further iterations; returns how many are in progress.
 int TfTpuExt_ClosePipeline(int64_t number) {
   const auto pipeline = tf_tpu_ext::Pipeline::Find(number);
   if (!pipeline.ok()) return 0;
@@ -285,7 +285,7 @@ int TfTpuExt_ClosePipeline(int64_t number) {
   return (*pipeline)->iterations();
 }
 
-// For how many seconds an iteration over the pipeline has waited.
+// How many seconds the longest-waiting iteration over the pipeline has waited.
 double TfTpuExt_PipelineWait(int64_t number) {
   const auto pipeline = tf_tpu_ext::Pipeline::Find(number);
   return pipeline.ok() ? absl::ToDoubleSeconds((*pipeline)->LongestWait()) : 0.0;
@@ -295,22 +295,22 @@ void TfTpuExt_RemovePipeline(int64_t number) { tf_tpu_ext::Pipeline::Remove(numb
 
 void TfTpuExt_InterruptPipelines() { tf_tpu_ext::Pipeline::InterruptAll(); }
 
-// Arms a fault, for tests, see cc/base/fault_points.h: it stalls if the time is not zero. Returns
-// null, or why it could not be done.
+// For tests: arms a fault (see cc/base/fault_points.h), which stalls if the time is not zero.
+// Returns null, or why that failed.
 OwnedText TfTpuExt_ArmFault(const char* point, int64_t after, double stall_seconds) {
   return tf_tpu_ext::GiveError(tf_tpu_ext::ArmFault(point, after, absl::Seconds(stall_seconds)));
 }
 
 void TfTpuExt_DisarmFaults() { tf_tpu_ext::DisarmFaults(); }
 
-// What all fault points have done so far, as a JSON array.
+// What has happened at all fault points so far, as a JSON array.
 OwnedText TfTpuExt_CountFaults() { return tf_tpu_ext::GiveRecords(tf_tpu_ext::CountFaults()); }
 
-// Whether a Python file is TensorFlow's, Keras's or ours, and not the user's.
+// Whether a Python file belongs to TensorFlow, Keras or this package, rather than to the user.
 int TfTpuExt_IsLibraryFile(const char* file) { return tf_tpu_ext::IsLibraryFile(file); }
 
-// The next program for the target's compiler, as a JSON object: its module and options are written
-// to these files. Waits until there is one; null after TfTpuExt_WakeTarget.
+// Takes the next program for the target's compiler, as a JSON object, and writes its module and
+// options to these files. Waits until there is one; returns null after TfTpuExt_WakeTarget.
 OwnedText TfTpuExt_TakeTargetProgram(const char* module_file, const char* options_file) {
   std::optional<tf_tpu_ext::TargetProgram> program =
       tf_tpu_ext::Process::Get().target_programs->Take();
@@ -326,12 +326,12 @@ OwnedText TfTpuExt_TakeTargetProgram(const char* module_file, const char* option
 
 void TfTpuExt_WakeTarget() { tf_tpu_ext::Process::Get().target_programs->Wake(); }
 
-// How many programs there were for the target's compiler so far.
+// How many programs there have been for the target's compiler.
 int64_t TfTpuExt_TargetPrograms() { return tf_tpu_ext::Process::Get().target_programs->added(); }
 
-// Compiles the module of a file for a topology of a PJRT plugin; the optimized module is written to
-// a file. `chip_config` is as in cc/pjrt/compile_only.h. Returns a JSON object. For a process of
-// its own: a plugin may do as it likes.
+// Compiles the module in a file for a topology of a PJRT plugin, and writes the optimized module to
+// a file. `chip_config` is as in cc/pjrt/compile_only.h. Returns a JSON object. Call this in a
+// process of its own, since a plugin may do anything.
 OwnedText TfTpuExt_CompileForTarget(const char* plugin, const char* topology,
                                     const char* chip_config, const char* module_file,
                                     const char* options_file, const char* optimized_file) {

@@ -1,6 +1,6 @@
-// TensorFlow 2.19 and 2.20 export no printing of numbers to their logs, though absl's headers
-// declare that they do. Checks in TensorFlow's inline functions need it; which numbers, the
-// compiler's inlining decides.
+// TensorFlow 2.19 and 2.20 do not export the functions that print numbers to logs, though absl's
+// headers declare them as if they were exported. Checks in TensorFlow's inline functions need them;
+// for which types depends on the compiler's inlining.
 #include "absl/log/internal/log_message.h"
 
 #include "absl/base/config.h"

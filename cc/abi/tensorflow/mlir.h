@@ -1,6 +1,6 @@
-// Functions of tensorflow/compiler/mlir that TensorFlow's library exports and its wheel declares in
+// Functions of tensorflow/compiler/mlir that TensorFlow's library exports but its wheel declares in
 // no header, or in one that can't be used as it is. What the wheel does declare is included from
-// there, over the stand-ins of cc/abi/llvm and cc/abi/mlir.
+// there, on top of the stand-ins in cc/abi/llvm and cc/abi/mlir.
 #ifndef TF_TPU_EXT_CC_ABI_TENSORFLOW_MLIR_H_
 #define TF_TPU_EXT_CC_ABI_TENSORFLOW_MLIR_H_
 
@@ -18,7 +18,7 @@ namespace tensorflow {
 std::string ExperimentalRunPassPipeline(const std::string& mlir_text, const std::string& pipeline,
                                         bool show_debug_info, TF_Status* status);
 
-// Of tensorflow/compiler/mlir/tf2xla/api/v2/graph_to_tf_executor.cc; no header declares it. Holds
+// From tensorflow/compiler/mlir/tf2xla/api/v2/graph_to_tf_executor.cc; no header declares it. Holds
 // from 2.19, the first minor that exports MLIRContext, to 2.21.
 namespace tf2xla::v2 {
 void LoadImporterDialects(mlir::MLIRContext& context);
@@ -28,8 +28,8 @@ void LoadImporterDialects(mlir::MLIRContext& context);
 
 namespace tf_tpu_ext {
 
-// tensorflow/compiler/mlir/tf2xla/api/v2/tf_dialect_to_executor.h, from 2.17 to 2.21, declares it
-// deprecated in favour of a function that takes a graph; here there is only the module.
+// From 2.17 to 2.21, tensorflow/compiler/mlir/tf2xla/api/v2/tf_dialect_to_executor.h declares it
+// deprecated in favor of a function that takes a graph; here there is only the module.
 inline absl::Status ExportFromTensorflowDialectToExecutor(mlir::ModuleOp module,
                                                           llvm::StringRef module_name) {
 #pragma GCC diagnostic push

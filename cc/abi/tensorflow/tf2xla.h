@@ -1,4 +1,4 @@
-// Functions of tensorflow/compiler/tf2xla that TensorFlow's library exports and no header declares.
+// Functions of tensorflow/compiler/tf2xla that TensorFlow's library exports but no header declares.
 #ifndef TF_TPU_EXT_CC_ABI_TENSORFLOW_TF2XLA_H_
 #define TF_TPU_EXT_CC_ABI_TENSORFLOW_TF2XLA_H_
 
@@ -6,8 +6,9 @@
 
 namespace tensorflow {
 
-// Of tensorflow/compiler/tf2xla/xla_cpu_backend.cc: what the CPU's backend changes in the
-// registration of a kernel, and whether it takes the kernel at all. Holds from 2.19 to 2.21.
+// From tensorflow/compiler/tf2xla/xla_cpu_backend.cc: makes the CPU backend's changes to the
+// registration of a kernel, and returns whether it accepts the kernel at all. Holds from 2.19 to
+// 2.21.
 bool CpuOpFilter(KernelDef* kernel);
 
 }  // namespace tensorflow

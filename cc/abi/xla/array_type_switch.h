@@ -1,4 +1,4 @@
-// xla::primitive_util::ArrayTypeSwitch, which in 2.19 has to be told the type of its result.
+// xla::primitive_util::ArrayTypeSwitch, which in 2.19 needs the type of its result as an argument.
 #ifndef TF_TPU_EXT_CC_ABI_XLA_ARRAY_TYPE_SWITCH_H_
 #define TF_TPU_EXT_CC_ABI_XLA_ARRAY_TYPE_SWITCH_H_
 
@@ -8,7 +8,7 @@
 
 namespace tf_tpu_ext {
 
-// Calls `body`, which returns a status, with the constant of an array's type.
+// Calls `body`, which returns a status, with the constant for an array's type.
 template <typename Body>
 absl::Status ArrayTypeSwitch(const Body& body, xla::PrimitiveType type) {
 #if TF_TPU_EXT_TENSORFLOW_MINOR >= 20

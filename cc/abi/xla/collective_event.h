@@ -1,6 +1,5 @@
-// What a collective of xla::Communicator takes and returns: a Future from 2.21 on, the
-// AsyncValueRef of an empty value in 2.20, and in 2.19 a status, so that it has to wait for the
-// others.
+// What a collective of xla::Communicator takes and returns: a Future from 2.21 on; the
+// AsyncValueRef of an empty value in 2.20; a status in 2.19, so that it has to wait for the others.
 #ifndef TF_TPU_EXT_CC_ABI_XLA_COLLECTIVE_EVENT_H_
 #define TF_TPU_EXT_CC_ABI_XLA_COLLECTIVE_EVENT_H_
 
@@ -56,7 +55,7 @@ class CollectivePromise {
     promise_ = std::make_shared<xla::Promise<>>(std::move(promise));
     event_ = std::make_shared<CollectiveEvent>(std::move(future));
   }
-  // To be called once.
+  // Must be called only once.
   CollectiveEvent TakeEvent() const { return std::move(*event_); }
   void Set(absl::Status status) const { promise_->Set(std::move(status)); }
 

@@ -1,4 +1,4 @@
-// Whether a collective of xla::Communicator holds its thread until it has ended, as in 2.19.
+// Whether a collective of xla::Communicator blocks its thread until it has ended, as in 2.19.
 #ifndef TF_TPU_EXT_CC_ABI_XLA_COLLECTIVES_WAIT_H_
 #define TF_TPU_EXT_CC_ABI_XLA_COLLECTIVES_WAIT_H_
 

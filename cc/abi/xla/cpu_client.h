@@ -1,5 +1,5 @@
-// Programs of XLA's client for the CPU. From 2.21 on it compiles without loading; before, what it
-// compiles is loaded.
+// Programs of XLA's client for the CPU. From 2.21 on, it can compile without loading; before, it
+// loads whatever it compiles.
 #ifndef TF_TPU_EXT_CC_ABI_XLA_CPU_CLIENT_H_
 #define TF_TPU_EXT_CC_ABI_XLA_CPU_CLIENT_H_
 

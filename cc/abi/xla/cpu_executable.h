@@ -1,4 +1,5 @@
-// What differs in a program that XLA has compiled for the CPU: its constants and its machine code.
+// What differs between versions in a program that XLA has compiled for the CPU: its constants and
+// its machine code.
 #ifndef TF_TPU_EXT_CC_ABI_XLA_CPU_EXECUTABLE_H_
 #define TF_TPU_EXT_CC_ABI_XLA_CPU_EXECUTABLE_H_
 

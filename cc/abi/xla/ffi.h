@@ -1,6 +1,6 @@
-// For xla/ffi/ffi_api.h, which needs MLIR's attributes: the wheel has no headers of MLIR. And what
-// differs in the state of handlers: from 2.21 on a type has a deleter, and a handler names the type
-// of its state; before, the deleter comes with each state.
+// Replaces xla/ffi/ffi_api.h, which needs MLIR's attributes: the wheel has no MLIR headers. Also
+// hides what differs between versions in the state of handlers: from 2.21 on, a type has a deleter,
+// and a handler names the type of its state; before, the deleter comes with each state.
 #ifndef TF_TPU_EXT_CC_ABI_XLA_FFI_H_
 #define TF_TPU_EXT_CC_ABI_XLA_FFI_H_
 
@@ -25,7 +25,7 @@ inline constexpr XLA_FFI_TypeId kUnknownFfiType = {0};
 
 using FfiStateDeleter = void (*)(void* state);
 
-// Null if it succeeded. `name` must be no other type's.
+// Returns null on success. `name` must not be that of another type.
 inline XLA_FFI_Error* RegisterFfiStateType(const XLA_FFI_Api* api, absl::string_view name,
                                            FfiStateDeleter deleter, XLA_FFI_TypeId* id) {
   *id = kUnknownFfiType;
@@ -51,7 +51,8 @@ inline XLA_FFI_Error* RegisterFfiStateType(const XLA_FFI_Api* api, absl::string_
 #endif
 }
 
-// Null if it succeeded: then XLA deletes the state by `deleter`, that of its type.
+// Returns null on success: then XLA deletes the state with `deleter`, which must be that of its
+// type.
 inline XLA_FFI_Error* SetFfiState(const XLA_FFI_CallFrame& frame, XLA_FFI_TypeId type, void* state,
                                   FfiStateDeleter deleter) {
   XLA_FFI_State_Set_Args args;

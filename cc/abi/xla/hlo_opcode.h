@@ -1,4 +1,4 @@
-// Opcodes that not every minor has.
+// Opcodes that not every minor version has.
 #ifndef TF_TPU_EXT_CC_ABI_XLA_HLO_OPCODE_H_
 #define TF_TPU_EXT_CC_ABI_XLA_HLO_OPCODE_H_
 

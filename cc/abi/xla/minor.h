@@ -1,4 +1,5 @@
-// Which minor of TensorFlow the wheel has, as its headers tell. Only files of cc/abi ask.
+// The minor version of TensorFlow, determined from the wheel's headers. Only files in cc/abi use
+// it.
 #ifndef TF_TPU_EXT_CC_ABI_XLA_MINOR_H_
 #define TF_TPU_EXT_CC_ABI_XLA_MINOR_H_
 

@@ -1,7 +1,8 @@
 #ifndef TF_TPU_EXT_CC_ABI_XLA_SPMD_PARTITIONER_H_
 #define TF_TPU_EXT_CC_ABI_XLA_SPMD_PARTITIONER_H_
 
-// XLA's header of this name, in a form that g++ takes too. This comes before all that includes it.
+// XLA's header of this name, in a form that g++ accepts too. Include it before anything that
+// includes XLA's.
 
 #include <cstdint>
 #include <initializer_list>
@@ -11,8 +12,8 @@
 
 namespace xla::hlo_sharding_util {
 
-// What the header's own classes are made from. g++ finds two constructors of xla::TileAssignment
-// for a list of two sizes, one of them private.
+// The class that the header's own code constructs. For a list of two sizes, g++ finds two
+// constructors of xla::TileAssignment, one of them private.
 class TileAssignment : public xla::TileAssignment {
  public:
   using xla::TileAssignment::TileAssignment;

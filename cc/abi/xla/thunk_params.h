@@ -1,5 +1,5 @@
-// What differs in the parameters of thunks. From 2.21 on, matrix products take the thread pool of
-// YNNPACK; XLA of 2.19 and 2.20 has no thunks that want one.
+// What differs between versions in the parameters of thunks. From 2.21 on, matrix products take
+// YNNPACK's thread pool; XLA of 2.19 and 2.20 has no thunks that need one.
 #ifndef TF_TPU_EXT_CC_ABI_XLA_THUNK_PARAMS_H_
 #define TF_TPU_EXT_CC_ABI_XLA_THUNK_PARAMS_H_
 
@@ -42,12 +42,12 @@ inline absl::StatusOr<YnnParams> MakeYnnParams(const xla::ExecutableRunOptions&)
 }
 inline bool WantsYnnParams(const xla::cpu::CpuExecutable&) { return false; }
 inline void SetYnnParams(YnnParams*, xla::cpu::Thunk::ExecuteParams*) {}
-// Its thunks find both in the parameters of custom calls and collectives.
+// The thunks of these versions find both in the parameters of custom calls and collectives.
 inline void SetRun(int64_t, int64_t, xla::cpu::Thunk::ExecuteParams*) {}
 
 #endif
 
-// What runs tasks of thunks. XLA before 2.21 asks on which of its threads the caller is.
+// Runs the tasks of thunks. XLA before 2.21 asks which of its threads the caller is on.
 class TaskRunner : public xla::cpu::Thunk::TaskRunner {
  public:
 #if TF_TPU_EXT_TENSORFLOW_MINOR >= 21

@@ -1,9 +1,8 @@
-// Calls of the builders of YNNPACK's graphs, one at a time.
+// Makes XLA call the builders of YNNPACK graphs one at a time.
 //
-// XLA builds the graph of a fusion once for each run that is going on at the same time. The builder
-// appends the fusion's constants to a vector of its own, so two that build at once would damage it.
-// XLA has no lock there, and no way to give it one but a private member. Only XLA of 2.21 on has
-// these fusions.
+// XLA builds the graph of a fusion once for each concurrent run. The builder appends the fusion's
+// constants to a vector of its own, which concurrent calls would corrupt. XLA has no lock there,
+// and the only way to add one is through a private member. XLA has these fusions from 2.21 on.
 #ifndef TF_TPU_EXT_CC_ABI_XLA_YNN_BUILDERS_H_
 #define TF_TPU_EXT_CC_ABI_XLA_YNN_BUILDERS_H_
 
@@ -63,7 +62,7 @@ inline bool HasConstants(const xla::HloInstruction* instruction) {
 
 }  // namespace ynn_builders_internal
 
-// To be called before the first run.
+// Must be called before the first run.
 inline void SerializeYnnBuilders(const xla::cpu::ThunkSequence& thunks) {
   thunks.ForEach([&](const xla::cpu::Thunk& thunk) {
     if (thunk.kind() != xla::cpu::Thunk::Kind::kYnnFusion) return;

@@ -1,5 +1,5 @@
 // Maps that the wheel's mlir_roundtrip_flags.h names as members of GraphImportConfig. Their layout
-// is not known here: nothing that holds one can be made.
+// is unknown here, so nothing that holds one can be constructed.
 #ifndef TF_TPU_EXT_CC_ABI_LLVM_ADT_MAPVECTOR_H_
 #define TF_TPU_EXT_CC_ABI_LLVM_ADT_MAPVECTOR_H_
 

@@ -1,5 +1,5 @@
-// The vector that XLA's tma_metadata.h of 2.19 has in a class for GPUs. Its layout is not known
-// here: nothing that holds one can be made.
+// The vector that a class for GPUs in XLA's tma_metadata.h of 2.19 contains. Its layout is unknown
+// here, so nothing that holds one can be constructed.
 #ifndef TF_TPU_EXT_CC_ABI_LLVM_ADT_SMALLVECTOR_H_
 #define TF_TPU_EXT_CC_ABI_LLVM_ADT_SMALLVECTOR_H_
 

@@ -1,6 +1,6 @@
 // Stand-ins for the few LLVM value types that appear in signatures of the TensorFlow wheel, which
-// ships no LLVM headers. They are passed by value: their layout, a pointer and a length, is what
-// the wheel was compiled with, the same from 2.16 to 2.21.
+// ships no LLVM headers. They are passed by value: their layout, a pointer and a length, is the one
+// that the wheel was compiled with, the same from 2.16 to 2.21.
 #ifndef TF_TPU_EXT_CC_ABI_LLVM_ADT_STRINGREF_H_
 #define TF_TPU_EXT_CC_ABI_LLVM_ADT_STRINGREF_H_
 

@@ -1,7 +1,7 @@
 // Stand-ins for the MLIR types that appear in signatures of the TensorFlow wheel, which ships no
-// usable MLIR headers. ModuleOp is a pointer passed by value and MLIRContext one that owns what it
-// points to; the others are only named. The layouts hold from 2.16 to 2.21; MLIRContext is exported
-// from 2.19 on.
+// usable MLIR headers. ModuleOp is a pointer passed by value, and MLIRContext a pointer that owns
+// what it points to; the others are only named. The layouts hold from 2.16 to 2.21; MLIRContext is
+// exported from 2.19 on.
 #ifndef TF_TPU_EXT_CC_ABI_MLIR_IR_BUILTINOPS_H_
 #define TF_TPU_EXT_CC_ABI_MLIR_IR_BUILTINOPS_H_
 

@@ -1,5 +1,4 @@
-// The wheel's own header; for 2.19 and 2.20, which have the class in
-// another one under another name, that.
+// The wheel's own header; for 2.19 and 2.20, the header that has the class under another name.
 #ifndef TF_TPU_EXT_CC_ABI_XLA_STREAM_EXECUTOR_DEVICE_ADDRESS_H_
 #define TF_TPU_EXT_CC_ABI_XLA_STREAM_EXECUTOR_DEVICE_ADDRESS_H_
 

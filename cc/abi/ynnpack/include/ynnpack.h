@@ -1,9 +1,9 @@
-// Names from YNNPACK that the thunk headers of XLA:CPU mention; the wheel has no headers of
-// YNNPACK. They are those of 2.21: Thunk::YnnParams is another one in 2.20, and 2.19 has none.
+// Names from YNNPACK that XLA:CPU's thunk headers mention; the wheel has no YNNPACK headers. These
+// are the names of 2.21: Thunk::YnnParams is different in 2.20, and 2.19 has none.
 //
-// YNNPACK is used, but only by TensorFlow's library: Thunk::YnnParams::Create makes its thread pool
-// and hands over a pointer. None of the functions below is exported, so this library may destroy no
-// object that holds such a pointer: runtime/program.cc keeps the one it asks for.
+// Only TensorFlow's library uses YNNPACK: Thunk::YnnParams::Create makes its thread pool and
+// returns a pointer. None of the functions below is exported, so this library must not destroy an
+// object that holds such a pointer: runtime/program.cc keeps the one that it gets.
 #ifndef TF_TPU_EXT_CC_ABI_YNNPACK_INCLUDE_YNNPACK_H_
 #define TF_TPU_EXT_CC_ABI_YNNPACK_INCLUDE_YNNPACK_H_
 

@@ -1,4 +1,4 @@
-// The wheel's own header; for 2.19 and 2.20, which have its classes in another one, that.
+// The wheel's own header; for 2.19 and 2.20, the header that has its classes there.
 #ifndef TF_TPU_EXT_CC_ABI_XLA_HLO_IR_REPLICA_GROUP_H_
 #define TF_TPU_EXT_CC_ABI_XLA_HLO_IR_REPLICA_GROUP_H_
 

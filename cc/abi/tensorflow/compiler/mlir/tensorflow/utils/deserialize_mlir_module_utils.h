@@ -1,4 +1,4 @@
-// The wheel's own header; those of 2.19 and 2.20 lack it, but export the function.
+// The wheel's own header. The wheels of 2.19 and 2.20 lack it, but export the function.
 #ifndef TF_TPU_EXT_CC_ABI_TENSORFLOW_DESERIALIZE_MLIR_MODULE_UTILS_H_
 #define TF_TPU_EXT_CC_ABI_TENSORFLOW_DESERIALIZE_MLIR_MODULE_UTILS_H_
 
