@@ -13,7 +13,7 @@
 
 namespace tf_tpu_ext {
 
-// A number from 0 of the numbering that `Tag` names. Declare one with
+// A number, counted from 0, in the numbering that `Tag` names. Declare one with
 //   using Slot = Number<class SlotTag>;
 // Numbers of one numbering compare and hash, and print as the plain number; there is no arithmetic,
 // since its result usually belongs to another numbering.
@@ -64,7 +64,7 @@ std::vector<int> ToValues(const std::vector<N>& numbers) {
   return values;
 }
 
-// The numbers from 0 to below `count`, in order:
+// The numbers from 0 to `count` - 1, in order:
 //   for (Slot slot : NumbersBelow<Slot>(num_slots)) ...
 template <typename N>
 class NumbersBelow {

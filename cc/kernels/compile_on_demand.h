@@ -12,7 +12,7 @@ namespace tf_tpu_ext {
 // the channels-last layout; or its results differ from a TPU's.
 bool MustCompileOnDemand(const tensorflow::NodeDef& node);
 
-// Whether a core can compile the op, for the types of the node.
+// Whether a core can compile the op with the types of the node.
 bool CanCompileOnDemand(const tensorflow::NodeDef& node);
 
 // A kernel that compiles its op for the inputs that it gets and runs it on the core of its device,
