@@ -1,5 +1,5 @@
-// Bridges the computations of a session's graph one by one, and each only once: a session whose
-// graph grows runs all passes again on the whole of it.
+// Bridges the computations of a session's graph one by one, each only once: when a session's graph
+// grows, all passes run again on the whole of it.
 #include <memory>
 #include <optional>
 #include <string>
@@ -31,7 +31,7 @@ using tensorflow::Graph;
 using tensorflow::GraphDef;
 using tensorflow::GraphOptimizationPassOptions;
 
-// After the passes that prepare for the bridge, and before TensorFlow's, which takes a graph as a
+// After the passes that prepare for the bridge, and before TensorFlow's, which takes the graph as a
 // whole, if anything is left to do.
 constexpr int kPartsPhase = -1;
 constexpr size_t kMostBytes = size_t{256} << 20;
@@ -52,7 +52,7 @@ std::string KeyOf(const Graph& graph, const GraphOptimizationPassOptions& option
   return absl::StrCat(absl::Hex(fingerprint.low64), absl::Hex(fingerprint.high64), text.size());
 }
 
-// Whether a library can hold the functions beside its own.
+// Whether the library can hold these functions alongside its own.
 bool Fits(const GraphDef& made, const FunctionLibraryDefinition& library) {
   for (const FunctionDef& function : made.library().function()) {
     const auto own = library.FindRecord(function.signature().name());
@@ -91,13 +91,13 @@ class BridgeByPart : public tensorflow::GraphOptimizationPass {
   }
 
  private:
-  // Null if it has to be bridged with the rest.
+  // Returns null if the part has to be bridged with the rest.
   absl::StatusOr<BridgedParts::Made> Bridge(PartGraph* part,
                                             const GraphOptimizationPassOptions& options) {
     const std::string key = KeyOf(*part->graph, options);
     BridgedParts::Made kept = kept_.Find(key);
     if (kept != nullptr && Fits(*kept, *options.flib_def)) return kept;
-    // Functions of other parts keep their names to themselves.
+    // Other parts may have functions with the same names.
     FunctionLibraryDefinition library(*options.flib_def);
     GraphOptimizationPassOptions of_part = options;
     of_part.graph = &part->graph;

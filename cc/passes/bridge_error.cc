@@ -17,11 +17,11 @@ namespace {
 
 using Locate = std::function<std::string(const std::string&)>;
 
-// What the bridge says where ops could be moved to the host, and where they could not.
+// What the bridge says of ops that could be moved to the host, and of ops that could not.
 constexpr absl::string_view kUncompilable = "isn't compilable for TPU";
 constexpr absl::string_view kInvalid = "Can't be both xla and non-xla";
 
-// The text between two others, or nothing.
+// The text between two others, or an empty text.
 absl::string_view Between(absl::string_view text, absl::string_view left, absl::string_view right) {
   const size_t begin = text.find(left);
   if (begin == absl::string_view::npos) return "";
@@ -30,9 +30,9 @@ absl::string_view Between(absl::string_view text, absl::string_view left, absl::
   return end == absl::string_view::npos ? "" : text.substr(0, end);
 }
 
-// The op that a line complains of: "Type {{node name}}" or "Type (file:line)"; empty if it does
-// not. A line is "place: error: loc(fused["Type:", "name"]): 'tf.Type' op complaint", with only one
-// of place and loc() in it.
+// The op that a line complains about: "Type {{node name}}" or "Type (file:line)"; empty if it
+// complains about none. A line is "place: error: loc(fused["Type:", "name"]): 'tf.Type' op
+// complaint", with only one of place and loc() in it.
 std::string DescribeOp(absl::string_view line, const Locate& locate) {
   constexpr absl::string_view kError = ": error: ";
   const size_t error = line.find(kError);
@@ -43,7 +43,7 @@ std::string DescribeOp(absl::string_view line, const Locate& locate) {
   std::string described(type);
   const absl::string_view name = Between(line, ":\", \"", "\"]");
   if (!name.empty()) {
-    // TensorFlow's Python replaces this form by the line that made the node.
+    // TensorFlow's Python code replaces this form with the line that made the node.
     return absl::StrCat(type, " {{node ", name, "}}");
   }
   if (const std::string where = locate ? locate(described) : ""; !where.empty()) {
@@ -59,7 +59,8 @@ std::string DescribeOp(absl::string_view line, const Locate& locate) {
   return described;
 }
 
-// What the bridge says of replicas that it cannot give cores; empty if it says nothing of them.
+// What the bridge says about replicas to which it cannot give cores; empty if it says nothing about
+// them.
 std::string DescribePlacement(absl::string_view message) {
   constexpr absl::string_view kPlacement = "error in fetching TPU compilation/execution devices: ";
   const size_t begin = message.find(kPlacement);

@@ -34,11 +34,12 @@ using tensorflow::MlirOptimizationPassState;
 // A free priority in TensorFlow's registry of function passes.
 constexpr int kFunctionPassPriority = 77;
 constexpr char kPassName[] = "tf_tpu_ext_bridge";
-// What the bridge calls the compiler of the programs.
+// What the bridge calls the compiler of programs.
 constexpr char kCompiler[] = "XLA_TPU_JIT";
 
-// Variables here have no device layout to reformat to, and the pass breaks host training loops. Not
-// at load: asking for the flags ends what the program may still say of them in its environment.
+// Variables here have no device layout to be reformatted to, and the pass breaks host training
+// loops. Not done at load time: once the flags have been read, the program can no longer set them
+// through its environment.
 void KeepVariableLayouts() {
   [[maybe_unused]] static const bool kept = [] {
     return tensorflow::GetMlirCommonFlags()->tf_mlir_enable_tpu_variable_runtime_reformatting_pass =
@@ -46,8 +47,8 @@ void KeepVariableLayouts() {
   }();
 }
 
-// Neither the ConfigProto's nor the process-wide switch of the bridge counts: without the bridge a
-// TPU graph can't run at all, and setting a switch would also change graphs that are none.
+// Ignores both the ConfigProto's switch for the bridge and the process-wide one: without the bridge
+// a TPU graph can't run at all, and setting a switch would also change other graphs.
 MlirOptimizationPassState StateFor(const Graph& graph, const FunctionLibraryDefinition& library) {
   if (!tensorflow::IsSupportedByReplicatedBridge(graph, &library)) {
     return MlirOptimizationPassState::Disabled;
@@ -101,9 +102,9 @@ class FunctionBridgePass : public tensorflow::MlirOptimizationPass {
   }
 
  private:
-  // TensorFlow's MlirBridgePass would do the same and no more, but asks its switch first.
+  // TensorFlow's MlirBridgePass would do exactly the same, but checks its switch first.
   static absl::Status RunBridge(const std::string& function_name, mlir::ModuleOp module) {
-    // The functions of such calls meet the bridge when they are called.
+    // The functions of such calls go through the bridge when they are called.
     if (tensorflow::HasTPUPartitionedCallOpInModule(module)) return absl::OkStatus();
     // Another pass may have run the bridge.
     if (!tensorflow::IsSupportedByReplicatedBridge(module)) return absl::OkStatus();
@@ -120,7 +121,7 @@ class SessionBridgePass : public tensorflow::MlirBridgeV1CompatPass {
  public:
   llvm::StringRef name() const override { return kPassName; }
 
-  // The base class's Run asks this too.
+  // The base class's Run checks this too.
   MlirOptimizationPassState GetPassState(const tensorflow::DeviceSet* /*devices*/,
                                          const ConfigProto& /*config*/, const Graph& graph,
                                          const FunctionLibraryDefinition& library) const override {

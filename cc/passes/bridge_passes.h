@@ -3,7 +3,7 @@
 
 namespace tf_tpu_ext {
 
-// Switches TensorFlow's own MLIR TPU bridge on for graphs that hold replicated TPU computations,
+// Switches TensorFlow's own MLIR TPU bridge on for graphs that contain replicated TPU computations,
 // and for no others.
 void RegisterBridgePasses();
 

@@ -1,4 +1,4 @@
-// Which graphs the bridge gets, by the passes that TensorFlow's registries hold.
+// Which graphs go through the bridge, according to the passes in TensorFlow's registries.
 #include "cc/passes/bridge_passes.h"
 
 #include <memory>
@@ -86,7 +86,7 @@ TEST_F(BridgePassesTest, OtherGraphsAreLeftAsTheyAre) {
   AddNode("NoOp", /*replicated=*/false);
   EXPECT_EQ(OfFunctionPass(), MlirOptimizationPassState::Disabled);
   EXPECT_EQ(OfSessionPass(), MlirOptimizationPassState::Disabled);
-  // Even where the program asks for the bridge.
+  // Even if the program asks for the bridge.
   ConfigProto on;
   on.mutable_experimental()->set_mlir_bridge_rollout(
       tensorflow::ConfigProto::Experimental::MLIR_BRIDGE_ROLLOUT_ENABLED);
@@ -98,7 +98,7 @@ TEST_F(BridgePassesTest, GraphsOfReplicatedComputationsAreTaken) {
   AddNode("TPUReplicateMetadata", /*replicated=*/true);
   EXPECT_EQ(OfFunctionPass(), MlirOptimizationPassState::Enabled);
   EXPECT_EQ(OfSessionPass(), MlirOptimizationPassState::Enabled);
-  // Nothing else can run them, so no switch counts.
+  // Nothing else can run them, so no switch matters.
   ConfigProto off;
   off.mutable_experimental()->set_mlir_bridge_rollout(
       tensorflow::ConfigProto::Experimental::MLIR_BRIDGE_ROLLOUT_DISABLED);

@@ -1,4 +1,4 @@
-// What the bridge has made of parts of sessions' graphs, for sessions that grow.
+// What the bridge has made of parts of sessions' graphs, kept for sessions whose graphs grow.
 #ifndef TF_TPU_EXT_CC_PASSES_BRIDGED_PARTS_H_
 #define TF_TPU_EXT_CC_PASSES_BRIDGED_PARTS_H_
 
@@ -15,14 +15,14 @@
 
 namespace tf_tpu_ext {
 
-// Keeps the last used up to a number of bytes. Thread-safe.
+// Keeps the most recently used parts, up to a number of bytes. Thread-safe.
 class BridgedParts {
  public:
   using Made = std::shared_ptr<const tensorflow::GraphDef>;
 
   explicit BridgedParts(size_t most_bytes) : most_bytes_(most_bytes) {}
 
-  // Null if it is not kept.
+  // Returns null if nothing is kept for the key.
   Made Find(const std::string& key);
   void Keep(const std::string& key, Made made);
 
@@ -33,7 +33,7 @@ class BridgedParts {
 
   const size_t most_bytes_;
   absl::Mutex mutex_;
-  // The last used first.
+  // The most recently used first.
   std::list<Entry> entries_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<std::string, std::list<Entry>::iterator> by_key_ ABSL_GUARDED_BY(mutex_);
   size_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -17,7 +17,7 @@ using tensorflow::NodeDef;
 
 constexpr char kMustCompile[] = "_XlaMustCompile";
 
-// Calls of outside compilation are not compiled, but the bridge looks at their marks all the same.
+// Calls in outside compilation are not compiled, but the bridge checks their marks all the same.
 bool Contradicts(const AttrValue* computation, const AttrValue* must_compile) {
   return computation != nullptr && must_compile != nullptr && !must_compile->b();
 }

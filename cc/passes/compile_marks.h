@@ -7,9 +7,9 @@
 
 namespace tf_tpu_ext {
 
-// Takes the mark of `tf.function(jit_compile=False)` from calls that are part of a TPU computation,
-// in `graph` and in the functions of `library`. The computation is compiled as a whole, so the mark
-// has no effect there, but the bridge takes it for a contradiction.
+// Removes the mark of `tf.function(jit_compile=False)` from calls that are part of a TPU
+// computation, in `graph` and in the functions of `library`. The computation is compiled as a
+// whole, so the mark has no effect there, but the bridge treats it as a contradiction.
 absl::Status DropCompileMarks(tensorflow::Graph* graph,
                               tensorflow::FunctionLibraryDefinition* library);
 

@@ -1,4 +1,4 @@
-// How a graph shows what belongs to a TPU computation, before the bridge.
+// How a graph marks what belongs to a TPU computation, before the bridge.
 #ifndef TF_TPU_EXT_CC_PASSES_COMPUTATION_MARKS_H_
 #define TF_TPU_EXT_CC_PASSES_COMPUTATION_MARKS_H_
 
@@ -8,7 +8,7 @@
 
 namespace tf_tpu_ext {
 
-// The computation of a node; empty for others.
+// The computation that a node belongs to; empty if none.
 std::string MarkedComputation(const tensorflow::NodeDef& node);
 
 // Ops around computations, which have no mark.

@@ -26,7 +26,7 @@ using tensorflow::NodeDef;
 // What the bridge itself writes for kTpuReplicate.
 constexpr char kReplicationInfo[] = "_replication_info";
 
-// Whether it holds computations, or belongs to one, in a way that is not divided here.
+// Whether the node contains computations, or belongs to one, in a way that can't be divided here.
 bool IsBridgedAsAWhole(const NodeDef& node) {
   return node.attr().count(kReplicationInfo) > 0 || node.op() == "TPUPartitionedCall";
 }
@@ -35,7 +35,7 @@ bool BelongsToComputation(const NodeDef& node) {
   return !MarkedComputation(node).empty() || IsBridgedAsAWhole(node);
 }
 
-// Computations by number, of which some are joined.
+// Computations by number, some of them joined.
 class Joined {
  public:
   int Number(const std::string& computation) {
@@ -69,7 +69,7 @@ class Division {
 
   std::vector<ComputationPart> Parts() {
     if (!AssignMarked() || !AssignUnmarked() || HostCallsComputations()) return {};
-    // By leader, once no computation is among what another depends on.
+    // Joins each computation with those that it depends on, then collects the nodes by leader.
     for (int number = 0; number < joined_.Size(); ++number) JoinAncestors(number);
     std::map<int, ComputationPart> parts;
     for (Node* node : graph_.op_nodes()) {
@@ -111,7 +111,7 @@ class Division {
     return true;
   }
 
-  // Of chains of such ops, each pass finds one more.
+  // In a chain of such ops, each pass assigns one more.
   bool AssignUnmarked() {
     std::vector<const Node*> left;
     for (const Node* node : graph_.op_nodes()) {
@@ -130,7 +130,7 @@ class Division {
     return true;
   }
 
-  // Whether all that it leads to, or comes from, is of one computation.
+  // Assigns the node if all that it leads to, or comes from, belongs to one computation.
   bool AssignByNeighbors(const Node* node) {
     std::set<int> owners;
     const bool leads_in = IsReplicatedInput(node->type_string());
@@ -143,7 +143,7 @@ class Division {
     return true;
   }
 
-  // Branches and loops of a computation are marked, too.
+  // Branches and loops of a computation are marked too.
   bool HostCallsComputations() const {
     return absl::c_any_of(graph_.op_nodes(), [&](const Node* node) {
       return OwnerOf(node) < 0 && AnyNodeCalledBy(node->def(), library_, BelongsToComputation);
@@ -160,7 +160,7 @@ class Division {
     }
   }
 
-  // In the order of the graph, so that a graph that grows keeps it.
+  // In the order of the graph, which is kept when the graph grows.
   static std::vector<Node*> AncestorsOf(const std::vector<Node*>& nodes) {
     absl::flat_hash_set<const Node*> seen(nodes.begin(), nodes.end());
     std::vector<Node*> found;

@@ -44,7 +44,7 @@ absl::Status ReplaceNode(Node* mark, Graph* graph) {
   return absl::OkStatus();
 }
 
-// A function names what it uses `node:output:index`.
+// A function refers to an output that it uses as `node:output:index`.
 void RenameUse(const FunctionDef& function, std::string* use) {
   const std::vector<std::string> parts = absl::StrSplit(*use, ':');
   if (parts.size() != 3 || parts[1] != kMarkOutput) return;

@@ -7,9 +7,9 @@
 
 namespace tf_tpu_ext {
 
-// Replaces TPUAnnotateTensorsWithDynamicShape by IdentityN, in `graph` and in the functions of
+// Replaces TPUAnnotateTensorsWithDynamicShape with IdentityN, in `graph` and in the functions of
 // `library`. The bridge would make the marked arguments of a program dynamic, with a size that a
-// TPU keeps beside the data. Here they are whole buffers; who reads them knows how far.
+// TPU keeps alongside the data. Here they are whole buffers; their readers know how far to read.
 absl::Status DropDynamicShapeMarks(tensorflow::Graph* graph,
                                    tensorflow::FunctionLibraryDefinition* library);
 

@@ -42,7 +42,7 @@ constexpr char kHostBarrierOp[] = "TpuExt>HostBarrier";
 struct Callee {
   Node* node;
   std::string attribute;
-  // In the attribute's list, or -1.
+  // The index in the attribute's list, or -1.
   int index;
   std::unique_ptr<Body> body;
 };
@@ -52,19 +52,19 @@ struct Body {
   // Null for the graph that the pass was given.
   std::unique_ptr<FunctionBody> function;
   std::string name;
-  // The computation that the whole body belongs to, empty if it is the host's.
+  // The computation that the whole body belongs to; empty if it is the host's.
   std::string computation;
   std::vector<HostCluster> clusters;
   tensorflow::GraphShapeInfo shapes;
   std::vector<Callee> callees;
   std::map<std::string, std::string> replaced;
-  // Whether a cluster of it, or of what it calls, stays in the host graph; and the name of the
-  // barrier that it then gets.
+  // Whether a cluster of the body, or of what it calls, stays in the host graph, and the name of
+  // the barrier that the body then gets.
   bool stays = false;
   std::string barrier;
 };
 
-// Empty if the node has no such attribute.
+// Returns an empty string if the node has no such attribute.
 std::string TextAttribute(const Node& node, const char* name) {
   const AttrValue* value = node.attrs().Find(name);
   return value == nullptr ? "" : value->s();
@@ -75,7 +75,7 @@ class Folder {
   Folder(FunctionLibraryDefinition* library, bool enabled) : library_(library), enabled_(enabled) {}
 
   // Finds the clusters of the body and of what it calls. All of them are read before any is folded:
-  // one with effects that stays keeps the others of its computation, wherever they are.
+  // a cluster with effects that stays keeps the others of its computation, wherever they are.
   absl::Status Read(Body* body) {
     TF_RETURN_IF_ERROR(ReadMetadata(*body->graph));
     std::map<std::pair<std::string, std::string>, HostCluster> clusters;
@@ -114,7 +114,7 @@ class Folder {
     return absl::OkStatus();
   }
 
-  // Folds what can be folded, innermost functions first; returns whether the body changed.
+  // Folds what can be folded, innermost functions first; returns whether the body has changed.
   absl::StatusOr<bool> Fold(Body* body, std::vector<ClusterReport>* reports) {
     bool changed = false;
     for (Callee& callee : body->callees) {
@@ -134,7 +134,7 @@ class Folder {
         TF_RETURN_IF_ERROR(KeepUpdatesWhole(&cluster, body->graph, library_));
         report.counted_as = Mark(cluster, report);
       }
-      // Folded or marked.
+      // The cluster was either folded or marked.
       changed = true;
       reports->push_back(std::move(report));
     }
@@ -147,8 +147,8 @@ class Folder {
   }
 
  private:
-  // Learns what the computations that begin in the graph were traced with. Replicas of several
-  // cores keep their clusters in the host graph.
+  // Learns what options the computations that begin in the graph were traced with. Replicas with
+  // several cores keep their clusters in the host graph.
   absl::Status ReadMetadata(const Graph& graph) {
     for (const Node* node : graph.op_nodes()) {
       if (node->type_string() != "TPUReplicateMetadata") continue;
@@ -204,7 +204,7 @@ class Folder {
     return status;
   }
 
-  // Whether the function, or one that it calls, has marked ops.
+  // Whether the function, or one that it calls, contains marked ops.
   bool HoldsClusters(const std::string& name) {
     const auto [known, fresh] = holds_.emplace(name, false);
     if (fresh) known->second = HoldsOutsideCompilation(name, *library_);
@@ -235,11 +235,11 @@ class Folder {
       }
     }
     if (!report->reason.empty()) return false;
-    // Clusters before it have become calls meanwhile.
+    // Clusters before it have become calls in the meantime.
     Examine(body->shapes, *library_, cluster);
     report->reason = cluster->reason;
     if (!report->reason.empty()) return false;
-    // First, so that what is known is no output of the function.
+    // This comes first, so that the function does not output what is already known.
     TF_ASSIGN_OR_RETURN(const bool changed, TakeOutConstantOutputs(*cluster, body->graph));
     if (changed) Examine(body->shapes, *library_, cluster);
     TF_ASSIGN_OR_RETURN(const HostFunction function, MakeHostFunction(*cluster, *library_));
@@ -251,7 +251,7 @@ class Folder {
     return true;
   }
 
-  // Lets the ops of a cluster that stays tell which it is, in the way of ops that come from an
+  // Marks the ops of a cluster that stays with the cluster's identity, as if they came from an
   // inlined function. The mark is the same whenever the same program is traced, since it becomes
   // part of what is compiled.
   static std::string Mark(const HostCluster& cluster, const ClusterReport& report) {
@@ -274,9 +274,9 @@ class Folder {
     return mark;
   }
 
-  // The bridge loses ops of unknown effects, as a branch with a Python function in it, if transfers
-  // follow them in the same loop or branch of the host graph. An op of unknown effects after them
-  // all keeps them.
+  // The bridge loses ops of unknown effects, such as a branch with a Python function in it, if
+  // transfers follow them in the same loop or branch of the host graph. An op of unknown effects
+  // after all of these keeps them.
   static absl::Status AddBarrier(Body* body) {
     tensorflow::NodeDef definition;
     definition.set_name(body->graph->NewName("outside_compilation_barrier"));
@@ -298,7 +298,7 @@ class Folder {
     return absl::OkStatus();
   }
 
-  // Gives the callee's new body a name of its own, and lets the node call it: other nodes may call
+  // Gives the callee's new body a name of its own, and makes the node call it: other nodes may call
   // the function as part of another computation, or of none.
   absl::Status Redefine(const Callee& callee) {
     const FunctionDef* old = library_->Find(callee.body->name);
@@ -339,13 +339,13 @@ class Folder {
 
   FunctionLibraryDefinition* const library_;
   const bool enabled_;
-  // For each computation whether its clusters are folded.
+  // For each computation, whether its clusters are folded.
   absl::flat_hash_map<std::string, bool> enabled_in_;
   // Computations whose replicas have several cores.
   absl::flat_hash_set<std::string> split_;
-  // For each computation a cluster with effects that cannot be folded.
+  // For each computation, a cluster with effects that cannot be folded.
   absl::flat_hash_map<std::string, std::string> stays_;
-  // Functions that are being read: one that calls itself is left as it is.
+  // Functions that are being read: a function that calls itself is left as it is.
   absl::flat_hash_set<std::string> open_;
   // What HoldsClusters has found.
   absl::flat_hash_map<std::string, bool> holds_;

@@ -1,5 +1,5 @@
-// Turns clusters of outside compilation into calls that the compiled program makes by itself. What
-// is left is extracted by the bridge, into a host graph that runs beside the program.
+// Turns clusters of outside compilation into calls that the compiled program itself makes. The
+// bridge extracts the rest into a host graph that runs alongside the program.
 #ifndef TF_TPU_EXT_CC_PASSES_FOLD_CLUSTERS_H_
 #define TF_TPU_EXT_CC_PASSES_FOLD_CLUSTERS_H_
 
@@ -16,28 +16,28 @@ namespace tf_tpu_ext {
 // What becomes of one cluster.
 struct ClusterReport {
   std::string cluster;
-  // The function that the program calls; for a cluster that stays in the host graph the mark that
-  // its ops and transfers bear.
+  // The function that the program calls or, for a cluster that stays in the host graph, the mark on
+  // its ops and transfers.
   std::string counted_as;
-  // Why it stays there.
+  // Why the cluster stays there.
   std::string reason;
-  // The Python line that made it, if known.
+  // The Python line that made the cluster, if known.
   std::string source;
 };
 
 struct FoldedGraph {
   std::vector<ClusterReport> clusters;
-  // Nodes of `graph` that are gone, each with the call that took its place.
+  // Removed nodes of `graph`, each with the call that took its place.
   std::map<std::string, std::string> replaced;
 };
 
 // Folds the clusters of the TPU computations in `graph` and in the functions that it calls, which
 // are copied into `library` under new names.
 //
-// A cluster becomes one function if nothing but tensors of the computation goes into it and it
-// touches no state of the host that others see. Clusters with effects keep their order: they are
-// folded all or none. Without `enabled` they are only reported; a computation that was traced with
-// an option of its own goes by that.
+// A cluster becomes one function if all of its inputs are tensors of the computation and it touches
+// no host state that others see. Clusters with effects keep their order: either all of them are
+// folded or none. Without `enabled`, clusters are only reported; a computation that was traced with
+// its own option follows that.
 absl::StatusOr<FoldedGraph> FoldClusters(tensorflow::Graph* graph,
                                          tensorflow::FunctionLibraryDefinition* library,
                                          bool enabled);

@@ -37,7 +37,7 @@ class FoldClustersTest : public ::testing::Test {
     metadata_ = Add(*metadata);
   }
 
-  // A node of the computation; of the cluster too, if it has a name.
+  // A node of the computation, and of the cluster if that has a name.
   NodeDef* Define(const std::string& name, const std::string& op,
                   const std::vector<std::string>& inputs, const std::string& cluster = "") {
     node_ = NodeDef();
@@ -65,7 +65,7 @@ class FoldClustersTest : public ::testing::Test {
     return node;
   }
 
-  // A tensor that the computation is given, of shape [2] unless it is unknown.
+  // An argument of the computation, of shape [2] unless the shape is unknown.
   Node* Argument(const std::string& name, bool known_shape = true) {
     NodeDef* definition = Define(name, "_Arg", {});
     tensorflow::AddNodeAttr("T", tensorflow::DT_FLOAT, definition);
@@ -201,7 +201,7 @@ TEST_F(FoldClustersTest, LeavesAClusterThatSurroundsOpsOfTheCore) {
 }
 
 TEST_F(FoldClustersTest, FoldsTheOneOfTwoInterlockedClusters) {
-  // Each alone could be one call; together they would wait for each other.
+  // Each alone could be one call; together, they would wait for each other.
   Argument("x");
   Unary("a1", "Sin", "x", "a");
   Unary("b1", "Sin", "a1", "b");
@@ -297,7 +297,7 @@ TEST_F(FoldClustersTest, FoldsWithinFunctionsThatTheComputationCalls) {
   ASSERT_NE(changed, nullptr);
   ASSERT_EQ(changed->node_def_size(), 1);
   EXPECT_EQ(changed->node_def(0).op(), kBridgeHostComputeOp);
-  // Others may call the old one.
+  // Others may call the original.
   EXPECT_EQ(library_.Find("body")->node_def(0).op(), "Sin");
 }
 

@@ -1,6 +1,6 @@
-// Where TensorFlow's cluster has several TPU workers, they form a pod. The bridge compiles a
-// program once, on the first of them; this pass lets each host compile its own, and tells all of
-// them which hosts there are. It lets each host take part when the TPU system starts and ends.
+// If TensorFlow's cluster has several TPU workers, they form a pod. The bridge compiles a program
+// once, on the first of them; this pass makes each host compile its own copy, and tells all hosts
+// which hosts there are. It also makes every host take part when the TPU system starts and ends.
 #include <map>
 #include <optional>
 #include <set>
@@ -31,7 +31,7 @@ using tensorflow::Graph;
 using tensorflow::Node;
 using ParsedName = DeviceNameUtils::ParsedName;
 
-// After TensorFlow's own passes of the phase, and after ours that compares what runs where.
+// After TensorFlow's own passes of the phase, and after our pass that compares what runs where.
 constexpr int kFormPodPhase = 1000;
 
 class PodFormer {
@@ -42,7 +42,7 @@ class PodFormer {
   absl::Status Run() {
     std::vector<Node*> systems, compiles;
     for (Node* node : graph_.op_nodes()) {
-      // Else another host has formed the pod, and this is its part of the graph.
+      // If there is one, another host has formed the pod, and this is its part of the graph.
       if (HasPod(node->attrs())) continue;
       const std::string& type = node->type_string();
       TF_RETURN_IF_ERROR(CheckEmbedding(*node));
@@ -54,7 +54,7 @@ class PodFormer {
     }
     for (Node* node : systems) TF_RETURN_IF_ERROR(OnEachHost(node));
     for (Node* node : compiles) TF_RETURN_IF_ERROR(CompileOnEachHost(node));
-    // Copies that need nothing start with the graph.
+    // Copies without inputs start with the graph.
     if (copied_) tensorflow::FixupSourceAndSinkEdges(&graph_);
     return absl::OkStatus();
   }
@@ -98,7 +98,7 @@ class PodFormer {
     return copy;
   }
 
-  // The engine of embeddings is one host's.
+  // The embedding engine belongs to a single host.
   absl::Status CheckEmbedding(const Node& node) const {
     std::string config;
     const bool configures =
@@ -115,7 +115,7 @@ class PodFormer {
         place.first->names.size() * place.first->pod.shape.cores_per_host));
   }
 
-  // The first host answers when the others are ready.
+  // The first host answers once the others are ready.
   absl::Status OnEachHost(Node* node) {
     TF_ASSIGN_OR_RETURN(const auto place, PlaceOf(*node));
     const auto& [job, own] = place;
@@ -135,7 +135,7 @@ class PodFormer {
     if (job == nullptr) return absl::OkStatus();
     std::vector<Node*> users;
     for (const Edge* edge : compile->out_edges()) {
-      // The first output tells how the compilation ended, the others are keys.
+      // The first output says how the compilation ended; the others are keys.
       if (edge->src_output() > 0) users.push_back(edge->dst());
     }
     for (Host host : HostsOf(*compile, users, *job)) {
@@ -150,7 +150,7 @@ class PodFormer {
     return absl::OkStatus();
   }
 
-  // The placer may move an op to a resource. A transfer elsewhere would be another replica's.
+  // The placer may move an op to where a resource is. A transfer there would be another replica's.
   static void NoteTask(Node* node) {
     ParsedName name;
     if (node->attrs().Find(kTransferTask) == nullptr &&
@@ -165,14 +165,15 @@ class PodFormer {
     return job.HostOf(name);
   }
 
-  // A program knows its key on its own host. All else may hand it on to others.
+  // A program knows its key only on its own host. Anything else may pass the key on to others.
   static bool MayUseKeyOn(const Node& user, const PodJob& job, Host host) {
     const std::optional<Host> of_user = HostOf(user, job);
     return !(IsExecute(user) || IsHostTransfer(user.type_string())) || !of_user.has_value() ||
            *of_user == host;
   }
 
-  // The hosts that run what the op compiles: where it is executed, or as the program says.
+  // The hosts that run what the op compiles: those of its execute ops or, without any, those that
+  // its metadata names.
   static std::set<Host> HostsOf(const Node& compile, const std::vector<Node*>& users,
                                 const PodJob& job) {
     std::set<Host> hosts;
@@ -185,7 +186,7 @@ class PodFormer {
     std::string serialized;
     if (!tensorflow::GetNodeAttr(compile.attrs(), "metadata", &serialized).ok() ||
         !metadata.ParseFromString(serialized)) {
-      return hosts;  // its kernel says what is wrong
+      return hosts;  // its kernel reports what is wrong
     }
     for (const auto& devices : metadata.device_assignment().computation_devices()) {
       for (const auto core : devices.replica_device_ids()) {

@@ -1,4 +1,4 @@
-// The pass that forms pods, on graphs as the bridge leaves them, for clusters of fake devices.
+// The pass that forms pods, on graphs as the bridge produces them, for clusters of fake devices.
 #include <algorithm>
 #include <cstdint>
 #include <memory>
@@ -36,7 +36,7 @@ using tensorflow::Node;
 using tensorflow::NodeDef;
 using tensorflow::OptimizationPassRegistry;
 
-// One that nothing runs on.
+// A device on which nothing runs.
 class ClusterDevice : public tensorflow::Device {
  public:
   explicit ClusterDevice(const tensorflow::DeviceAttributes& attributes)
@@ -67,7 +67,7 @@ class FormPodTest : public ::testing::Test {
     device_set_.AddDevice(devices_.back().get());
   }
 
-  // A worker as it serves its devices.
+  // A worker with the devices that it serves.
   void AddWorker(const std::string& task, int cores, uint64_t incarnation) {
     AddDevice(task, tensorflow::DEVICE_CPU, 0, incarnation);
     for (int core = 0; core < cores; ++core) AddDevice(task, kTpuDeviceType, core);
@@ -137,7 +137,7 @@ class FormPodTest : public ::testing::Test {
     return definition.DebugString();
   }
 
-  // The nodes of the type, but the one that is given.
+  // The nodes of the same type, except this one.
   std::vector<Node*> Others(const Node* node) const {
     std::vector<Node*> others;
     for (Node* each : graph_->op_nodes()) {
@@ -149,7 +149,7 @@ class FormPodTest : public ::testing::Test {
     return others;
   }
 
-  // Those that start when the node has ended, and take nothing of it.
+  // The nodes that start when this one has ended, and take no value from it.
   static std::set<const Node*> After(const Node* node) {
     std::set<const Node*> after;
     for (const Edge* edge : node->out_edges()) {
@@ -183,7 +183,7 @@ TEST_F(FormPodTest, EachHostCompilesItsOwnProgram) {
   EXPECT_EQ(copy->requested_device(), OnTask(1, "CPU:0"));
   EXPECT_NE(copy->attrs().Find(kCopyForHost), nullptr);
   EXPECT_EQ(compile->attrs().Find(kCopyForHost), nullptr);
-  // A program starts when its own host has compiled it, and has its key from the first.
+  // A program starts when its own host has compiled it, and gets its key from the first host.
   EXPECT_EQ(After(copy), std::set<const Node*>{second});
   EXPECT_TRUE(After(compile).empty());
   for (const Node* execute : {first, second}) {
@@ -243,12 +243,12 @@ TEST_F(FormPodTest, ACopyTakesWhatTheOpTakes) {
   EXPECT_EQ(input, shape);
   EXPECT_EQ(After(before), (std::set<const Node*>{compile, copies[0]}));
   EXPECT_EQ(copies[0]->attrs().Find("mlir_module")->s(), "module");
-  // It stands on another host than what the op stands with.
+  // It is on a different host from what the op is colocated with.
   EXPECT_EQ(copies[0]->attrs().Find(tensorflow::kColocationAttrName), nullptr);
 }
 
-// What transfers do on their hosts needs the program of the host, and what else hands the key on
-// needs all.
+// Transfers on a host need that host's program; anything else that passes the key on needs all of
+// them.
 TEST_F(FormPodTest, UsersOfTheKeyWaitForTheProgramsOfTheirHosts) {
   AddTwoWorkers();
   Node* compile = Compile("compile", OnTask(0, "CPU:0"));
@@ -271,7 +271,7 @@ TEST_F(FormPodTest, UsersOfTheKeyWaitForTheProgramsOfTheirHosts) {
   Node* handed_on = Add("handed on", "Identity", "",
                         [](NodeDef* node) { AddNodeAttr("T", tensorflow::DT_STRING, node); });
   graph_->AddEdge(compile, 1, handed_on, 0);
-  // That asks how the compilation of the first host ended.
+  // This checks how the compilation on the first host ended.
   Node* asserted = Add("asserted", "TPUCompileSucceededAssert", OnTask(0, "CPU:0"));
   graph_->AddEdge(compile, 0, asserted, 0);
   ASSERT_TRUE(RunPass().ok());
@@ -315,9 +315,9 @@ TEST_F(FormPodTest, TheSystemStartsAndEndsOnEachHost) {
     const std::vector<Node*> copies = Others(system);
     ASSERT_EQ(copies.size(), 1u) << op;
     EXPECT_EQ(copies[0]->requested_device(), OnTask(1, "TPU_SYSTEM:0"));
-    // The first host answers when the other one is ready.
+    // The first host answers once the other one is ready.
     EXPECT_EQ(After(copies[0]), std::set<const Node*>{system});
-    // It needs nothing, and starts with the graph.
+    // It has no inputs, and starts with the graph.
     ASSERT_EQ(copies[0]->in_edges().size(), 1u);
     EXPECT_TRUE((*copies[0]->in_edges().begin())->src()->IsSource());
     EXPECT_EQ(HostOf(system), Host(0));
@@ -347,7 +347,7 @@ TEST_F(FormPodTest, TransfersKnowTheHostOfTheirReplica) {
     ASSERT_TRUE(RunPass().ok());
     ASSERT_NE(receive->attrs().Find(kTransferTask), nullptr);
     EXPECT_EQ(receive->attrs().Find(kTransferTask)->i(), 1);
-    // The placer's choice, on the host that runs it, changes nothing.
+    // The placer's choice, on the host that runs the transfer, changes nothing.
     receive->set_requested_device(OnTask(0, "CPU:0"));
   }
 }
@@ -384,7 +384,7 @@ TEST_F(FormPodTest, AnotherPassChangesNothing) {
   EXPECT_EQ(GraphText(), once);
 }
 
-// A host sees its own part of the graph, which has been through the pass.
+// A host sees its own part of the graph, which has already been through the pass.
 TEST_F(FormPodTest, APartOfAGraphStaysAsItIs) {
   AddTwoWorkers();
   Node* compile = Compile("compile", OnTask(1, "CPU:0"));
@@ -408,7 +408,7 @@ TEST_F(FormPodTest, WorkersNeedTheSameNumberOfCores) {
   }
 }
 
-// What has nothing to do with TPUs must run whatever the workers are.
+// Graphs that have nothing to do with TPUs must run whatever the workers are.
 TEST_F(FormPodTest, UnlikeWorkersMatterOnlyToTpuOps) {
   AddWorker(Task(0), 2, 100);
   AddWorker(Task(1), 3, 101);
@@ -428,7 +428,7 @@ TEST_F(FormPodTest, ATaskThatIsNoWorkerIsAnError) {
 
 TEST_F(FormPodTest, OneWorkerIsNoPod) {
   AddWorker(Task(0), 2, 100);
-  // The client's own, which nobody calls by the worker's job.
+  // The client's own device, which nothing addresses by the worker's job.
   AddWorker(Task(0, "localhost"), 2, 5);
   // A worker without TPU cores.
   AddDevice(Task(1), tensorflow::DEVICE_CPU, 0);

@@ -1,7 +1,7 @@
-// The host's side of a computation has branches and loops of its own, with transfers in them that
-// must run on the host of their replica. As one op, such a branch would go wherever a resource is
-// that it uses, a summary writer of the first host for example. This pass has TensorFlow take them
-// apart, where the graph spans several hosts, so that each of their ops gets its own place.
+// The host's side of a computation has its own branches and loops, with transfers in them that must
+// run on the host of their replica. As a single op, such a branch would be placed where a resource
+// that it uses is, for example a summary writer on the first host. If the graph spans several
+// hosts, this pass makes TensorFlow lower these ops, so that each op in them is placed on its own.
 #include <map>
 #include <string>
 #include <vector>
@@ -23,7 +23,7 @@ using tensorflow::LowerFunctionalOpsPass;
 using tensorflow::Node;
 using tensorflow::NodeDef;
 
-// Before TensorFlow's pass that takes them apart, which has 10.
+// Before TensorFlow's pass that lowers them, which has 10.
 constexpr int kBranchesPhase = 9;
 
 bool IsBranch(const std::string& op) {
@@ -51,7 +51,7 @@ bool HoldsTransfers(const NodeDef& node, const FunctionLibraryDefinition& librar
   return false;
 }
 
-// Those inside of others are taken apart after them.
+// Nested ones are lowered after those around them.
 absl::Status MarkInFunctions(FunctionLibraryDefinition* library) {
   for (const std::string& name : library->ListFunctionNames()) {
     tensorflow::FunctionDef function = *library->Find(name);

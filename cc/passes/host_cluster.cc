@@ -34,7 +34,7 @@ constexpr int64_t kMaxCopiedConstantElements = 256;
 // The function travels within the program's text.
 constexpr size_t kMaxFunctionBytes = size_t{4} << 20;
 
-// Types of arrays that XLA has too, bit by bit the same.
+// Types of arrays that XLA represents bit by bit in the same way.
 bool CanCross(DataType type) {
   switch (type) {
     case tensorflow::DT_BOOL:
@@ -64,7 +64,7 @@ bool IsSmallConstant(const Node& node) {
   return value != nullptr && static_cast<int64_t>(value->ByteSizeLong()) <= kMaxCopiedConstantBytes;
 }
 
-// State that others may see, or that lives longer than a call.
+// Whether the op touches state that others may see, or that outlives a call.
 bool TouchesSharedState(const tensorflow::OpDef& op, const NodeDef& node) {
   const auto shared = [](DataType type) {
     return type == tensorflow::DT_RESOURCE || tensorflow::IsRefType(type);
@@ -91,7 +91,7 @@ std::string CannotFold(const std::string& what, const NodeDef& node) {
   return absl::StrCat(what, ": ", node.name(), " (", node.op(), ")");
 }
 
-// Why an op cannot stand in a function that the program calls, alone with its arguments.
+// Why an op cannot be in a function that the program calls with nothing but its arguments.
 std::string WhyNotAlone(const NodeDef& node, const FunctionLibraryDefinition& library,
                         absl::flat_hash_set<std::string>* seen, bool* has_effects) {
   const tensorflow::OpDef* op = nullptr;
@@ -109,8 +109,8 @@ std::string WhyNotAlone(const NodeDef& node, const FunctionLibraryDefinition& li
   if (absl::StrContains(node.op(), "EnqueueTPUEmbedding")) {
     return CannotFold("it queues an embedding batch", node);
   }
-  // So are these, whose ids have another shape in each step: the program, of their buffers alone,
-  // is the same.
+  // The same holds for these, whose ids have a different shape in each step: the program, which
+  // sees only their buffers, stays the same.
   if (node.op() == "ConvertToListOfSparseCoreCooTensors" || node.op() == "ConvertToCooTensor" ||
       node.op() == "TPUCopyWithDynamicShape") {
     return CannotFold("it prepares ids for SparseCores", node);
@@ -149,14 +149,14 @@ bool IsUsedOutside(const HostCluster& cluster, const Edge& edge) {
   return !edge.IsControlEdge() && !edge.dst()->IsSink() && !cluster.members.contains(edge.dst());
 }
 
-// Whether one node can stand for the whole cluster: no path leads out of it and back in.
+// Whether one node can replace the whole cluster: no path leads out of it and back in.
 bool IsConvex(const HostCluster& cluster) {
   std::vector<const Node*> open;
   absl::flat_hash_set<const Node*> seen;
   const auto visit = [&](const Node* node) {
     for (const Edge* edge : node->out_edges()) {
       const Node* next = edge->dst();
-      // The next round of a loop is another call.
+      // The next iteration of a loop is another call.
       if (next->IsSink() || node->IsNextIteration()) continue;
       if (cluster.members.contains(next)) {
         if (!cluster.members.contains(node)) return false;
@@ -167,7 +167,7 @@ bool IsConvex(const HostCluster& cluster) {
     return true;
   };
   for (const Node* node : cluster.nodes) {
-    // What uses such a constant outside uses the one that the computation keeps.
+    // Outside users of such a constant use the one that the computation keeps.
     if (!cluster.shared_constants.contains(node)) visit(node);
   }
   while (!open.empty()) {
@@ -178,8 +178,8 @@ bool IsConvex(const HostCluster& cluster) {
   return true;
 }
 
-// Fills in what enters and leaves a cluster. The first obstacle that it meets becomes the cluster's
-// reason, unless there is one already.
+// Fills in what enters and leaves a cluster. The first obstacle found becomes the cluster's reason,
+// unless it already has one.
 class Examination {
  public:
   Examination(const tensorflow::GraphShapeInfo& shapes, const FunctionLibraryDefinition& library,
@@ -203,7 +203,7 @@ class Examination {
     if (bytes > kMaxFunctionBytes) {
       Refuse(absl::StrCat("it is large: ", bytes, " bytes, of ", kMaxFunctionBytes));
     }
-    // Last: it walks the graph, and asks for the constants that stay.
+    // This comes last: it walks the graph, and needs to know which constants stay.
     if (cluster_.reason.empty() && !IsConvex(cluster_)) {
       Refuse("the rest of the computation works between its ops");
     }
@@ -214,7 +214,7 @@ class Examination {
     if (cluster_.reason.empty()) cluster_.reason = std::move(reason);
   }
 
-  // In the order of the node's inputs, so that the same graph always gives the same function.
+  // Follows the order of the node's inputs, so that the same graph always gives the same function.
   void FindInputs(const Node& node) {
     std::vector<const Edge*> inputs(node.num_inputs());
     for (const Edge* edge : node.in_edges()) {
@@ -278,12 +278,12 @@ class Examination {
   const tensorflow::GraphShapeInfo& shapes_;
   const FunctionLibraryDefinition& library_;
   HostCluster& cluster_;
-  absl::flat_hash_set<std::string> callees_;  // what WhyNotAlone has looked at
+  absl::flat_hash_set<std::string> callees_;  // what WhyNotAlone has examined
   absl::flat_hash_set<std::pair<const Node*, int>> known_;
   absl::flat_hash_set<const Node*> copied_;
 };
 
-// What the output is whatever the graph is given; nothing if that can't be known.
+// The value that the output has regardless of the graph's inputs, or nothing if it can't be known.
 std::optional<tensorflow::Tensor> ConstantValue(const OutputTensor& output, const Graph& graph) {
   const tensorflow::ShapeRefiner refiner(graph.versions(), graph.op_registry());
   tensorflow::EvaluateConstantTensorRunner runner;
@@ -328,7 +328,7 @@ absl::StatusOr<bool> TakeOutConstantOutputs(const HostCluster& cluster, Graph* g
       tensorflow::AddNodeAttr(kTpuReplicate, cluster.computation, &definition);
     }
     TF_ASSIGN_OR_RETURN(Node* const constant, graph->AddNode(std::move(definition)));
-    // A copy: the edges change on the way.
+    // A copy, because the loop changes the edges.
     const std::vector<const Edge*> edges(output.node->out_edges().begin(),
                                          output.node->out_edges().end());
     for (const Edge* edge : edges) {

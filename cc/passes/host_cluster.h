@@ -1,4 +1,5 @@
-// One cluster of outside compilation in a graph: what goes in and out, and whether it is closed.
+// A cluster of outside compilation in a graph: what enters and leaves it, and whether it can become
+// a function.
 #ifndef TF_TPU_EXT_CC_PASSES_HOST_CLUSTER_H_
 #define TF_TPU_EXT_CC_PASSES_HOST_CLUSTER_H_
 
@@ -18,33 +19,35 @@ namespace tf_tpu_ext {
 struct HostCluster {
   // The computation that it belongs to.
   std::string owner;
-  // The same where its ops are marked with it; empty in the body of a loop or branch.
+  // The same if its ops are marked with it; empty in the body of a loop or branch.
   std::string computation;
   std::string name;
   std::vector<tensorflow::Node*> nodes;
   absl::flat_hash_set<const tensorflow::Node*> members;
-  // Tensors that enter, and that leave with their shapes.
+  // Tensors that enter, and tensors that leave, with their shapes.
   std::vector<tensorflow::OutputTensor> inputs;
   std::vector<tensorflow::OutputTensor> outputs;
   std::vector<tensorflow::TensorShape> output_shapes;
   // Constants from outside, small enough to be copied.
   std::vector<tensorflow::Node*> constants;
-  // Its own constants that the computation uses, too: it keeps them, and their values with them.
+  // The cluster's own constants that the computation uses too: it keeps them, so their values stay
+  // known.
   absl::flat_hash_set<const tensorflow::Node*> shared_constants;
   bool has_effects = false;
-  // Why it cannot become a function; empty if it can.
+  // Why the cluster cannot become a function; empty if it can.
   std::string reason;
 };
 
-// Finds what enters and leaves the cluster, and whether one closed function can stand for it.
+// Finds what enters and leaves the cluster, and whether one function can replace it.
 void Examine(const tensorflow::GraphShapeInfo& shapes,
              const tensorflow::FunctionLibraryDefinition& library, HostCluster* cluster);
 
-// Gives the computation the outputs that can be known now, so that they stay known to it: sizes and
-// row splits, mostly. Returns whether there were any; then the cluster must be examined again.
+// Moves outputs whose values can be known now, mostly sizes and row splits, into the computation,
+// so that they stay known there. Returns whether there were any; if so, the cluster must be
+// examined again.
 absl::StatusOr<bool> TakeOutConstantOutputs(const HostCluster& cluster, tensorflow::Graph* graph);
 
-// The Python line that made the cluster, "file:line"; empty if it is not known.
+// The Python line that made the cluster, as "file:line"; empty if unknown.
 std::string SourceOf(const HostCluster& cluster);
 
 }  // namespace tf_tpu_ext

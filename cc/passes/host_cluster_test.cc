@@ -30,7 +30,7 @@ using tensorflow::Tensor;
 
 constexpr char kComputation[] = "step";
 
-// A graph of float vectors of two elements, some nodes of which are the cluster.
+// A graph of float vectors of two elements, with some of its nodes in the cluster.
 class HostClusterTest : public ::testing::Test {
  protected:
   HostClusterTest()
@@ -91,7 +91,7 @@ class HostClusterTest : public ::testing::Test {
 
   void Examine() { tf_tpu_ext::Examine(shapes_, library_, &cluster_); }
 
-  // The only function of the library that MakeHostFunction makes of the cluster.
+  // The only function in the library that MakeHostFunction makes for the cluster.
   FunctionDef Function() {
     const absl::StatusOr<HostFunction> made = MakeHostFunction(cluster_, library_);
     EXPECT_TRUE(made.ok()) << made.status();
@@ -124,7 +124,7 @@ TEST_F(HostClusterTest, FindsWhatEntersAndLeaves) {
   ASSERT_EQ(cluster_.outputs.size(), 1);
   EXPECT_EQ(cluster_.outputs[0].node, product);
   EXPECT_EQ(cluster_.output_shapes[0], tensorflow::TensorShape({2}));
-  // The same again, with nothing twice.
+  // Examining again gives the same, with nothing twice.
   Examine();
   EXPECT_EQ(cluster_.inputs.size(), 2);
   EXPECT_EQ(cluster_.outputs.size(), 1);
@@ -262,7 +262,7 @@ TEST_F(HostClusterTest, TheFunctionIsTheSameForTheSameNodes) {
   EXPECT_EQ(once.node_def(0).op(), "Sin");
   EXPECT_FALSE(once.node_def(0).attr().contains(kTpuReplicate));
   EXPECT_FALSE(once.node_def(0).attr().contains(kOutsideCompilation));
-  // Another op makes another function.
+  // Another op gives another function.
   cluster_.nodes[0]->set_name("other");
   EXPECT_NE(Function().signature().name(), once.signature().name());
 }
@@ -289,7 +289,7 @@ TEST_F(HostClusterTest, TheCallTakesThePlaceOfTheNodes) {
   EXPECT_EQ(input, *call);
   ASSERT_TRUE((*call)->input_node(0, &input).ok());
   EXPECT_EQ(input, x);
-  // What came before the cluster and after it does so still.
+  // What came before and after the cluster still does.
   const auto has_control_edge = [](const Node* from, const Node* to) {
     for (const tensorflow::Edge* edge : from->out_edges()) {
       if (edge->IsControlEdge() && edge->dst() == to) return true;

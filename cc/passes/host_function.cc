@@ -51,7 +51,7 @@ class BodyBuilder {
     for (const Node* node : cluster_.nodes) ConnectInputs(*node);
     TF_RETURN_IF_ERROR(AddResults());
     FunctionDef definition;
-    // What has effects runs although no result depends on it.
+    // Ops with effects run even if no result depends on them.
     const auto is_kept = [](const Node* node) -> std::optional<std::string> {
       if (node->IsArg() || node->IsRetval() || !node->op_def().is_stateful()) return std::nullopt;
       return node->name();
@@ -99,7 +99,7 @@ class BodyBuilder {
     for (const Edge* edge : node.in_edges()) {
       const auto source = copies_.find(edge->src());
       if (edge->IsControlEdge()) {
-        // What comes before the cluster comes before its call.
+        // What precedes the cluster precedes its call.
         if (cluster_.members.contains(edge->src())) body_.AddControlEdge(source->second, target);
       } else if (source != copies_.end()) {
         body_.AddEdge(source->second, edge->src_output(), target, edge->dst_input());
@@ -166,7 +166,7 @@ absl::Status ConnectCallOutputs(const HostCluster& cluster, Node* call, Graph* g
   }
   for (Node* node : cluster.nodes) {
     if (cluster.shared_constants.contains(node)) continue;
-    // A copy: the edges change on the way.
+    // A copy, because the loop changes the edges.
     const std::vector<const Edge*> edges(node->out_edges().begin(), node->out_edges().end());
     for (const Edge* edge : edges) {
       Node* const target = edge->dst();

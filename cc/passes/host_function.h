@@ -1,4 +1,4 @@
-// Makes a cluster of outside compilation a function, and puts a call of it in the cluster's place.
+// Makes a function of a cluster of outside compilation, and replaces the cluster with a call to it.
 #ifndef TF_TPU_EXT_CC_PASSES_HOST_FUNCTION_H_
 #define TF_TPU_EXT_CC_PASSES_HOST_FUNCTION_H_
 
@@ -11,22 +11,22 @@
 
 namespace tf_tpu_ext {
 
-// A function of a cluster's nodes.
+// A function made of a cluster's nodes.
 struct HostFunction {
   // The same for the same nodes and the same Python line, in every process: it is part of the
   // program that is compiled, and so of the keys of the compilation cache.
   std::string name;
-  // It and all that it calls, serialized.
+  // The function and all that it calls, serialized.
   std::string library;
   // The Python line that made the cluster, if known.
   std::string source;
 };
 
-// The cluster has been examined and has no reason to stay.
+// The cluster must have been examined, and have no reason to stay.
 absl::StatusOr<HostFunction> MakeHostFunction(const HostCluster& cluster,
                                               const tensorflow::FunctionLibraryDefinition& library);
 
-// Puts a call of the function in the place of the cluster's nodes, which it removes from the graph.
+// Replaces the cluster's nodes in the graph with a call to the function.
 absl::StatusOr<tensorflow::Node*> ReplaceByCall(const HostCluster& cluster,
                                                 const HostFunction& function,
                                                 tensorflow::Graph* graph);

@@ -63,21 +63,21 @@ std::string Text(const NodeDef& node, const char* name) {
 
 bool IsLoop(absl::string_view op) { return op == "While" || op == "StatelessWhile"; }
 
-// Where the ops of a body are in the program.
+// Where the ops of a body belong in the program.
 struct Place {
-  // Empty for the host's own.
+  // Empty if they are the host's own.
   std::string computation;
-  // That which the whole body belongs to, if it does.
+  // The cluster that the whole body belongs to, if it does.
   std::string cluster;
-  // Of the calls that lead to the body.
+  // The path of calls that lead to the body.
   std::string path;
-  // The loops around it, the outermost first.
+  // The loops around it, outermost first.
   std::vector<std::string> loops;
-  // That have to be taken before it runs.
+  // The branches that have to be taken before it runs.
   Branches branches;
 };
 
-// Whether its result is its first input.
+// Whether the node's result is its first input.
 bool PassesOn(const NodeDef& node) {
   int inputs = 0;
   bool alike = true;
@@ -86,7 +86,7 @@ bool PassesOn(const NodeDef& node) {
     ++inputs;
     alike = alike && input == node.input(0);
   }
-  // The value that all replicas get, or only some branch.
+  // The value that all replicas get, or that only some branch gets.
   return inputs == 1 || (inputs > 1 && node.op() == "TPUReplicatedInput" && alike) ||
          node.op() == "Switch";
 }
@@ -108,7 +108,7 @@ struct Computation {
   std::map<std::string, std::vector<Access>> accesses;
 };
 
-// What the inputs of a function are outside of it: the nodes that make them.
+// The nodes outside a function that make its inputs.
 using Bindings = std::map<std::string, std::string>;
 
 class Search {
@@ -120,7 +120,7 @@ class Search {
     for (const std::string& name : library_.ListFunctionNames()) {
       for (const NodeDef& node : library_.Find(name)->node_def()) ReadMetadata(node);
     }
-    // Most graphs are not watched: what follows looks at each op and its line.
+    // Most graphs are not watched: the rest examines each op and its line.
     if (absl::c_none_of(computations_, [](const auto& each) { return each.second.check; })) return;
     std::vector<NodeDef> nodes;
     std::map<std::string, std::string> sources;
@@ -190,7 +190,7 @@ class Search {
     if (std::string own = Text(node, kTpuReplicate); !own.empty()) {
       place.computation = std::move(own);
     }
-    // A function that is called twice has two of each cluster.
+    // A function that is called twice has each cluster twice.
     const std::string cluster = Text(node, kOutsideCompilation);
     if (place.cluster.empty() && !cluster.empty()) {
       place.cluster = absl::StrCat(body.path, "/", cluster);
@@ -234,7 +234,7 @@ class Search {
     open_.erase(name);
   }
 
-  // The node whose result an input is, through ops that pass it on and through calls.
+  // The node whose result an input is, traced through calls and ops that pass it on.
   std::string MakerOf(const std::string& input,
                       const std::map<std::string, const NodeDef*>& by_name,
                       const Bindings& bindings) const {
@@ -252,8 +252,8 @@ class Search {
     return bound == bindings.end() ? name : bound->second;
   }
 
-  // Whether there is a collective that all replicas may have to reach between the two. Of two in
-  // one loop, collectives outside of it keep no iterations apart.
+  // Whether there is a collective between the two that all replicas may have to reach. If both are
+  // in one loop, collectives outside it don't separate its iterations.
   static bool MayBeKeptApart(const Computation& computation, const Access& a, const Access& b) {
     if (a.cluster == b.cluster) return false;
     const auto differ =
@@ -267,7 +267,8 @@ class Search {
 
   static bool Race(const Computation& computation, const Access& write, const Access& other,
                    bool same) {
-    // Maybe one replica alone takes the branches; then another one makes what is in none.
+    // One replica alone may take the branches; then it is another that performs an access outside
+    // them.
     if (write.in_branch && other.in_branch) return false;
     if (write.use == Use::kWrite && same) return true;
     if (write.use != Use::kWrite && (write.use != Use::kAdd || other.use != Use::kRead)) {
@@ -282,7 +283,7 @@ class Search {
       for (size_t j = 0; j < accesses.size(); ++j) {
         const Access& write = accesses[i];
         const Access& other = accesses[j];
-        // Two writes are one race.
+        // Two writes count as one race.
         if (other.use == Use::kWrite && j < i) continue;
         if (Race(computation, write, other, i == j)) {
           races->push_back({name, write.place, other.place});

@@ -96,7 +96,7 @@ class HostRacesTest : public ::testing::Test {
     Add(sum, {value, value});
   }
 
-  // A function of a variable's handle.
+  // A function that takes a variable's handle.
   void AddFunction(const std::string& name, const std::vector<NodeDef>& nodes) {
     FunctionDef function;
     function.mutable_signature()->set_name(name);
@@ -107,7 +107,8 @@ class HostRacesTest : public ::testing::Test {
     EXPECT_TRUE(library_.AddFunctionDef(function).ok());
   }
 
-  // An op that runs functions of the variable; one attribute of several functions is their list.
+  // An op that runs functions of the variable; if one attribute has several functions, it is a
+  // list.
   void AddCall(const std::string& op, const std::vector<std::string>& attributes,
                const std::vector<std::string>& functions, Node* variable) {
     NodeDef call;
@@ -141,7 +142,7 @@ class HostRacesTest : public ::testing::Test {
     Add(call, inputs);
   }
 
-  // Each as "write other".
+  // Each race as "write other".
   std::vector<std::string> Find(bool check = true) {
     std::vector<std::string> found;
     for (const HostRace& race : FindHostRaces(graph_, library_, check)) {
@@ -195,7 +196,7 @@ TEST_F(HostRacesTest, OtherVariablesAndReadsAreFine) {
   AddMetadata(2);
   Use("AssignAddVariableOp", AddHandle("v"), "0");
   Use("ReadVariableOp", AddHandle("w"), "0");
-  // On the core.
+  // On the core, not in a cluster.
   Use("AssignVariableOp", AddHandle("u"), "");
   EXPECT_TRUE(Find().empty());
 }
@@ -207,7 +208,7 @@ TEST_F(HostRacesTest, WritesInOneClusterRaceWhateverMeets) {
   Use("ReadVariableOp", v, "0");
   Use("ReadVariableOp", v, "1");
   AddSum();
-  // The write with itself and with the read of its cluster.
+  // The write races with itself and with the read in its cluster.
   EXPECT_EQ(Find().size(), 2u);
 }
 
@@ -218,7 +219,7 @@ TEST_F(HostRacesTest, FollowsVariablesIntoCalls) {
   Use("AssignVariableOp", v, "1");
   AddCall("StatefulPartitionedCall", {"f"}, {"body"}, v);
   EXPECT_EQ(Find().size(), 2u);
-  // By another call, the same op is another access.
+  // Through another call, the same op is another access.
   AddCall("StatefulPartitionedCall", {"f"}, {"body"}, v);
   EXPECT_EQ(Find().size(), 3u);
 }
@@ -230,9 +231,9 @@ TEST_F(HostRacesTest, BranchesAreTakenByOneReplicaAlone) {
   Node* const v = AddHandle("v");
   AddCall("If", {"then_branch", "else_branch"}, {"write", "other"}, v);
   AddCall("Case", {"branches"}, {"write", "other"}, v);
-  // Each of them with itself, with the other branch, and with the other conditional's.
+  // Each of them with itself, with the other branch, and with those of the other conditional.
   EXPECT_TRUE(Find().empty());
-  // Another replica may read meanwhile.
+  // Another replica may read in the meantime.
   Add(Define("read", "ReadVariableOp", {v->name()}, "2"), {v});
   Races races = Find();
   std::sort(races.begin(), races.end());
@@ -260,7 +261,7 @@ TEST_F(HostRacesTest, CollectivesOutsideOfALoopKeepNoIterationsApart) {
   AddCall("While", {"cond", "body"}, {"condition", "body"}, v);
   AddSum();
   EXPECT_EQ(Find(), Races{"add read"});
-  // Outside of the loop, it may come after the collective.
+  // Outside the loop, it may come after the collective.
   Use("ReadVariableOp", v, "2");
   EXPECT_EQ(Find(), Races{"add read"});
 }
@@ -289,7 +290,7 @@ TEST_F(HostRacesTest, KnowsBranchesOfTensorFlow1) {
   Use("AssignVariableOp", picked, "0");
   EXPECT_TRUE(Find().empty());
   Use("AssignVariableOp", v, "1");
-  // With itself, and with that in the branch.
+  // It races with itself, and with the one in the branch.
   EXPECT_EQ(Find().size(), 2u);
 }
 

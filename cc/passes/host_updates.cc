@@ -22,7 +22,7 @@ using tensorflow::Graph;
 using tensorflow::NameAttrList;
 using tensorflow::Node;
 
-// Puts the override in the place of the node. An update has no outputs but control edges.
+// Replaces the node with the override. An update has no outputs except control edges.
 absl::StatusOr<Node*> Replace(Node* node, Graph* graph) {
   tensorflow::NodeDef definition = node->def();
   definition.set_op(HostUpdateOverride(node->type_string()));
@@ -41,13 +41,13 @@ absl::StatusOr<Node*> Replace(Node* node, Graph* graph) {
   return replacement;
 }
 
-// Copies of functions with overrides in the place of their updates, and of those in all that they
-// call. The originals stay: others, outside of clusters, may call them.
+// Copies of functions, with overrides in place of the updates in them and in all that they call.
+// The originals stay: others, outside clusters, may call them.
 class OverridingFunctions {
  public:
   explicit OverridingFunctions(FunctionLibraryDefinition* library) : library_(library) {}
 
-  // Lets a node's attributes name such functions; returns whether that changed any.
+  // Makes a node's attributes name such functions; returns whether any attribute changed.
   absl::StatusOr<bool> Use(google::protobuf::Map<std::string, AttrValue>* attributes) {
     bool changed = false;
     for (auto& [name, value] : *attributes) {
@@ -72,9 +72,9 @@ class OverridingFunctions {
     return changed;
   }
 
-  // The name of the function's copy with overrides; its own if it has no updates.
+  // The name of the function's copy with overrides, or its own name if it has no updates.
   absl::StatusOr<std::string> WithOverrides(const std::string& name) {
-    // A function that calls itself is left as it is.
+    // A function that calls itself is left unchanged.
     const auto [known, fresh] = copies_.emplace(name, name);
     if (!fresh) return known->second;
     const auto record = library_->FindRecord(name);
@@ -99,7 +99,7 @@ class OverridingFunctions {
   }
 
   FunctionLibraryDefinition* const library_;
-  // By the name of the original.
+  // By the original's name.
   std::map<std::string, std::string> copies_;
 };
 

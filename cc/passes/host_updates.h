@@ -7,9 +7,9 @@
 
 namespace tf_tpu_ext {
 
-// Puts overrides (see host_update_ops.h) in the place of the updates of variables in the cluster
-// and in the functions that it calls. The bridge would take the originals apart into a read and a
-// write: the replicas share the variable, and an update must not be lost between the two.
+// Replaces updates of variables in the cluster, and in the functions that it calls, with overrides
+// (see host_update_ops.h). The bridge would split each update into a read and a write: the replicas
+// share the variable, and no update may be lost between the two.
 absl::Status KeepUpdatesWhole(HostCluster* cluster, tensorflow::Graph* graph,
                               tensorflow::FunctionLibraryDefinition* library);
 

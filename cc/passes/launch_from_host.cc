@@ -28,20 +28,20 @@ using tensorflow::Edge;
 using tensorflow::Graph;
 using tensorflow::Node;
 
-// After TensorFlow's own passes of the phase, the last before the graph is cut by devices.
+// After TensorFlow's own passes of the phase, the last before the graph is partitioned by device.
 constexpr int kLaunchFromHostPhase = 999;
 
-// Whether the node takes an argument out of a variable or an iterator.
+// Whether the node reads an argument from a variable or an iterator.
 bool ReadsResource(const Node& node) {
   const std::string& type = node.type_string();
   return type == "ReadVariableOp" || type == "IteratorGetNext" ||
          type == "IteratorGetNextAsOptional";
 }
 
-// Whether the node does the same on the host, whose memory is the core's.
+// Whether the node does the same on the host, whose memory is also the core's.
 bool OnlyBringsArguments(const Node& node) {
   const std::string& type = node.type_string();
-  // Iterators whose cores may end at different steps give optional values.
+  // If cores may reach the end of their data at different steps, their iterators return optionals.
   return node.IsArg() || node.IsIdentity() || node.IsControlFlow() || node.IsConstant() ||
          type == "NoOp" || type == "OptionalFromValue" || type == "OptionalGetValue" ||
          type == "OptionalHasValue" || type == "OptionalNone" || ReadsResource(node);
@@ -69,14 +69,14 @@ class HostLaunch {
   }
 
  private:
-  // Whether the node's device is this process's. Another host does this for its part of the graph.
+  // Whether the node's device is in this process. Another host does this for its part of the graph.
   bool IsHere(const Node& node) const {
     if (devices_ == nullptr) return true;
     const tensorflow::Device* device = devices_->FindDeviceByName(node.assigned_device_name());
     return device == nullptr || device->IsLocal();
   }
 
-  // The devices behind the node's composite device; null if it has a device of its own.
+  // The devices behind the node's composite device; null if it has its own device.
   const std::vector<std::string>* DevicesBehind(const Node& node) const {
     const auto found = composite_devices_.find(node.assigned_device_name());
     return found == composite_devices_.end() ? nullptr : &found->second;
@@ -89,7 +89,7 @@ class HostLaunch {
     }
     return std::all_of(nodes.begin(), nodes.end(), [this](const Node* node) {
       if (!IsExecute(*node) && !OnlyBringsArguments(*node)) return false;
-      // Of what lies on a composite device the host can be given arguments only.
+      // From a composite device, the host can be given only arguments.
       return std::all_of(node->in_edges().begin(), node->in_edges().end(), [&](const Edge* edge) {
         return edge->IsControlEdge() || DevicesBehind(*edge->src()) == nullptr ||
                IsArgument(*edge->src());
@@ -97,7 +97,7 @@ class HostLaunch {
     });
   }
 
-  // Whether the node of a composite device gives an argument, which it may take into a loop or a
+  // Whether the node on a composite device provides an argument, which it may pass into a loop or a
   // branch.
   bool IsArgument(const Node& packed) const {
     if (packed.IsArg()) return true;
@@ -128,7 +128,7 @@ class HostLaunch {
     return absl::OkStatus();
   }
 
-  // A kernel takes no resource of another device, and the node's is one of the core.
+  // A kernel accepts no resource of another device, and the node's resource belongs to the core.
   absl::Status LetHostRead(Node* node, const std::string& host) {
     const Edge* edge = nullptr;
     TF_RETURN_IF_ERROR(node->input_edge(0, &edge));
@@ -143,7 +143,7 @@ class HostLaunch {
     return absl::OkStatus();
   }
 
-  // What the core has of an argument that has a value on each of several devices.
+  // The core's value of an argument that has a value on each of several devices.
   absl::StatusOr<Node*> ArgumentOfCore(Node* packed, const std::string& core,
                                        const std::string& host) {
     Node*& argument = arguments_[{packed, core}];
@@ -174,10 +174,10 @@ class HostLaunch {
     return argument;
   }
 
-  // A composite device of one device would keep that one in use.
+  // A composite device of one device would keep that device in use.
   void RemoveUnused() {
     std::set<Node*> removed;
-    // What an argument is taken from comes before it.
+    // Backwards, because an argument comes after its inputs.
     for (auto packed = packed_.rbegin(); packed != packed_.rend(); ++packed) {
       if (removed.count(*packed) > 0) continue;
       const auto& edges = (*packed)->out_edges();

@@ -14,16 +14,16 @@ namespace tf_tpu_ext {
 // The devices that a composite device stands for, by its name.
 using CompositeDevices = absl::flat_hash_map<std::string, std::vector<std::string>>;
 
-// Moves the nodes of cores that do no more than launch programs to the host of the cores: executes,
-// the arguments that are brought to them, out of variables and iterators as well, and the loops and
-// branches in which that happens. TensorFlow starts an executor for each device of a function,
-// which costs more than a short step, and in a loop they tell each other of every round. It needs
-// none for a core without nodes.
+// Moves the nodes of cores that only launch programs to the host of the cores: execute ops, the
+// arguments that they get (also from variables and iterators), and the loops and branches around
+// them. TensorFlow starts an executor for each device of a function, which costs more than a short
+// step, and in a loop the executors notify each other of every iteration. A core without nodes
+// needs no executor.
 //
-// The nodes of `graph`, the body of a function, have been assigned to devices. A core that has
-// other nodes as well, a result of the function for one, keeps them all, and so does a core that
-// `devices`, where it is not null, says to be of another process. An execute that has moved
-// carries its core in the attribute kCoreDevice (cc/ops/op_names.h).
+// The nodes of `graph`, a function's body, must have been assigned to devices. A core that has
+// other nodes too, such as a result of the function, keeps them all. So does a core that, according
+// to `devices` if it is not null, belongs to another process. An execute op that has moved names
+// its core in the attribute kCoreDevice (cc/ops/op_names.h).
 absl::Status LaunchFromHost(const CompositeDevices& composite_devices,
                             const tensorflow::DeviceSet* devices, tensorflow::Graph* graph);
 

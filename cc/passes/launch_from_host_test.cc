@@ -28,7 +28,7 @@ std::string Core(int number) { return absl::StrCat(kTask, "/device:TPU:", number
 std::string Host() { return absl::StrCat(kTask, "/device:CPU:0"); }
 std::string Composite() { return absl::StrCat(kTask, "/device:COMPOSITE:0"); }
 
-// A step of two cores: each reads a variable, which has a value on each of them, and a batch.
+// A step on two cores: each reads a variable, which has a value on each of them, and a batch.
 class LaunchFromHostTest : public ::testing::Test {
  protected:
   LaunchFromHostTest()
@@ -82,7 +82,7 @@ class LaunchFromHostTest : public ::testing::Test {
     });
   }
 
-  // Lets the execute read the output of the node in place of its variable.
+  // Makes the execute op read the node's output in place of its variable.
   void ReplaceInput(Node* execute, Node* node, int output) {
     const tensorflow::Edge* edge = nullptr;
     ASSERT_TRUE(execute->input_edge(0, &edge).ok());
@@ -113,7 +113,7 @@ class LaunchFromHostTest : public ::testing::Test {
   std::vector<Node*> executes_;
 };
 
-// A device of this process, or of another one.
+// A device in this process, or in another one.
 class SomeDevice : public tensorflow::Device {
  public:
   SomeDevice(const tensorflow::DeviceAttributes& attributes, bool is_local)

@@ -1,6 +1,6 @@
 // Usually one compile op serves all replicas of a step. Where the shape of an argument is known
-// only inside a replica, the bridge makes a compile op for each: this pass tells them which belong
-// together.
+// only inside a replica, the bridge makes a compile op for each replica: this pass tells these ops
+// which of them belong together.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -24,10 +24,11 @@ namespace {
 using tensorflow::Edge;
 using tensorflow::Node;
 
-// After TensorFlow's own passes of the phase: those that run the bridge and inline functions.
+// After TensorFlow's own passes of the phase, which run the bridge and inline functions.
 constexpr int kLaunchGroupsPhase = 998;
 
-// The devices of the cores that execute what the op compiles: in a pod, several have one number.
+// The devices of the cores that execute what the op compiles: in a pod, several have the same
+// number.
 std::set<std::string> CoresOf(const Node& compile) {
   std::set<std::string> cores;
   for (const Edge* edge : compile.out_edges()) {
@@ -43,11 +44,11 @@ class LaunchGroups : public tensorflow::GraphOptimizationPass {
   absl::Status Run(const tensorflow::GraphOptimizationPassOptions& options) override {
     if (options.graph == nullptr || *options.graph == nullptr) return absl::OkStatus();
     // By what is compiled and for which core, in the order of the graph: the n-th op of one replica
-    // belongs to the n-th ones of the others.
+    // belongs with the n-th ops of the others.
     std::map<std::pair<std::string, std::string>, int> seen;
     std::vector<Node*> nodes;
     for (Node* node : (*options.graph)->op_nodes()) {
-      // In a part of a pod's graph, another host has compared them all.
+      // In one host's part of a pod's graph, another host has already compared them all.
       if (node->type_string() == "_TPUCompileMlir" && !HasPod(node->attrs())) nodes.push_back(node);
     }
     std::sort(nodes.begin(), nodes.end(),

@@ -25,7 +25,7 @@ using tensorflow::NodeDef;
 
 bool IsLoop(const std::string& op) { return op == "Enter" || op == "RefEnter"; }
 
-// The nodes of a graph or a function, by numbers.
+// The nodes of a graph or a function, by number.
 class Nodes {
  public:
   void Add(const NodeDef& definition) {
@@ -49,19 +49,20 @@ class Nodes {
   }
 
  private:
-  // The ops that bring values to a computation and away from it have no mark, but the bridge moves
-  // them with it.
+  // The ops that carry values into and out of a computation have no mark, but the bridge moves them
+  // along with it.
   void AddReplicatedValues() {
     std::vector<std::set<std::string>> readers(ordered_.size());
     for (const OrderedNode& node : ordered_) {
       for (int input : node.data_inputs) readers[input].insert(node.computation);
     }
-    // The inputs of a partitioned or replicated input may be some as well: from the last one on.
+    // The inputs of a partitioned or replicated input may be such ops too, so this starts with the
+    // last.
     for (size_t i = ordered_.size(); i-- > 0;) {
       if (!IsReplicatedInput(definitions_[i]->op()) || readers[i].size() != 1) continue;
       ordered_[i].computation = *readers[i].begin();
       for (int input : ordered_[i].data_inputs) {
-        // This node, which was of none until now.
+        // This reader belonged to no computation until now.
         readers[input].erase("");
         readers[input].insert(ordered_[i].computation);
       }
@@ -77,7 +78,7 @@ class Nodes {
   std::vector<OrderedNode> ordered_;
 };
 
-// How many computations the nodes belong to, counted up to two.
+// How many computations the nodes belong to, counting only up to two.
 template <typename NodeDefs>
 int CountComputations(const NodeDefs& nodes) {
   std::string first;
@@ -94,7 +95,7 @@ std::string NameOfGate(const std::string& computation) {
   return absl::StrCat(computation, "/gate");
 }
 
-// Does nothing to a graph of fewer computations.
+// Does nothing if the graph has fewer than `fewest` computations.
 absl::Status OrderGraph(int fewest, Graph* graph) {
   std::vector<Node*> ordered;
   std::vector<const NodeDef*> definitions;
@@ -112,7 +113,7 @@ absl::Status OrderGraph(int fewest, Graph* graph) {
   for (const auto& [node, number] : numbers) {
     for (const tensorflow::Edge* edge : node->in_edges()) {
       const auto source = numbers.find(edge->src());
-      // The way back in a loop is no order.
+      // The edge back in a loop is no order.
       if (source == numbers.end() || edge->src()->IsNextIteration()) continue;
       nodes.AddInput(number, source->second, edge->IsControlEdge());
     }
@@ -143,7 +144,7 @@ bool OrderFunction(FunctionDef* function) {
     for (const std::string& input : definitions[i]->input()) {
       const bool is_control = absl::StartsWith(input, "^");
       const std::string name = is_control ? input.substr(1) : input.substr(0, input.find(':'));
-      // The others are arguments.
+      // Other inputs are arguments.
       if (const auto found = numbers.find(name); found != numbers.end()) {
         nodes.AddInput(static_cast<int>(i), found->second, is_control);
       }
@@ -151,7 +152,7 @@ bool OrderFunction(FunctionDef* function) {
   }
   if (nodes.HoldsLoops()) return false;
   const std::vector<Gate> gates = nodes.Gates();
-  // New nodes may move the old ones: first their names.
+  // New nodes may move the old ones, so the names come first.
   std::vector<std::string> names;
   for (const NodeDef* node : definitions) names.push_back(node->name());
   for (const Gate& gate : gates) {
@@ -166,7 +167,7 @@ bool OrderFunction(FunctionDef* function) {
   return !gates.empty();
 }
 
-// The order of computations, and what each of them has to follow.
+// The order of computations, and what each of them must follow.
 class Order {
  public:
   explicit Order(absl::Span<const OrderedNode> nodes) : nodes_(nodes) {
@@ -217,10 +218,10 @@ class Order {
     for (int input : nodes_[node].control_inputs) body(input);
   }
 
-  // A unit is a whole computation or a node of none. Finds for each unit the computations that come
-  // right before it, with nodes of none in between. Takes the units in topological order, so that
-  // what a unit follows is complete when it is handed on to its users; those of a cycle, and what
-  // follows them, are never reached.
+  // A unit is a whole computation, or a node outside computations. Finds for each unit the
+  // computations that come right before it, with only nodes outside computations in between. Takes
+  // the units in topological order, so that what a unit follows is complete when it is passed on to
+  // its users; units in a cycle, and those after a cycle, are never reached.
   void Sort() {
     const size_t size = members_.size() + nodes_.size();
     std::vector<std::set<int>> inputs(size);
@@ -256,7 +257,7 @@ class Order {
     }
   }
 
-  // The nodes of a computation that follow no other of it.
+  // The nodes of a computation that follow no other node of it.
   std::vector<int> First(int unit) const {
     std::vector<int> first;
     for (int node : members_[unit]) {
@@ -267,7 +268,7 @@ class Order {
     return first;
   }
 
-  // The nodes of a computation that no other of it follows.
+  // The nodes of a computation that no other node of it follows.
   std::vector<int> Last(int unit) const {
     absl::flat_hash_set<int> followed;
     for (int node : members_[unit]) {

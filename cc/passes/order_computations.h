@@ -1,10 +1,10 @@
 // Makes the bridge keep the order of a graph's TPU computations.
 //
-// The bridge gathers the ops of each computation, in no particular order of the computations, and
-// puts them where the last of them stands. Where the ops of several stand between each other, one
-// that has to follow another may end up before it: updates of the same variable by several
-// computations of a tf.function got lost. In graphs of sessions it forgets the control inputs of
-// all ops of a computation but the first.
+// The bridge gathers the ops of each computation, taking the computations in no particular order,
+// and puts them where the last of them is. Where ops of several computations alternate, one that
+// has to follow another may end up before it: updates of the same variable by several computations
+// of a tf.function got lost. In graphs of sessions, the bridge drops the control inputs of all ops
+// of a computation except the first.
 //
 // Neither happens if every op of a computation follows a gate: an op without effect that has all
 // control inputs of the computation, and follows the last ops of those that must run before it.
@@ -21,9 +21,9 @@
 
 namespace tf_tpu_ext {
 
-// What the order depends on: of which computation a node is, and the nodes that it follows.
+// What the order depends on: which computation a node belongs to, and the nodes that it follows.
 struct OrderedNode {
-  std::string computation;  // empty: of none
+  std::string computation;  // empty if it belongs to none
   std::vector<int> data_inputs;
   std::vector<int> control_inputs;
 };
@@ -34,13 +34,13 @@ struct Gate {
   std::vector<int> before;  // the nodes that follow it, all of the computation
 };
 
-// The gates that nodes need, no more than one for a computation. A computation that depends on a
-// node that depends on itself gets none.
+// The gates that nodes need, at most one for each computation. A computation that depends on a node
+// in a cycle gets none.
 std::vector<Gate> GatesOfComputations(absl::Span<const OrderedNode> nodes);
 
-// Adds the gates to the graph, and to the functions of the library. A single computation needs one
-// only in the graph of a session. Leaves alone what has loops of TensorFlow 1 outside of
-// computations: no edge may lead into one.
+// Adds the gates to the graph and to the functions of the library. A single computation needs one
+// only in a session's graph. Skips graphs and functions with TensorFlow 1 loops outside
+// computations: no edge may lead into such a loop.
 absl::Status OrderComputations(bool of_session, tensorflow::Graph* graph,
                                tensorflow::FunctionLibraryDefinition* library);
 

@@ -57,7 +57,7 @@ TEST(GatesOfComputationsTest, IndependentComputationsNeedNone) {
 }
 
 TEST(GatesOfComputationsTest, ComputationsInACycleGetNone) {
-  // b needs an op of the host that needs b; c follows them.
+  // b needs a host op that needs b; c follows them.
   const std::vector<OrderedNode> nodes = {
       {"a", {}, {}}, {"b", {}, {0}}, {"", {1}, {}}, {"b", {2}, {}}, {"c", {3}, {}}};
   EXPECT_TRUE(GatesOfComputations(nodes).empty());
@@ -123,7 +123,7 @@ TEST_F(OrderComputationsTest, FunctionsOfTheLibraryGetGates) {
   *function.add_node_def() = Definition("free", "b");
   *function.add_node_def() = Definition("bound", "b");
   function.mutable_node_def(2)->add_input("^first");
-  // The gate's name is taken.
+  // The gate's name is already taken.
   *function.add_node_def() = Definition("b/gate", "");
   ASSERT_TRUE(library_.AddFunctionDef(function).ok());
   ASSERT_TRUE(OrderComputations(/*of_session=*/false, &graph_, &library_).ok());

@@ -1,7 +1,7 @@
-// Where a program reads a packed variable of unknown shape, the bridge asks for the variable's
-// shape by an op without a device. The placer would put it on the composite device that stands for
-// all the variable's cores, from which nothing but function arguments can be fed; this pass puts it
-// on one of the cores.
+// Where a program reads a packed variable of unknown shape, the bridge reads the variable's shape
+// with an op that has no device. The placer would put it on the composite device that stands for
+// all the variable's cores, which can feed nothing but function arguments to other devices; this
+// pass puts it on one of the cores.
 #include "absl/strings/match.h"
 #include "cc/ops/execute_nodes.h"
 #include "tensorflow/core/common_runtime/optimization_registry.h"
@@ -13,10 +13,11 @@ namespace {
 using tensorflow::Edge;
 using tensorflow::Node;
 
-// After TensorFlow's own passes of the phase, the bridge among them.
+// After TensorFlow's own passes of the phase, which include the bridge.
 constexpr int kShapesPhase = 999;
 
-// The device is an assigned one until the bridge has rewritten the graph, a requested one then.
+// The device is an assigned one until the bridge has rewritten the graph, and a requested one after
+// that.
 bool IsOnCompositeDevice(const Node& node) {
   constexpr char kComposite[] = "device:COMPOSITE:";
   return absl::StrContains(node.assigned_device_name(), kComposite) ||

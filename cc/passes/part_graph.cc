@@ -33,7 +33,7 @@ constexpr char kSinkPrefix[] = "tpu_ext_part_sink_";
 constexpr char kColocation[] = "_class";
 constexpr char kColocationPrefix[] = "loc:@";
 
-// Graph::NewName counts all names that it makes.
+// Numbers names within the part; Graph::NewName counts those of the whole graph.
 class Names {
  public:
   std::string InPart(const std::string& name) {
@@ -68,7 +68,7 @@ std::vector<Node*> InOrderOfGraph(const ComputationPart& part) {
   return nodes;
 }
 
-// Puts nodes of a part into the whole graph.
+// Puts a part's nodes into the whole graph.
 class Splicer {
  public:
   Splicer(const PartGraph& part, const GraphDef& made, Graph* whole)
@@ -199,11 +199,11 @@ absl::StatusOr<PartGraph> MakePartGraph(const ComputationPart& part, const Graph
       result.graph->AddEdge(source->second, edge->src_output(), copies.at(node), edge->dst_input());
     }
   }
-  // By the node and its output.
+  // By node and output.
   for (const Node* node : part.computations) {
     std::map<int, Leaving> leaving;
     for (const Edge* edge : node->out_edges()) {
-      // Ancestors that lie between two computations take it, too.
+      // Ancestors that lie between two computations take it too.
       if (!edge->dst()->IsOp() || own.contains(edge->dst())) continue;
       leaving[edge->src_output()].takers.emplace_back(edge->dst(), edge->dst_input());
     }
@@ -240,7 +240,7 @@ std::optional<GraphDef> MadeByBridge(const PartGraph& part, const Graph& bridged
       const auto ancestor = part.ancestors.find(name);
       const auto source = by_name.find(name);
       if (ancestor == part.ancestors.end() || source == by_name.end()) continue;
-      // A constant that the bridge has computed, say.
+      // For example, a constant that the bridge has computed.
       if (source->second->op() == ancestor->second->type_string()) continue;
       if (ancestor->second->op_def().is_stateful()) return std::nullopt;
       if (wanted.insert(name).second) todo.push_back(source->second);

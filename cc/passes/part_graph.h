@@ -1,4 +1,4 @@
-// A part of a session's graph as a graph of its own, and what the bridge made of it put back.
+// Makes a part of a session's graph a graph of its own, and puts what the bridge made of it back.
 #ifndef TF_TPU_EXT_CC_PASSES_PART_GRAPH_H_
 #define TF_TPU_EXT_CC_PASSES_PART_GRAPH_H_
 
@@ -17,11 +17,11 @@
 
 namespace tf_tpu_ext {
 
-// What ops of the rest take from a computation: one output, or that they follow it.
+// What other ops take from a computation: one of its outputs, or only the order.
 struct Leaving {
-  // The op that stands for them in the graph of the part.
+  // The op that stands for them in the part's graph.
   std::string sink;
-  // Each with the input that takes it; Graph::kControlSlot if it follows.
+  // Each with the input that takes it; Graph::kControlSlot if it only follows.
   std::vector<std::pair<tensorflow::Node*, int>> takers;
 };
 
@@ -29,7 +29,8 @@ struct PartGraph {
   // Computations, what they depend on, and sinks. The same for the same part, whatever else is in
   // the whole graph.
   std::unique_ptr<tensorflow::Graph> graph;
-  // In the whole graph, by their names here: passes number the ops that they add to it.
+  // Nodes of the whole graph by their names here: passes number the ops that they add to that
+  // graph.
   absl::flat_hash_map<std::string, tensorflow::Node*> ancestors;
   std::vector<Leaving> leaving;
 };
@@ -37,12 +38,12 @@ struct PartGraph {
 absl::StatusOr<PartGraph> MakePartGraph(const ComputationPart& part,
                                         const tensorflow::Graph& whole);
 
-// What the bridge has made of the graph of a part: sinks, and all that is no ancestor. Nothing if
-// it has changed an ancestor that may not run twice.
+// What the bridge has made of a part's graph: sinks, and everything that is no ancestor. Returns
+// nothing if it has changed an ancestor that must not run twice.
 std::optional<tensorflow::GraphDef> MadeByBridge(const PartGraph& part,
                                                  const tensorflow::Graph& bridged);
 
-// Puts that into the whole graph in place of the computations.
+// Puts what the bridge made into the whole graph, in place of the computations.
 absl::Status ReplaceComputations(const ComputationPart& part, const PartGraph& part_graph,
                                  const tensorflow::GraphDef& made, tensorflow::Graph* whole);
 

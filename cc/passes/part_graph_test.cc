@@ -51,7 +51,7 @@ class PartsTest : public ::testing::Test {
     return *node;
   }
 
-  // A computation of one op, from the host and back to it.
+  // A computation with one op, whose input and output are the host's.
   Node* Computation(const std::string& name, Node* input) {
     Node* const in = Add(name + "/in", "TPUReplicatedInput", {input});
     Node* const body = Add(name + "/body", "Neg", {in}, name);
@@ -134,7 +134,7 @@ TEST_F(PartsTest, AGraphThatGrowsHasTheSamePart) {
   Add("result", "Identity", {Find("step/out")});
   const std::vector<ComputationPart> before = Divide();
   const std::string text = Text(*MakePartGraph(before[0], *graph_)->graph);
-  // What passes number is counted over the whole graph.
+  // Names that passes number are counted over the whole graph.
   gate->set_name("step/gate/_9");
   Add("more", "Neg", {x});
   Add("other_result", "Identity", {Find("step/out")});
@@ -148,7 +148,7 @@ TEST_F(PartsTest, AGraphThatGrowsHasTheSamePart) {
   EXPECT_EQ(part->ancestors.at("step/gate/_part0"), gate);
 }
 
-// As the bridge may: one op for the computation, one for a constant of the host.
+// The bridge may make one op for the computation, and one for a constant on the host.
 TEST_F(PartsTest, WhatTheBridgeMadeTakesTheirPlace) {
   Node* const x = Add("x", "Placeholder", {});
   Node* const folded = Add("folded", "Neg", {x});

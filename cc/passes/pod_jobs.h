@@ -15,20 +15,20 @@
 
 namespace tf_tpu_ext {
 
-// The hosts of one job, in the order of their tasks.
+// The hosts of one job, in task order.
 struct PodJob {
   Pod pod;
   ByNumber<Host, tensorflow::DeviceNameUtils::ParsedName> names;
   ByNumber<Host, int> cores;
 
   std::optional<Host> HostOf(const tensorflow::DeviceNameUtils::ParsedName& device) const;
-  // An error unless all hosts have as many cores.
+  // Returns an error unless all hosts have the same number of cores.
   absl::Status CheckCores() const;
   // The pod as one of its hosts sees it.
   Pod For(Host host) const;
 };
 
-// By the names of the jobs; only those of several hosts.
+// By job name; only jobs with several hosts.
 std::map<std::string, PodJob> PodJobsOf(const tensorflow::DeviceSet& devices);
 
 }  // namespace tf_tpu_ext

@@ -1,4 +1,4 @@
-// Runs the passes that come before the bridge, on functions and on graphs of sessions.
+// Runs the passes that precede the bridge, on functions and on graphs of sessions.
 #include "cc/passes/preparing_passes.h"
 
 #include <algorithm>
@@ -31,7 +31,7 @@ namespace {
 using tensorflow::FunctionLibraryDefinition;
 using tensorflow::Graph;
 
-// The bridge runs in phases -1 and 0 of sessions' graphs.
+// The bridge runs in phases -1 and 0 for graphs of sessions.
 constexpr int kBeforeBridgePhase = -2;
 
 void NoteHostRaces(const Graph& graph, const FunctionLibraryDefinition& library) {
@@ -78,7 +78,8 @@ void Rename(const std::map<std::string, std::string>& replaced, std::vector<std:
   names->swap(renamed);
 }
 
-// TensorFlow has one pass for functions, which runs the MLIR passes: this one goes before it.
+// TensorFlow has room for one function pass, the one that runs the MLIR passes: this one runs
+// before it and then calls it.
 class PrepareThenMlirPass : public tensorflow::FunctionOptimizationPass {
  public:
   absl::Status Run(const std::string& function_name, const tensorflow::DeviceSet& device_set,

@@ -3,7 +3,8 @@
 
 namespace tf_tpu_ext {
 
-// Lets functions be prepared for the bridge before TensorFlow's MLIR passes see them.
+// Registers the pass that prepares functions for the bridge before TensorFlow's MLIR passes see
+// them.
 void RegisterPreparingPass();
 
 }  // namespace tf_tpu_ext

@@ -1,4 +1,4 @@
-// Gives calls of functions that hold TPU computations the executor that starts programs on the
+// Gives calls to functions that contain TPU computations the executor that starts programs on the
 // caller's thread.
 #include <memory>
 #include <string>
@@ -28,10 +28,10 @@ using tensorflow::FunctionDef;
 
 constexpr char kExecutorType[] = "executor_type";
 
-// Which functions hold TPU computations. It is asked at every call.
+// Which functions contain TPU computations. It is asked at every call.
 class TpuFunctions {
  public:
-  // Whether the function holds computations, and their options let the caller start them.
+  // Whether the function contains computations, and their options allow the caller to start them.
   absl::StatusOr<bool> StartOnCaller(const std::string& name,
                                      const tensorflow::FunctionLibraryDefinition& library) {
     const Known known = Find(name, library);
@@ -47,7 +47,7 @@ class TpuFunctions {
   struct Known {
     const FunctionDef* definition;  // only compared
     bool holds;
-    // What the computations were traced with, where they say something.
+    // The options that the computations were traced with, if any.
     std::vector<std::string> compile_options;
   };
 
@@ -56,7 +56,7 @@ class TpuFunctions {
     {
       absl::ReaderMutexLock lock(&mutex_);
       const auto known = known_.find(name);
-      // Another function may have the name after TensorFlow's context was made anew.
+      // Another function may have the same name after TensorFlow's context was recreated.
       if (known != known_.end() && known->second.definition == definition) return known->second;
     }
     Known read = {definition, false, {}};
@@ -83,7 +83,7 @@ class RunOnCaller : public tensorflow::EagerOpRewrite {
 
   absl::Status Run(EagerOperation* call, std::unique_ptr<EagerOperation>* /*replaced*/) override {
     if (!call->is_function()) return absl::OkStatus();
-    // Another process may have no such executor.
+    // Another process may not have this executor.
     if (call->EagerContext().remote_device_mgr() != nullptr) return absl::OkStatus();
     TF_ASSIGN_OR_RETURN(const bool start,
                         functions_.StartOnCaller(call->Name(), *call->FuncLibDef()));
@@ -92,7 +92,7 @@ class RunOnCaller : public tensorflow::EagerOpRewrite {
     call->Attrs().FillAttrValueMapWithoutDefaults(&given);
     const auto chosen = given.find(kExecutorType);
     if (chosen != given.end() && !chosen->second.s().empty()) return absl::OkStatus();
-    // A builder keeps the first value of an attribute.
+    // A builder keeps the first value given for an attribute.
     tensorflow::AttrBuilder others;
     others.CopyAttributes(call->Attrs());
     const std::string name = call->Name();

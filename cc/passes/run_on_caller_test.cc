@@ -1,4 +1,4 @@
-// The rewrite of eager calls, which only TensorFlow's registry knows.
+// The rewrite of eager calls, which can be reached only through TensorFlow's registry.
 #include <memory>
 #include <string>
 #include <utility>
@@ -41,7 +41,7 @@ class RunOnCallerTest : public ::testing::Test {
 
   ~RunOnCallerTest() override { context_->Release(); }
 
-  // A function of one op, which belongs to a computation or calls another function.
+  // A function with one op, which belongs to a computation or calls another function.
   void Define(const std::string& name, const std::string& op, bool is_of_computation) {
     FunctionDef function;
     function.mutable_signature()->set_name(name);
@@ -53,7 +53,7 @@ class RunOnCallerTest : public ::testing::Test {
     ASSERT_TRUE(status.ok()) << status;
   }
 
-  // The executor that a call of the op has after the rewrite; empty for the usual one.
+  // The executor of a call to the op after the rewrite; empty for the usual one.
   std::string ExecutorOf(const std::string& op, const std::string& chosen = "") {
     EagerOperation operation(context_);
     EXPECT_TRUE(operation.Reset(op.c_str(), nullptr).ok());
@@ -79,7 +79,7 @@ class RunOnCallerTest : public ::testing::Test {
 TEST_F(RunOnCallerTest, FunctionsWithComputationsStartOnTheCaller) {
   Define("step", "NoOp", /*is_of_computation=*/true);
   EXPECT_EQ(ExecutorOf("step"), kCallerExecutor);
-  // A second call knows already.
+  // A second call uses what the first has found.
   EXPECT_EQ(ExecutorOf("step"), kCallerExecutor);
 }
 

@@ -1,5 +1,6 @@
-// The small passes on the graphs of sessions and functions, which only TensorFlow's registry knows:
-// an Identity for each computation, groups of launches, the shapes of packed variables.
+// The small passes on graphs of sessions and functions, which can be reached only through
+// TensorFlow's registry: an Identity for each computation, groups of launches, shapes of packed
+// variables.
 #include <memory>
 #include <set>
 #include <string>
@@ -114,7 +115,7 @@ TEST_F(SharedIdentitiesTest, EachComputationGetsOne) {
   EXPECT_EQ(NodesOf("Identity").size(), 2);
   EXPECT_NE(InputOf(train), InputOf(evaluate));
   for (const Node* user : {train, evaluate}) EXPECT_EQ(InputOf(InputOf(user)), rate);
-  // The first by name keeps the node, and with it what the host reads.
+  // The first computation by name keeps the node, and so does what the host reads.
   EXPECT_EQ(InputOf(evaluate), shared);
   EXPECT_EQ(InputOf(on_host), shared);
 }
@@ -150,7 +151,7 @@ TEST_F(SharedIdentitiesTest, FunctionsAreLeftAsTheyAre) {
 
 class LaunchGroupsTest : public SessionPassesTest {
  protected:
-  // A compile op for `cores`, each with an execute op.
+  // A compile op for `cores`, with an execute op for each.
   Node* Compile(const std::string& name, const std::string& module, int num_replicas,
                 const std::vector<int>& cores) {
     tensorflow::tpu::TPUCompileMetadataProto metadata;

@@ -1,4 +1,4 @@
-// The bridge for session graphs refuses an Identity on the host that feeds two TPU computations, as
+// The bridge for session graphs rejects an Identity on the host that feeds two TPU computations, as
 // in a graph that trains and evaluates with one `tf.identity(learning_rate)`. This pass gives every
 // computation an Identity of its own.
 #include <iterator>
@@ -36,7 +36,8 @@ class SharedIdentities : public tensorflow::GraphOptimizationPass {
       return absl::OkStatus();
     }
     Graph* graph = options.graph->get();
-    // The computation that each node leads into; what leads into several is copied until none does.
+    // The computation that each node leads into; a node that leads into several is copied until
+    // none does.
     absl::flat_hash_map<const Node*, std::string> leads_into;
     std::vector<Node*> consumers_first;
     GetPostOrder(*graph, &consumers_first);

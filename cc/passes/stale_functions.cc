@@ -21,7 +21,8 @@ constexpr int kLast = 999;
 
 constexpr char kMadeByPasses[] = "_tpu_ext_made_by_passes";
 
-// What the library of the graph in work held before; the passes of a graph run on one thread.
+// What the library of the graph being worked on held before; the passes of a graph run on one
+// thread.
 struct InWork {
   const FunctionLibraryDefinition* library = nullptr;
   FunctionNames given;
@@ -70,8 +71,8 @@ absl::StatusOr<FunctionNames> DropStaleFunctions(const tensorflow::Graph& graph,
       given.insert(std::move(name));
     }
   }
-  // Which functions a graph calls takes a copy of them all to find out: most sessions, which have
-  // no TPU computation, never pay for it.
+  // Finding out which functions a graph calls takes a copy of them all: most sessions, which have
+  // no TPU computation, never pay for that.
   if (marked.empty()) return given;
   const FunctionLibraryDefinition called = library->ReachableDefinitions(graph);
   for (std::string& name : marked) {

@@ -1,8 +1,9 @@
-// Functions that passes made for a session's graph and that nobody calls any more.
+// Removes functions that passes made for a session's graph and that nothing calls anymore.
 //
-// A session whose graph grows runs the passes before the placer again, on its original graph and a
-// library that holds all that they made before: the bridge copies every function under a new name.
-// If those stayed, each run of such a session would take longer than the one before.
+// When a session's graph grows, the passes before the placer run again, on the original graph and
+// with a library that contains everything they made before: the bridge copies every function under
+// a new name. If the copies stayed, each run of such a session would take longer than the one
+// before.
 #ifndef TF_TPU_EXT_CC_PASSES_STALE_FUNCTIONS_H_
 #define TF_TPU_EXT_CC_PASSES_STALE_FUNCTIONS_H_
 
@@ -23,7 +24,7 @@ using FunctionNames = absl::flat_hash_set<std::string>;
 absl::StatusOr<FunctionNames> DropStaleFunctions(const tensorflow::Graph& graph,
                                                  tensorflow::FunctionLibraryDefinition* library);
 
-// Marks the functions that passes have added to those of these names.
+// Marks the functions that passes have added to `given`.
 absl::Status MarkNewFunctions(const FunctionNames& given,
                               tensorflow::FunctionLibraryDefinition* library);
 

@@ -14,7 +14,7 @@ using tensorflow::FunctionDef;
 using tensorflow::FunctionLibraryDefinition;
 using tensorflow::Graph;
 
-// Functions of a library that hold nothing but calls.
+// Functions in a library that contain only calls.
 class StaleFunctionsTest : public ::testing::Test {
  protected:
   StaleFunctionsTest()

@@ -23,7 +23,7 @@ std::string NodeOf(const std::string& input) {
   return input.substr(begin, input.find(':') - begin);
 }
 
-// Which output of a Switch an input is, as graphs or functions name it.
+// Whether an input is the true output of a Switch, as graphs or functions name it.
 bool IsTrueOutput(const std::string& input) {
   return absl::EndsWith(input, ":1") || absl::StrContains(input, ":output_true:");
 }
@@ -44,7 +44,7 @@ class Finder {
   }
 
  private:
-  // Each after its inputs, apart from those that an iteration gets from the one before.
+  // Each node after its inputs, except those that an iteration gets from the previous one.
   std::vector<const NodeDef*> InOrder() const {
     std::map<std::string, int> missing;
     std::map<std::string, std::vector<const NodeDef*>> consumers;

@@ -1,4 +1,4 @@
-// Which ops of TensorFlow 1's conditionals run only if a branch is taken.
+// Finds which ops of TensorFlow 1's conditionals run only if a branch is taken.
 #ifndef TF_TPU_EXT_CC_PASSES_SWITCH_BRANCHES_H_
 #define TF_TPU_EXT_CC_PASSES_SWITCH_BRANCHES_H_
 
@@ -11,12 +11,12 @@
 
 namespace tf_tpu_ext {
 
-// Branches that have all to be taken, each as the predicate and which of its values.
+// Branches that must all be taken, each given as the predicate and the value that selects it.
 using Branches = std::set<std::string>;
 
-// Those of the nodes between Switch and Merge ops, by name; other nodes are left out. Iterations of
-// a loop are no branches. `maker_of` names the node that makes an input, through ops that pass it
-// on.
+// The branches of each node between Switch and Merge ops, by name; other nodes are left out.
+// Iterations of a loop are not branches. `maker_of` names the node that makes an input, through ops
+// that pass it on.
 std::map<std::string, Branches> FindSwitchBranches(
     const std::map<std::string, const tensorflow::NodeDef*>& nodes,
     const std::function<std::string(const std::string& input)>& maker_of);
