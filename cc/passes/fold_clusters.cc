@@ -75,7 +75,8 @@ class Folder {
   Folder(FunctionLibraryDefinition* library, bool enabled) : library_(library), enabled_(enabled) {}
 
   // Finds the clusters of the body and of what it calls. All of them are read before any is folded:
-  // a cluster with effects that stays keeps the others of its computation, wherever they are.
+  // if a cluster with effects stays, so do the others with effects in its computation, wherever
+  // they are.
   absl::Status Read(Body* body) {
     TF_RETURN_IF_ERROR(ReadMetadata(*body->graph));
     std::map<std::pair<std::string, std::string>, HostCluster> clusters;

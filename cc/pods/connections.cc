@@ -23,8 +23,8 @@
 namespace tf_tpu_ext {
 namespace {
 
-// What a client of HTTP/2 says first: its preface, and a SETTINGS frame without any. A server
-// answers it with its own SETTINGS.
+// What an HTTP/2 client sends first: the preface, and an empty SETTINGS frame. A server answers
+// with its own SETTINGS.
 constexpr absl::string_view kGreeting(
     "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
     "\0\0\0\4\0\0\0\0\0",
@@ -32,7 +32,7 @@ constexpr absl::string_view kGreeting(
 
 using Resolved = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 
-// Null if the address is none.
+// Null if the address can't be resolved.
 Resolved Resolve(const std::string& address) {
   Resolved resolved(nullptr, freeaddrinfo);
   const size_t colon = address.rfind(':');
@@ -48,7 +48,7 @@ Resolved Resolve(const std::string& address) {
   return resolved;
 }
 
-// An IPv6 address, in which form an IPv4 address has one too, and a port.
+// An IPv6 address, which can represent an IPv4 address too, and a port.
 using Place = std::pair<std::string, int>;
 
 Place PlaceOf(const sockaddr* address) {
@@ -74,7 +74,7 @@ std::set<Place> PlacesOf(const std::string& address) {
   return places;
 }
 
-// Waits until the socket can be read, or written, or has failed.
+// Waits until the socket can be read or written, or has failed.
 absl::Status WaitFor(int socket, short event, absl::Time deadline) {
   while (true) {
     pollfd waited = {socket, event, 0};
@@ -96,7 +96,7 @@ absl::Status Greet(const addrinfo& place, absl::Time deadline) {
   if (absl::Status connected = WaitFor(server, POLLOUT, deadline); !connected.ok()) {
     return connected;
   }
-  // A connection that has failed can't be written to.
+  // A failed connection can't be written to.
   const ssize_t sent = send(server, kGreeting.data(), kGreeting.size(), MSG_NOSIGNAL);
   if (sent != static_cast<ssize_t>(kGreeting.size())) {
     return absl::UnavailableError("nobody listens there");
@@ -122,7 +122,7 @@ int CutConnections(const std::string& address) {
     socklen_t size = sizeof(peer);
     auto* const as_address = reinterpret_cast<sockaddr*>(&peer);
     if (getpeername(file, as_address, &size) != 0) continue;
-    // Not closed: gRPC does that when it sees the end.
+    // Not closed: gRPC closes it when it sees the end.
     if (places.count(PlaceOf(as_address)) > 0 && shutdown(file, SHUT_RDWR) == 0) ++cut;
   }
   return cut;
@@ -132,7 +132,7 @@ absl::Status CheckAlive(const std::string& address, absl::Duration timeout) {
   const absl::Time deadline = absl::Now() + timeout;
   absl::Status status =
       absl::NotFoundError(absl::StrCat("'", address, "' is no address of a host"));
-  // "localhost" has two, of which a server may have one.
+  // "localhost" has two addresses, and a server may listen on only one of them.
   const Resolved resolved = Resolve(address);
   for (const addrinfo* one = resolved.get(); one != nullptr; one = one->ai_next) {
     status = Greet(*one, deadline);

@@ -1,4 +1,4 @@
-// This process's connections to other hosts, which are TensorFlow's, below gRPC.
+// This process's connections to other hosts: TensorFlow's connections, below gRPC.
 #ifndef TF_TPU_EXT_CC_PODS_CONNECTIONS_H_
 #define TF_TPU_EXT_CC_PODS_CONNECTIONS_H_
 
@@ -9,14 +9,14 @@
 
 namespace tf_tpu_ext {
 
-// Ends this process's connections to "name:port", and returns how many there were. What waits for
-// an answer on them then gets an error: TensorFlow waits without a limit for a host that has
+// Ends this process's connections to "name:port", and returns how many there were. Callers waiting
+// for an answer on them then get an error: TensorFlow waits indefinitely for a host that has
 // stopped without closing its connections.
 int CutConnections(const std::string& address);
 
-// Asks a gRPC server at "name:port" for a sign of life, on a connection of its own.
-// DeadlineExceeded if it lets this wait for longer, Unavailable if nobody listens there, NotFound
-// if there is no such name, Aborted if the server closes the connection.
+// Asks a gRPC server at "name:port" for a sign of life, over a separate connection. Returns
+// DeadlineExceeded if there is no answer within `timeout`, Unavailable if nothing listens there,
+// NotFound if there is no such name, and Aborted if the server closes the connection.
 absl::Status CheckAlive(const std::string& address, absl::Duration timeout);
 
 }  // namespace tf_tpu_ext

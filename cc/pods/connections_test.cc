@@ -42,7 +42,7 @@ TEST(CheckAliveTest, AServerThatSaysSomethingIsAlive) {
   EXPECT_EQ(CheckAlive(server.Address(), absl::Seconds(30)), absl::OkStatus());
   answering.join();
   EXPECT_EQ(heard.substr(0, 24), "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
-  // An empty frame of the kind 4.
+  // An empty frame of type 4.
   EXPECT_EQ(heard.substr(24), std::string("\0\0\0\4\0\0\0\0\0", 9));
   close(first);
 }

@@ -43,13 +43,13 @@ void Endpoints::Watch() {
     std::map<std::string, std::string> addresses;
     {
       absl::MutexLock lock(&mutex_);
-      // Asks when half of the limit has passed, and waits for the other half for an answer.
+      // Asks when half of the limit has passed, and waits for an answer during the other half.
       const absl::Duration pause = silent.empty() ? limit_() / 2 : absl::ZeroDuration();
       if (mutex_.AwaitWithTimeout(absl::Condition(&ending_), pause)) return;
       addresses = addresses_;
     }
     for (const auto& [task, address] : addresses) {
-      // What still wants to connect to a silent one need not wait so long again.
+      // Calls that still try to connect to a silent host need not wait as long again.
       const absl::Duration patience = limit_() / (silent.count(task) > 0 ? 8 : 2);
       const absl::Status health = CheckAlive(address, patience);
       if (absl::IsDeadlineExceeded(health)) {
@@ -57,7 +57,7 @@ void Endpoints::Watch() {
       } else {
         silent.erase(task);
       }
-      // Connections to one that has ended last if its machine has not told.
+      // Connections to a host that has ended stay open if its machine has not reported that.
       if (absl::IsDeadlineExceeded(health) || absl::IsUnavailable(health)) {
         Cut(task, address, health);
       }

@@ -1,4 +1,4 @@
-// Where the other hosts of a pod listen, as the program that uses them has told.
+// Where the other hosts of a pod listen, according to the program that uses them.
 #ifndef TF_TPU_EXT_CC_PODS_ENDPOINTS_H_
 #define TF_TPU_EXT_CC_PODS_ENDPOINTS_H_
 
@@ -16,25 +16,26 @@
 
 namespace tf_tpu_ext {
 
-// Watches them, too, from a thread that starts with the first: TensorFlow's calls of another host
-// have no limit of time, and some are made under Python's lock. A host that gives no sign of life
-// loses its connections to this process, which ends such calls, until it gives one. (TensorFlow's
-// own question for a host's health uses freed memory after a context was updated.) Thread-safe.
+// Also watches them, from a thread that starts with the first: TensorFlow's calls to another host
+// have no time limit, and some are made while holding Python's lock. A host that gives no sign of
+// life loses its connections to this process, which ends such calls, until it gives one.
+// (TensorFlow's own check of a host's health uses freed memory after a context has been updated.)
+// Thread-safe.
 class Endpoints {
  public:
-  // `limit` is how long a host may give no sign.
+  // `limit` is how long a host may give no sign of life.
   explicit Endpoints(std::function<absl::Duration()> limit);
   ~Endpoints();
   Endpoints(const Endpoints&) = delete;
   Endpoints& operator=(const Endpoints&) = delete;
 
-  // The address "name:port" of a task such as "/job:worker/replica:0/task:1".
+  // Notes the address, "name:port", of a task such as "/job:worker/replica:0/task:1".
   void Note(const std::string& task, const std::string& address);
 
   using Lost = std::function<void(const std::string& task, const absl::Status& why)>;
 
-  // Has `lost` called before a host loses its connections, until nobody refers to the result. It
-  // must not wait.
+  // Calls `lost` before a host loses its connections, for as long as something refers to the
+  // result. `lost` must not wait.
   std::shared_ptr<const Lost> Listen(Lost lost);
 
  private:
@@ -46,7 +47,7 @@ class Endpoints {
   std::map<std::string, std::string> addresses_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::weak_ptr<const Lost>> listening_ ABSL_GUARDED_BY(mutex_);
   bool ending_ ABSL_GUARDED_BY(mutex_) = false;
-  // Written under the lock by the first Note, joined by the destructor.
+  // Written under the lock by the first call to Note, joined by the destructor.
   std::thread watch_;
 };
 

@@ -29,7 +29,7 @@ TEST(EndpointsTest, ASilentHostLosesItsConnections) {
         why.message(), absl::StrCat(kTask, " at ", silent.Address(),
                                     " has given no sign of life for 100ms: no answer. When it")))
         << why;
-    // Whoever waits for the host learns first why it waits in vain.
+    // Whatever waits for the host learns why before its connection is cut.
     EXPECT_TRUE(told.fetch_add(1) > 0 || !silent.IsCut());
   });
   endpoints.Listen([&](const std::string&, const absl::Status&) { ++told_nobody; });
@@ -52,7 +52,7 @@ TEST(EndpointsTest, TheLastAddressOfATaskCounts) {
 TEST(EndpointsTest, ConnectionsThatOutlastTheirHostAreCut) {
   Connected server;
   const Connected another;
-  // As with a machine that has started again: nobody listens, and the connection has not ended.
+  // As with a machine that has restarted: nothing listens, and the connection has not ended.
   const int other_end = server.Accept();
   server.StopListening();
   Endpoints endpoints([] { return absl::Milliseconds(100); });
@@ -64,7 +64,7 @@ TEST(EndpointsTest, ConnectionsThatOutlastTheirHostAreCut) {
 
 TEST(EndpointsTest, AHostThatAnswersKeepsItsConnections) {
   const Connected answering;
-  // The connection of the test itself.
+  // The test's own connection.
   close(answering.Accept());
   Endpoints endpoints([] { return absl::Milliseconds(500); });
   endpoints.Note(kTask, answering.Address());

@@ -24,19 +24,19 @@ namespace {
 using tensorflow::Rendezvous;
 using tensorflow::Tensor;
 
-// In front of the bytes of a message, which stay aligned.
+// Precedes the bytes of a message, which stay aligned.
 struct Header {
   int64_t bytes = 0;
-  // Padded with zeros, cut if it is longer.
+  // Padded with zeros, or truncated.
   char what[56] = {};
 };
 constexpr int64_t kHeaderBytes = sizeof(Header);
 static_assert(kHeaderBytes == 64);
 
-// What TensorFlow sends at once: far below the 2 GB of its messages, and enough that their number
-// costs nothing.
+// The largest piece that TensorFlow sends at once: far below the 2 GB limit of its messages, and
+// large enough that the number of pieces costs nothing.
 constexpr int64_t kPartBytes = int64_t{32} << 20;
-// More than any machine has.
+// More memory than any machine has.
 constexpr int64_t kMostBytes = int64_t{1} << 50;
 
 Header HeaderOf(absl::string_view what, int64_t bytes) {
@@ -54,14 +54,14 @@ int64_t NumParts(int64_t bytes) {
   return std::max<int64_t>(1, (bytes + kPartBytes - 1) / kPartBytes);
 }
 
-// One exchange under way. Its parts arrive on any thread.
+// One exchange in progress. Its parts may arrive on any thread.
 struct Meeting {
   const std::string name;
-  // The rest is guarded by the links' lock until `end` is set.
+  // The rest is guarded by the links' mutex until `end` is set.
   std::set<Host> missing;
   HostLinks::Messages received;
   std::optional<absl::Status> end;
-  // Null, and not waited for, as long as it is only expected.
+  // Null as long as the exchange is only expected, and nothing waits for it.
   HostLinks::Done done;
   absl::Time since;
 };
@@ -77,7 +77,7 @@ class RendezvousLinks : public HostLinks, public std::enable_shared_from_this<Re
         rendezvous_(*rendezvous),
         schedule_(std::move(schedule)),
         traffic_(traffic) {
-    // Most are counted, and then it lives until the last part has arrived.
+    // Most are reference-counted: such a rendezvous lives until the last part has arrived.
     if (auto* counted = dynamic_cast<Rendezvous*>(rendezvous)) {
       counted->Ref();
       kept_.reset(counted);
@@ -138,7 +138,7 @@ class RendezvousLinks : public HostLinks, public std::enable_shared_from_this<Re
       meetings = meetings_;
     }
     for (const std::shared_ptr<Meeting>& meeting : meetings) End(meeting, status);
-    // Under no lock: TensorFlow ends what it still waits for, in here.
+    // Without a lock, because TensorFlow ends what it is still waiting for inside this call.
     cancellation_.StartCancel();
   }
 
@@ -210,7 +210,7 @@ class RendezvousLinks : public HostLinks, public std::enable_shared_from_this<Re
         return Complete(host, meeting, first);
       }
       std::memcpy(&header, first.data(), kHeaderBytes);
-      // What can't be is refused by those who expect something else.
+      // An impossible size is rejected by the receiver, which expects something else.
       const bool possible = header.bytes >= 0 && header.bytes <= kMostBytes;
       const int64_t parts = possible ? NumParts(kHeaderBytes + header.bytes) : 1;
       if (parts == 1) return Complete(host, meeting, first);
@@ -285,9 +285,9 @@ class RendezvousLinks : public HostLinks, public std::enable_shared_from_this<Re
   tensorflow::CancellationManager cancellation_;
   mutable absl::Mutex mutex_;
   absl::Status aborted_ ABSL_GUARDED_BY(mutex_);
-  // What has been expected, and not been asked for.
+  // What is expected, but has not been asked for yet.
   std::map<std::string, std::shared_ptr<Meeting>> expected_ ABSL_GUARDED_BY(mutex_);
-  // Each is in here until its end has been decided.
+  // Contains each meeting until its end has been decided.
   std::set<std::shared_ptr<Meeting>> meetings_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -29,11 +29,11 @@ using tensorflow::FrameAndIter;
 using tensorflow::Tensor;
 
 constexpr char kWhat[] = "values";
-// What is sent at once, a header of the message among it.
+// What is sent at once, including a header of the message.
 constexpr int64_t kPart = int64_t{32} << 20;
 constexpr int64_t kHeader = 64;
 
-// Bytes of which each says where it belongs.
+// Bytes whose values depend on their positions.
 std::string Pattern(int64_t bytes, int seed = 0) {
   std::string pattern(bytes, '\0');
   for (int64_t i = 0; i < bytes; ++i) {
@@ -49,7 +49,7 @@ HostMessage MessageOf(const std::string& bytes) {
   return message;
 }
 
-// A message of 8 bytes that says it has more, or fewer.
+// A message of 8 bytes that claims to have more, or fewer.
 HostMessage MessageThatClaims(int64_t bytes) {
   HostMessage message(kWhat, 8);
   std::memcpy(message.data() - kHeader, &bytes, sizeof(bytes));
@@ -83,12 +83,12 @@ class Ending {
   std::optional<absl::StatusOr<HostLinks::Messages>> messages_;
 };
 
-// The hosts are in this process: what one sends another arrives on the thread of whoever comes
+// The hosts are in this process: what one sends to another arrives on the thread of whichever comes
 // second.
 class HostLinksTest : public ::testing::Test {
  protected:
-  // Messages that nobody has asked for keep a rendezvous. In a test that has failed, somebody may
-  // still wait.
+  // Messages that nothing has asked for keep a rendezvous alive. In a test that has failed,
+  // something may still be waiting.
   void TearDown() override {
     if (rendezvous_ == nullptr || HasFailure()) return;
     rendezvous_->StartAbort(absl::CancelledError("the test is over"));
@@ -110,7 +110,7 @@ class HostLinksTest : public ::testing::Test {
     for (int host = 0; host < hosts; ++host) links_.push_back(Make(hosts, host));
   }
 
-  // A message to, and one from, each of the others.
+  // One message to each of the others, and one from each.
   void ExchangeWithOthers(int host, const std::string& name, const std::string& bytes,
                           Ending* ending) {
     HostLinks::Messages messages;
@@ -152,10 +152,10 @@ TEST_F(HostLinksTest, MessagesArriveWhole) {
 
 TEST_F(HostLinksTest, LargeMessagesArriveWhole) {
   Connect(2);
-  // The largest of one part, the smallest of two, and one in between.
+  // The largest message of one part, the smallest of two, and one in between.
   for (const int64_t bytes : {kPart - kHeader, kPart - kHeader + 1, kPart + (kPart >> 5)}) {
     const std::string sent = Pattern(bytes);
-    // The receiver asks before the message is there, and after.
+    // The receiver asks before the message is there, or after.
     for (const bool asks_first : {true, false}) {
       const std::string name = absl::StrCat("exchange ", bytes, asks_first);
       Ending sender, receiver;
@@ -165,7 +165,7 @@ TEST_F(HostLinksTest, LargeMessagesArriveWhole) {
       EXPECT_TRUE(sender.status().ok()) << sender.status();
       if (!asks_first) receive();
       ASSERT_TRUE(receiver.status().ok()) << receiver.status();
-      // Not as an argument: what differs is too much to print.
+      // Not EXPECT_EQ: a difference would be too long to print.
       EXPECT_TRUE(BytesOf(receiver.MessageFrom(0), bytes) == sent) << bytes;
     }
   }
@@ -209,7 +209,7 @@ TEST_F(HostLinksTest, ExchangesMeetByTheirNames) {
   }
 }
 
-// A host may be a launch, or a round of a loop, ahead of another one.
+// A host may be a launch, or an iteration of a loop, ahead of another host.
 TEST_F(HostLinksTest, LaunchesAndRoundsOfLoopsAreApart) {
   const FrameAndIter rounds[] = {FrameAndIter(0, 0), FrameAndIter(0, 0), FrameAndIter(0, 1),
                                  FrameAndIter(1, 0)};
@@ -283,7 +283,7 @@ TEST_F(HostLinksTest, AbortFailsExchangesOfNowAndOfLater) {
   links_[0]->Exchange("later", {}, {}, later_alone.Done());
   EXPECT_EQ(later_alone.status(), absl::DeadlineExceededError("too long"));
   EXPECT_EQ(links_[0]->Describe(absl::ZeroDuration()), "");
-  // The other host has its message of before, and waits for that of later.
+  // The other host still gets the earlier message, and waits for the later one.
   ExchangeWithOthers(1, "now", "b", &of_other);
   EXPECT_TRUE(of_other.status().ok()) << of_other.status();
   Ending waiting;
@@ -301,7 +301,7 @@ TEST_F(HostLinksTest, AbortFailsExchangesOfWhichAPartHasCome) {
   EXPECT_FALSE(ending.has_come());
   links_[0]->Abort(absl::CancelledError("over"));
   EXPECT_EQ(ending.status(), absl::CancelledError("over"));
-  // Nobody waits for it any more.
+  // Nothing waits for it anymore.
   links_[2]->Exchange("sum", {{Host(0), MessageOf("b")}}, {}, Ending().Done());
 }
 
@@ -342,7 +342,7 @@ TEST_F(HostLinksTest, WhatIsExpectedIsThereWhenItIsAskedFor) {
     Ending sent, received;
     links_[1]->Expect(name, {Host(0)});
     links_[1]->Expect(name, {Host(0)});
-    // Nobody waits yet.
+    // Nothing waits yet.
     EXPECT_EQ(links_[1]->Describe(absl::ZeroDuration()), "");
     const auto send = [&] {
       links_[0]->Exchange(name, {{Host(1), MessageOf("well")}}, {}, sent.Done());
@@ -368,7 +368,7 @@ TEST_F(HostLinksTest, WhatIsExpectedMayFail) {
   EXPECT_EQ(of_aborted.status(), absl::CancelledError("over"));
   links_[0]->Exchange("another end", {}, {Host(1)}, never_expected.Done());
   EXPECT_EQ(never_expected.status(), absl::CancelledError("over"));
-  // The other host learns of it when it asks.
+  // The other host learns about it when it asks.
   links_[1]->Expect("end", {Host(0)});
   rendezvous_->StartAbort(absl::UnavailableError("the worker is gone"));
   links_[1]->Exchange("end", {}, {Host(0)}, of_lost.Done());
@@ -376,7 +376,7 @@ TEST_F(HostLinksTest, WhatIsExpectedMayFail) {
   EXPECT_TRUE(absl::StrContains(of_lost.status().message(), TaskOfHost(0))) << of_lost.status();
 }
 
-// Says when it is gone.
+// Reports when it is destroyed.
 class WatchedRendezvous : public tensorflow::Rendezvous {
  public:
   explicit WatchedRendezvous(bool* gone) : gone_(*gone) {}
@@ -400,7 +400,7 @@ class WatchedRendezvous : public tensorflow::Rendezvous {
       tensorflow::NewLocalRendezvous()};
 };
 
-// The step may end while messages are under way.
+// The step may end while messages are on their way.
 TEST_F(HostLinksTest, TheRendezvousLivesAsLongAsTheLinks) {
   bool gone = false;
   rendezvous_.reset(new WatchedRendezvous(&gone));
@@ -415,7 +415,7 @@ TEST_F(HostLinksTest, TheRendezvousLivesAsLongAsTheLinks) {
   links_[0]->Abort(absl::CancelledError("over"));
   EXPECT_EQ(aborted.status(), absl::CancelledError("over"));
   EXPECT_FALSE(gone);
-  // Neither keeps the other for ever.
+  // Neither keeps the other alive forever.
   links_.clear();
   EXPECT_TRUE(gone);
 }
@@ -428,7 +428,7 @@ TEST_F(HostLinksTest, DescribeSaysWhoWaitsForWhom) {
   EXPECT_EQ(links_[0]->Describe(absl::ZeroDuration()),
             "/job:worker/replica:0/task:0 waits in sum for /job:worker/replica:0/task:1, "
             "/job:worker/replica:0/task:2; ");
-  // It has not waited for as long as that.
+  // It has not waited that long.
   EXPECT_EQ(links_[0]->Describe(absl::Hours(1)), "");
   EXPECT_EQ(links_[1]->Describe(absl::ZeroDuration()), "");
   links_[1]->Exchange("sum", {{Host(0), MessageOf("a")}}, {}, sent[0].Done());
@@ -462,7 +462,7 @@ TEST_F(HostLinksTest, AMessageLargerThanTheMemoryFailsTheExchange) {
   EXPECT_TRUE(absl::IsResourceExhausted(received.status())) << received.status();
 }
 
-// Hosts that run on threads of their own go through the same exchanges in other orders.
+// Hosts that run on their own threads go through the same exchanges in different orders.
 TEST_F(HostLinksTest, ManyExchangesAtOnce) {
   constexpr int kHosts = 3;
   constexpr int kExchanges = 50;
@@ -470,7 +470,7 @@ TEST_F(HostLinksTest, ManyExchangesAtOnce) {
   std::atomic<int> missing{kHosts * kExchanges};
   absl::Notification over;
   std::vector<std::shared_ptr<HostLinks>> links;
-  // Last: its threads use all else.
+  // Last, because its threads use everything else.
   tensorflow::thread::ThreadPool pool(tensorflow::Env::Default(), "host_links_test", 4);
   for (int host = 0; host < kHosts; ++host) {
     Pod pod = MakePod(kHosts, 2, host);
@@ -499,7 +499,7 @@ TEST_F(HostLinksTest, ManyExchangesAtOnce) {
   };
   for (int i = 0; i < kExchanges; ++i) {
     for (int host = 0; host < kHosts; ++host) {
-      // No common divisor with the number of exchanges.
+      // Each has no common divisor with the number of exchanges.
       const int step[] = {1, 7, 11};
       pool.Schedule(
           [&exchange, host, number = i * step[host] % kExchanges] { exchange(host, number); });
@@ -509,7 +509,7 @@ TEST_F(HostLinksTest, ManyExchangesAtOnce) {
   for (const auto& each : links) EXPECT_EQ(each->Describe(absl::ZeroDuration()), "");
 }
 
-// A failure may come at any time, and each exchange ends once.
+// A failure may come at any time, but each exchange ends exactly once.
 TEST_F(HostLinksTest, AbortMayComeWhileMessagesDo) {
   constexpr int kRounds = 100;
   std::atomic<int> missing{2 * kRounds};
@@ -573,7 +573,7 @@ TEST(HostMessageTest, FindsTensorsThatAreNoMessages) {
     EXPECT_TRUE(absl::IsDataLoss(status)) << status;
     EXPECT_TRUE(absl::StrContains(status.message(), "host 1")) << status;
   }
-  // A message that nobody has received.
+  // A message that was never received.
   EXPECT_TRUE(absl::IsDataLoss(HostMessage().Check("values", 0, "host 1")));
 }
 

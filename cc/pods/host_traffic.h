@@ -1,4 +1,4 @@
-// What this host has sent to others, and how long it waited for them.
+// What this host has sent to other hosts, and how long it has waited for them.
 #ifndef TF_TPU_EXT_CC_PODS_HOST_TRAFFIC_H_
 #define TF_TPU_EXT_CC_PODS_HOST_TRAFFIC_H_
 
@@ -20,7 +20,7 @@ class HostTraffic {
 
   int64_t messages() const { return messages_; }
   int64_t bytes() const { return bytes_; }
-  // The sum over all exchanges, of which several may wait at once.
+  // The sum over all exchanges, several of which may wait at once.
   absl::Duration waited() const { return absl::Microseconds(microseconds_.load()); }
 
  private:

@@ -14,7 +14,7 @@ namespace {
 constexpr char kHost[] = "_tpu_ext_pod_host";
 constexpr char kCoresPerHost[] = "_tpu_ext_pod_cores_per_host";
 constexpr char kCpus[] = "_tpu_ext_pod_cpus";
-// As signed numbers: attributes have no others.
+// Stored as signed numbers: attributes have no unsigned ones.
 constexpr char kIncarnations[] = "_tpu_ext_pod_incarnations";
 
 }  // namespace

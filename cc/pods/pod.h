@@ -1,4 +1,4 @@
-// Which hosts a program runs on, and how TensorFlow's graphs tell them.
+// Which hosts a program runs on, and how TensorFlow's graphs carry that information.
 #ifndef TF_TPU_EXT_CC_PODS_POD_H_
 #define TF_TPU_EXT_CC_PODS_POD_H_
 
@@ -16,9 +16,9 @@ namespace tf_tpu_ext {
 
 struct Pod {
   struct Member {
-    // The name of the host's CPU, as TensorFlow's transfers name it.
+    // The name of the host's CPU device, as TensorFlow's transfers use it.
     std::string cpu;
-    // Of that device: a worker that has come back has another one.
+    // The incarnation of that device: a worker that has restarted has another one.
     uint64_t incarnation = 0;
   };
 
@@ -28,16 +28,16 @@ struct Pod {
   const Member& here() const { return members[shape.host]; }
 };
 
-// Whether the attributes of a node say which pod it is part of.
+// Whether a node's attributes say which pod it is part of.
 bool HasPod(tensorflow::AttrSlice attributes);
 
-// Writes the pod into the attributes of an op for the host `pod.shape.host`.
+// Writes the pod into the attributes of an op, for the host `pod.shape.host`.
 void AddPod(const Pod& pod, tensorflow::Node* node);
 
-// What AddPod wrote. An error if the attributes are damaged.
+// What AddPod wrote. Returns an error if the attributes are damaged.
 absl::StatusOr<Pod> PodOf(tensorflow::AttrSlice attributes);
 
-// What errors call a host: its task.
+// How errors name a host: by its task.
 std::string NameOfHost(const Pod::Member& member);
 
 }  // namespace tf_tpu_ext

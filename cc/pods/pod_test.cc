@@ -37,7 +37,7 @@ class PodTest : public ::testing::Test {
     node_ = *node;
   }
 
-  // What a pod of three hosts is with another value of one attribute.
+  // The pod that is read after one attribute of a pod of three hosts has been given another value.
   template <typename Value>
   absl::StatusOr<Pod> PodWith(const std::string& attribute, const Value& value) {
     AddPod(MakePod(3, 4, 1), node_);
@@ -54,7 +54,7 @@ TEST_F(PodTest, ComesBack) {
   EXPECT_FALSE(HasPod(node_->attrs()));
   for (int host = 0; host < 3; ++host) {
     Pod pod = MakePod(3, 4, host);
-    // No attribute holds a number as large as that.
+    // No attribute can hold a number this large.
     pod.members[Host(2)].incarnation = std::numeric_limits<uint64_t>::max() - 5;
     AddPod(pod, node_);
     EXPECT_TRUE(HasPod(node_->attrs()));
@@ -80,7 +80,7 @@ TEST_F(PodTest, AHostThatThePodDoesNotHaveIsAnError) {
     EXPECT_TRUE(absl::StrContains(status.message(), absl::StrCat("host ", host, " of 3")))
         << status;
   }
-  // Else the test finds errors in what is right.
+  // Otherwise the test would find errors in correct attributes.
   EXPECT_TRUE(PodWith(kHostAttribute, int64_t{2}).ok());
 }
 

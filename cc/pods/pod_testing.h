@@ -1,4 +1,4 @@
-// For tests: the hosts of a pod, all of them in this process.
+// For tests: the hosts of a pod, all in this process.
 #ifndef TF_TPU_EXT_CC_PODS_POD_TESTING_H_
 #define TF_TPU_EXT_CC_PODS_POD_TESTING_H_
 
@@ -12,7 +12,7 @@
 
 namespace tf_tpu_ext {
 
-// What errors call the host.
+// How errors name the host.
 inline std::string TaskOfHost(int host) {
   return absl::StrCat("/job:worker/replica:0/task:", host);
 }

@@ -1,4 +1,4 @@
-// Sockets of tests.
+// Sockets for tests.
 #ifndef TF_TPU_EXT_CC_PODS_SOCKET_TESTING_H_
 #define TF_TPU_EXT_CC_PODS_SOCKET_TESTING_H_
 
@@ -15,8 +15,8 @@
 
 namespace tf_tpu_ext {
 
-// A socket that listens on the loopback interface and never answers, as that of a process that has
-// been stopped, and a connection to it.
+// A socket that listens on the loopback interface and never answers, like that of a stopped
+// process, and a connection to it.
 class Connected {
  public:
   Connected() {
@@ -40,7 +40,7 @@ class Connected {
 
   std::string Address() const { return absl::StrCat("localhost:", port_); }
 
-  // Whether the connection has been ended from this side.
+  // Whether this process has ended the connection.
   bool IsCut() const {
     char byte;
     return recv(connected_, &byte, 1, MSG_DONTWAIT) == 0;

@@ -40,14 +40,14 @@ using tsl::profiler::XLineBuilder;
 using tsl::profiler::XPlaneBuilder;
 
 constexpr int64_t kPicosPerNano = 1000;
-// XProf takes it for a TPU because it finds these three letters in it.
+// XProf treats it as a TPU because it contains these three letters.
 constexpr char kDeviceType[] = "Virtual TPU core of tf_tpu_ext";
 constexpr char kWaitsLineName[] = "Waits";
 
 // The trace viewer shows the lines in this order.
 enum LineNumber : int64_t { kSteps = 1, kModules, kOps, kWaits };
 
-// Program, run and device, by which XLA's ops name a run.
+// Program, run and device, which XLA's ops use to identify a run.
 using RunKey = std::tuple<int64_t, int64_t, int64_t>;
 
 const xla::HloModule& ModuleOf(const RecordedRun& run) { return run.program->executable->module(); }
@@ -56,7 +56,7 @@ RunKey KeyOf(const RecordedRun& run) {
   return {ModuleOf(run).unique_id(), run.run_id.value(), run.core_in_pod.value()};
 }
 
-// XProf's message CoreDetails, which TensorFlow does not have.
+// Encodes XProf's message CoreDetails, which TensorFlow does not have.
 std::string EncodeCoreDetails(Core core, Core core_in_pod, int cores_per_chip) {
   enum Field { kHostname = 1, kOrdinal, kCoreOfChip, kLocalChip, kGlobalChip, kGlobalCore };
   constexpr int kVarint = 0, kBytes = 2;
@@ -80,10 +80,10 @@ std::string EncodeCoreDetails(Core core, Core core_in_pod, int cores_per_chip) {
   return encoded;
 }
 
-// The ops of all modules, each of which is looked through once.
+// The ops of all modules; each module is searched once.
 class Modules {
  public:
-  // Null if the module has no op of that name.
+  // Null if the module has no op with that name.
   const HloOp* Find(const RecordedRun& run, const std::string& op) {
     const xla::HloModule& module = ModuleOf(run);
     auto [ops, is_new] = ops_.try_emplace(module.unique_id());
@@ -96,7 +96,7 @@ class Modules {
   absl::flat_hash_map<int, std::unique_ptr<HloOps>> ops_;
 };
 
-// What one core has done.
+// What a core has done.
 struct CoreHistory {
   Core core_in_pod;
   std::vector<const RecordedRun*> runs;
@@ -163,20 +163,20 @@ class CorePlane {
     return event;
   }
 
-  // Lets `add` add an event for each of the spans, so that they are nested or apart.
+  // Makes `add` add an event for each of the spans, so that they are either nested or disjoint.
   template <typename Add>
   void AddSerially(const std::vector<Span>& spans, const Add& add) {
     const SerialSpans serial = MakeSerial(spans);
     for (int i : serial.order) {
       XEventBuilder event = add(i, serial.spans[i]);
-      // How long it took while something else was going on.
+      // How long it took in total, when something else took over before it ended.
       if (serial.spans[i].end < spans[i].end) {
         event.AddStatValue(Stat("whole_duration_ps"), spans[i].end - spans[i].begin);
       }
     }
   }
 
-  // As the step markers of a TPU: a step ends where the next one begins.
+  // Like a TPU's step markers: a step ends where the next one begins.
   void AddSteps() {
     std::map<RunId, Span> launches;
     for (const RecordedRun* run : history_.runs) {
@@ -191,7 +191,7 @@ class CorePlane {
               [](const Span& a, const Span& b) { return a.begin < b.begin; });
     XLineBuilder line = Line(kSteps, tsl::profiler::kStepLineName);
     for (size_t i = 0; i < steps.size(); ++i) {
-      // Not the same moment, at which XProf would find both.
+      // Not at the same moment, where XProf would find both.
       const int64_t end =
           i + 1 < steps.size() ? std::max(steps[i].begin, steps[i + 1].begin - 1) : steps[i].end;
       AddEvent(&line, {steps[i].begin * kPicosPerNano, end * kPicosPerNano},
@@ -227,7 +227,7 @@ class CorePlane {
 
   void AddOps() {
     std::vector<const RecordedRun*> runs;
-    // Null where the run combines the values of the replicas.
+    // Null where the run combines the replicas' values.
     std::vector<const ThunkEvent*> ops;
     std::vector<Span> spans;
     for (const RecordedRun* run : history_.runs) {
@@ -241,7 +241,7 @@ class CorePlane {
       for (const ThunkEvent* op : found->second) {
         runs.push_back(run);
         ops.push_back(op);
-        // A thread may note the end of its op when others have gone on to the end of the run.
+        // A thread may note the end of its op after others have gone on to the end of the run.
         const int64_t end = std::min(op->end_ps, run->end * kPicosPerNano);
         spans.push_back({op->begin_ps, std::max(op->begin_ps, end)});
       }
@@ -254,14 +254,14 @@ class CorePlane {
     });
   }
 
-  // The all-reduce that was split off together with the update. It is no op of a module any more.
+  // The all-reduce that was split off together with the update. It is no longer an op of a module.
   const XEventMetadata* MetadataOfCombining(const RecordedRun& run) {
     HloOp op;
-    // None of the module's.
+    // A number that no op of the module has.
     op.symbol = std::numeric_limits<int32_t>::max();
     op.text = "all-reduce of the replicas' values, before the shared update";
     op.category = "all-reduce";
-    // What each core brings is read, and the result written.
+    // Each core's contribution is read, and the result is written.
     op.bytes_accessed = run.combined_bytes * (static_cast<int64_t>(run.cores.size()) + 1);
     return MetadataOf(run, "all-reduce", &op);
   }
@@ -281,7 +281,7 @@ class CorePlane {
     const auto cores = static_cast<int64_t>(run.cores.size());
     stats.AddStatValue(Stat(StatType::kSymbolId), known->symbol);
     stats.AddStatValue(Stat(StatType::kHloCategory), known->category);
-    // The share of a core in what is done once for several.
+    // A core's share of what is done once for several cores.
     stats.AddStatValue(Stat(StatType::kFlops), known->flops / cores);
     stats.AddStatValue(Stat(StatType::kBytesAccessed), known->bytes_accessed / cores);
     if (!known->tf_op.empty()) stats.AddStatValue(Stat(StatType::kTfOp), known->tf_op);
@@ -315,7 +315,7 @@ class CorePlane {
   Modules& modules_;
   XPlane& xplane_;
   XPlaneBuilder plane_;
-  // Nanoseconds.
+  // In nanoseconds.
   const int64_t begin_;
   std::map<std::pair<int64_t, std::string>, XEventMetadata*> metadata_of_ops_;
 };
@@ -325,7 +325,7 @@ class CorePlane {
 void AddCorePlanes(const Recording& recording, const std::vector<ThunkEvent>& ops,
                    const MachineDescription& machine, XSpace* space) {
   std::map<Core, CoreHistory> histories;
-  // By the core that ran it, and by its number in the pod.
+  // By the core that ran it, and by that core's number in the pod.
   std::map<std::pair<RunId, Core>, const RecordedRun*> run_on_core, run_in_pod;
   for (const RecordedRun& run : recording.runs) {
     for (Core core : run.cores) {
@@ -333,7 +333,7 @@ void AddCorePlanes(const Recording& recording, const std::vector<ThunkEvent>& op
       history.core_in_pod = run.program->pod.NumberInPod(core);
       history.runs.push_back(&run);
     }
-    // That of a shared update waits for nothing.
+    // The run of a shared update waits for nothing.
     if (!run.program->waits) continue;
     run_on_core[{run.run_id, run.cores.front()}] = &run;
     run_in_pod[{run.run_id, run.core_in_pod}] = &run;

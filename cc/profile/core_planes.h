@@ -1,4 +1,4 @@
-// The planes /device:TPU:i of a profile, in the form that XProf takes for a TPU's.
+// The planes /device:TPU:i of a profile, in the form that XProf expects from a TPU.
 #ifndef TF_TPU_EXT_CC_PROFILE_CORE_PLANES_H_
 #define TF_TPU_EXT_CC_PROFILE_CORE_PLANES_H_
 
@@ -11,20 +11,20 @@
 
 namespace tf_tpu_ext {
 
-// How the machine is described in each plane.
+// How each plane describes the machine.
 struct MachineDescription {
   int cores = 1;
   int cores_per_chip = 1;
   MachineRates rates;
 };
 
-// Adds a plane for each core that ran a program, with the lines
-//   Steps            one event for each launch, which lasts until the next one begins
+// Adds a plane for each core that ran a program, with these lines:
+//   Steps            one event for each launch, lasting until the next one begins
 //   XLA Modules      the runs of programs
 //   XLA Ops          their ops
 //   Waits            what the core has waited for
-// A run that serves several cores is on the planes of all of them. XProf makes the lines "Framework
-// Ops", "Framework Name Scope" and "Source code" of what the ops tell.
+// A run that serves several cores is on the planes of all of them. From what the ops carry, XProf
+// makes the lines "Framework Ops", "Framework Name Scope" and "Source code".
 void AddCorePlanes(const Recording& recording, const std::vector<ThunkEvent>& ops,
                    const MachineDescription& machine, tensorflow::profiler::XSpace* space);
 

@@ -23,7 +23,7 @@ using tsl::profiler::XEventVisitor;
 using tsl::profiler::XLineVisitor;
 using tsl::profiler::XPlaneVisitor;
 
-// It is only asked for its module.
+// It is asked only for its module.
 class NeverRun : public xla::Executable {
  public:
   using Executable::Executable;

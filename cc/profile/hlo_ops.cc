@@ -15,9 +15,9 @@
 namespace tf_tpu_ext {
 namespace {
 
-// What TensorFlow's bridge writes where a graph has no locations.
+// What TensorFlow's bridge writes if a graph has no locations.
 constexpr char kNoFile[] = "dummy_file_name";
-// Instructions with constants inside may be long.
+// Instructions that contain constants may be long.
 constexpr size_t kMaxText = 2000;
 
 std::string Text(const xla::HloInstruction& instruction) {
@@ -27,7 +27,7 @@ std::string Text(const xla::HloInstruction& instruction) {
   return text;
 }
 
-// Whether a profile shows the ops inside as well, which count for themselves.
+// Whether a profile also shows the ops inside, which are counted separately.
 bool ConsistsOfOps(const xla::HloInstruction& instruction) {
   switch (instruction.opcode()) {
     case xla::HloOpcode::kWhile:
@@ -66,7 +66,7 @@ HloOps DescribeOps(const xla::HloModule& module) {
   HloOps ops;
   for (const xla::HloComputation* computation : module.computations()) {
     if (computation->IsFusionComputation()) continue;
-    // One for each computation: what it finds inside of loops it would not keep.
+    // One for each computation, because it does not keep what it finds inside loops.
     xla::HloCostAnalysis costs(
         [](const xla::Shape& shape) { return xla::ShapeUtil::ByteSizeOf(shape, sizeof(void*)); });
     const absl::Status analyzed = computation->Accept(&costs);

@@ -1,5 +1,4 @@
-// How the op that brings a core to a launch, and what the core runs there, find each other in a
-// profile.
+// Connects, in a profile, the op that brings a core to a launch with what the core runs there.
 #ifndef TF_TPU_EXT_CC_PROFILE_LAUNCH_CONTEXT_H_
 #define TF_TPU_EXT_CC_PROFILE_LAUNCH_CONTEXT_H_
 
@@ -11,7 +10,7 @@
 
 namespace tf_tpu_ext {
 
-// The number that both carry, of the type ContextType::kTpuLaunch.
+// The number that both carry, with the type ContextType::kTpuLaunch.
 inline uint64_t LaunchContext(RunId run_id, Core core) {
   return static_cast<uint64_t>(run_id.value()) * kMaxCores + core.value();
 }

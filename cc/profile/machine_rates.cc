@@ -20,13 +20,14 @@ constexpr int kRounds = 100'000;
 constexpr int64_t kCopiedBytes = int64_t{16} << 20;
 constexpr int kAttempts = 10;
 
-// Vectors as the compiler knows them; 4 bytes each number.
+// Vectors that the compiler knows; each number has 4 bytes.
 template <int kNumbers>
 struct Vector {
   typedef float Type __attribute__((vector_size(kNumbers * 4)));
 };
 
-// Returns how many operations it did. So many independent sums keep both units of a processor busy.
+// Returns the number of operations it did. This many independent sums keep both units of a
+// processor busy.
 template <int kNumbers>
 __attribute__((always_inline)) inline double MultiplyAdd(volatile float* sink) {
   using Sum = typename Vector<kNumbers>::Type;
@@ -35,7 +36,7 @@ __attribute__((always_inline)) inline double MultiplyAdd(volatile float* sink) {
     factor[i] = 0.999f;
     addend[i] = 0.001f;
   }
-  // Read from memory each time, for the compiler would compute equal sums once.
+  // Read from memory each time, because the compiler would compute equal sums only once.
   Sum a = addend + *sink, b = addend + *sink, c = addend + *sink, d = addend + *sink;
   Sum e = addend + *sink, f = addend + *sink, g = addend + *sink, h = addend + *sink;
   Sum i = addend + *sink, j = addend + *sink;
@@ -72,8 +73,8 @@ double MultiplyAddWidest(volatile float* sink) {
   return MultiplyAdd<4>(sink);
 }
 
-// What all threads do together in a second, of work that returns how much it did. Each counts with
-// its best try: the machine may have other things to do.
+// The total per second over all threads, for work that returns the amount it did. Each thread's
+// best attempt counts: the machine may have other things to do.
 double RateOfAll(int threads, const std::function<double(int)>& work) {
   std::vector<double> best(threads);
   {

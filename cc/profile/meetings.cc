@@ -14,7 +14,7 @@ std::vector<RecordedWait> FindWhoWasLast(std::vector<RecordedWait> waits) {
   absl::c_sort(waits, [](const RecordedWait& a, const RecordedWait& b) {
     return std::tie(a.begin, a.end, a.core) < std::tie(b.begin, b.end, b.core);
   });
-  // How often a core has come to the meetings of a name.
+  // How often a core has come to the meetings with a name.
   std::map<std::tuple<RunId, std::string, Core>, int> times;
   std::map<std::tuple<RunId, std::string, int>, std::vector<RecordedWait>> meetings;
   std::vector<RecordedWait> completed;

@@ -1,4 +1,4 @@
-// Who kept whom waiting.
+// Which core kept which others waiting.
 #ifndef TF_TPU_EXT_CC_PROFILE_MEETINGS_H_
 #define TF_TPU_EXT_CC_PROFILE_MEETINGS_H_
 
@@ -8,9 +8,9 @@
 
 namespace tf_tpu_ext {
 
-// The waits with those of collectives completed: the cores of a meeting wait for the one that comes
-// last, and until then; what follows is the operation itself. The last one has not waited. A core
-// comes to each of the meetings of one name in the same order as the others.
+// Returns the waits, with those in collectives completed: the cores of a meeting wait for the last
+// one to come, and until it comes; what follows is the operation itself. The last one has not
+// waited. All cores come to the meetings with one name in the same order.
 std::vector<RecordedWait> FindWhoWasLast(std::vector<RecordedWait> waits);
 
 }  // namespace tf_tpu_ext

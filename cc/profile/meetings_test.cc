@@ -19,7 +19,7 @@ RecordedWait WaitOf(int core, int64_t begin, int64_t end, const std::string& mee
   return wait;
 }
 
-// The wait of the core that began then; a failure of the test if there is none.
+// The core's wait that began at that time; the test fails if there is none.
 RecordedWait Find(const std::vector<RecordedWait>& waits, int core, int64_t begin) {
   for (const RecordedWait& wait : waits) {
     if (wait.core == Core(core) && wait.begin == begin) return wait;

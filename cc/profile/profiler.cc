@@ -32,7 +32,8 @@ class Profiler : public tsl::profiler::ProfilerInterface {
     return absl::OkStatus();
   }
 
-  // TensorFlow's own profilers were registered before this one: what XLA told is in the space.
+  // TensorFlow's own profilers were registered before this one, so the space already contains what
+  // XLA reported.
   absl::Status CollectData(tensorflow::profiler::XSpace* space) override {
     const Recording recording = recorder_.Take();
     if (recording.runs.empty()) return absl::OkStatus();
@@ -47,7 +48,7 @@ class Profiler : public tsl::profiler::ProfilerInterface {
 
  private:
   static MachineDescription Describe(const MachineOptions& options) {
-    // Once: it takes some time, and the machine stays the same.
+    // Only once: it takes some time, and the machine stays the same.
     static const MachineRates rates = MeasureMachine();
     MachineDescription description;
     description.cores = options.cores;

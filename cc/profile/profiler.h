@@ -7,8 +7,8 @@
 
 namespace tf_tpu_ext {
 
-// Every profile of the process gets planes of the cores from now on. Both must live until the
-// process ends.
+// From now on, every profile of the process gets planes for the cores. Both arguments must live
+// until the process ends.
 void RegisterProfiler(ProfileRecorder* recorder, const Machine* machine);
 
 }  // namespace tf_tpu_ext

@@ -15,7 +15,7 @@ using tensorflow::ProfileOptions;
 
 class ProfilerTest : public ::testing::Test {
  protected:
-  // Not destroyed: what was registered refers to them.
+  // Never destroyed: what was registered refers to them.
   inline static auto* const kRecorder = new ProfileRecorder;
   inline static auto* const kMachine = new Machine;
 

@@ -8,7 +8,7 @@
 namespace tf_tpu_ext {
 namespace {
 
-// About 200 bytes each: a profile that nobody stops must not fill the memory.
+// About 200 bytes each: a profile that is never stopped must not fill the memory.
 constexpr size_t kMaxRecords = size_t{1} << 20;
 
 }  // namespace

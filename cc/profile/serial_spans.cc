@@ -14,12 +14,12 @@ SerialSpans MakeSerial(std::vector<Span> spans) {
   std::vector<Span>& shown = serial.spans;
   serial.order.resize(shown.size());
   std::iota(serial.order.begin(), serial.order.end(), 0);
-  // Of those that begin at the same time the longest first.
+  // Of those that begin at the same time, the longest comes first.
   absl::c_sort(serial.order, [&](int a, int b) {
     return std::make_tuple(shown[a].begin, -shown[a].end, a) <
            std::make_tuple(shown[b].begin, -shown[b].end, b);
   });
-  // Those that have not ended, each inside the one before it.
+  // Spans that have not ended, each inside the previous one.
   std::vector<int> open;
   for (int next : serial.order) {
     const Span& span = shown[next];

@@ -1,4 +1,4 @@
-// Spans of time that overlap as they like, made into what a line of a profile can show.
+// Turns spans of time that overlap arbitrarily into what a line of a profile can show.
 #ifndef TF_TPU_EXT_CC_PROFILE_SERIAL_SPANS_H_
 #define TF_TPU_EXT_CC_PROFILE_SERIAL_SPANS_H_
 
@@ -12,13 +12,13 @@ struct Span {
   int64_t end = 0;
 };
 
-// The spans of a line, in the order of `order`, are nested or apart: XProf computes from that which
-// time belongs to which. Where two overlap without one being inside the other, because two threads
-// worked for the core, the moment belongs to the one that began last: the other one is cut short.
+// The spans of a line, taken in `order`, are either nested or disjoint: XProf uses that to compute
+// which time belongs to which span. Where two overlap without nesting, because two threads worked
+// for the core, the time belongs to the one that began last: the other one is cut short.
 struct SerialSpans {
   // For each given span, how it is shown.
   std::vector<Span> spans;
-  // Their positions by time, outer ones first.
+  // Their indices by time, outer ones first.
   std::vector<int> order;
 };
 

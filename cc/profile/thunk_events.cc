@@ -59,7 +59,7 @@ class Reader {
 
  private:
   std::vector<ThunkEvent> events_;
-  // For each event what its end refers to.
+  // For each event, the context that the event of its end refers to.
   std::vector<std::optional<int64_t>> contexts_;
   absl::flat_hash_map<int64_t, int64_t> ends_;
 };

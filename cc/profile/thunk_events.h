@@ -1,4 +1,4 @@
-// What XLA tells of the ops that its threads ran.
+// What XLA reports about the ops that its threads ran.
 #ifndef TF_TPU_EXT_CC_PROFILE_THUNK_EVENTS_H_
 #define TF_TPU_EXT_CC_PROFILE_THUNK_EVENTS_H_
 
@@ -16,15 +16,15 @@ struct ThunkEvent {
   int64_t run_id = 0;
   int64_t device = 0;
   std::string op;
-  // Picoseconds of the profiler's clock.
+  // Picoseconds on the profiler's clock.
   int64_t begin_ps = 0;
   int64_t end_ps = 0;
 };
 
-// The ops in the host's threads. XLA marks where an op begins, and, where it goes on by itself,
-// with a second event where it ends: a collective does so on another thread. An op whose end was
-// not recorded ends where its thread went on. XLA before TensorFlow 2.21 does not tell the run of
-// an op: then there are none.
+// The ops in the host's threads. XLA marks where an op begins, and also, if the op continues
+// asynchronously, where it ends, with a second event: a collective ends on another thread. An op
+// whose end was not recorded ends where its thread went on. XLA before TensorFlow 2.21 does not
+// report an op's run: the result is then empty.
 std::vector<ThunkEvent> ReadThunkEvents(const tensorflow::profiler::XSpace& space);
 
 }  // namespace tf_tpu_ext

@@ -12,7 +12,7 @@ using tsl::profiler::XEventBuilder;
 using tsl::profiler::XLineBuilder;
 using tsl::profiler::XPlaneBuilder;
 
-// The host's threads as TensorFlow's tracer writes them.
+// The host's threads as TensorFlow's tracer records them.
 class ThunkEventsTest : public ::testing::Test {
  protected:
   ThunkEventsTest() : plane_(space_.add_planes()) {
@@ -33,7 +33,7 @@ class ThunkEventsTest : public ::testing::Test {
                         value);
   }
 
-  // `context` is what its end refers to.
+  // `context` is what the op's end refers to.
   void AddOp(int64_t thread, const std::string& op, int64_t begin, int64_t end, int64_t context) {
     XEventBuilder event = AddEvent(thread, op, begin, end);
     event.AddStatValue(
