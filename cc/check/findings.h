@@ -22,19 +22,19 @@ inline constexpr char kUnwrittenFinding[] = "unwritten";
 inline constexpr char kReplicasDifferFinding[] = "replicas-differ";
 inline constexpr char kRaceFinding[] = "race";
 
-// One place where something is wrong, when it was first seen.
+// A place where something is wrong, as of when it was first seen.
 struct Finding {
   std::string kind;
   int64_t program_id = 0;
   std::string program;
-  // Which launch of the program, from 1 on.
+  // Which launch of the program, starting at 1.
   int64_t step = 0;
   int replica = 0;
-  // Where it begins: the TensorFlow op, its Python line, if known, and the HLO instruction.
+  // Where it begins: the TensorFlow op, its Python line if known, and the HLO instruction.
   std::string op;
   std::string source;
   std::string instruction;
-  // If that is a value that the program was given: its number.
+  // The argument's number, if it begins with a value that was passed to the program.
   int argument = -1;
   // Where it arrives: the number of a variable among the arguments, or else of a result.
   int variable = -1;
@@ -42,7 +42,7 @@ struct Finding {
   // The last op before it arrives, or the other op of a race.
   std::string other_op;
   std::string other_source;
-  // In how many steps.
+  // The number of steps in which it was seen.
   int64_t count = 0;
 };
 
@@ -51,17 +51,18 @@ class Findings {
  public:
   static constexpr size_t kMost = 1000;
 
-  // Counts a step of the program, from 1 on.
+  // Counts a step of the program; the first is 1.
   int64_t BeginStep(int64_t program_id);
 
-  // Only counted if there is one of that kind, place and variable. Left out beyond kMost.
+  // Only counts the finding if there is already one of the same kind, place and variable. Drops
+  // findings beyond kMost.
   void Add(Finding finding);
 
-  // What decides in which order the cores of watched steps call the host.
+  // Determines the order in which the cores of watched steps call the host.
   void set_seed(uint64_t seed) { seed_.store(seed, std::memory_order_relaxed); }
   uint64_t seed() const { return seed_.load(std::memory_order_relaxed); }
 
-  // Whether a step has made values that are not finite.
+  // Whether a step has computed non-finite values.
   bool HasNonFinite() const;
 
   // In the order in which they were found.
@@ -69,7 +70,7 @@ class Findings {
   int64_t steps() const;
 
  private:
-  // Races of graphs have no program's number: the lines tell them apart.
+  // Races in graphs have no program number: their lines distinguish them.
   using Key = std::tuple<std::string, int64_t, std::string, std::string, std::string, int, int,
                          std::string, std::string>;
 

@@ -25,7 +25,7 @@ class ProbeCustomCall : public CustomCall {
   absl::Status Execute(XLA_FFI_CallFrame* frame) const override {
     const CoreContext* core = CoreOf(*frame);
     if (core == nullptr) return NoTpuProgram("probe");
-    // A program from the compilation cache may have a step that nobody checks.
+    // A program from the compilation cache may run in a step that is not checked.
     if (core->check == nullptr) return absl::OkStatus();
     TF_ASSIGN_OR_RETURN(const std::vector<tensorflow::Tensor> operands,
                         ReadOperands(frame->args, call_.dynamic, OperandMemory::kBorrowed));

@@ -17,7 +17,7 @@ bool Equal(const std::vector<ValueSummary>& a, const std::vector<ValueSummary>& 
   });
 }
 
-// Whether the probe shows something worse than anything that it was computed from.
+// Finds probes that show something worse than everything that they were computed from.
 class Origins {
  public:
   Origins(const Probes& probes, const ShownValues& shown) : probes_(probes), shown_(shown) {}
@@ -35,7 +35,7 @@ class Origins {
   }
 
  private:
-  // What `operand` was when `user` was computed: of the same iteration if they are in one loop.
+  // What `operand` was when `user` was computed: in the same iteration, if they are in one loop.
   Worst WorstAt(int operand, int user, size_t time) const {
     const bool together = probes_.probes[operand].computation == probes_.probes[user].computation &&
                           shown_[operand].size() == shown_[user].size();
@@ -51,7 +51,7 @@ class NonFiniteSearch {
   NonFiniteSearch(const Probes& probes, const ShownValues& shown)
       : probes_(probes), shown_(shown), origins_(probes, shown) {}
 
-  // Goes back from values that leave the program.
+  // Traces back from values that leave the program.
   void From(const std::vector<int>& leaving, std::optional<ResultNumber> result) {
     std::vector<int> open = leaving;
     while (!open.empty()) {
@@ -108,13 +108,14 @@ class DifferenceSearch {
     });
   }
 
-  // Goes back along values that differ.
+  // Traces back along values that differ.
   Difference FromThe(int last, const MirroredVariable& variable) const {
     Difference difference{variable, last, last, std::nullopt};
     for (int probe : DifferentBehind(last)) {
       if (!probes_.probes[probe].carries) difference.first = std::min(difference.first, probe);
     }
-    // What brings the first one values that differ; the nearest, if it is a parameter.
+    // The parameter that brings values that differ to the first op; the nearest, if there are
+    // several.
     for (int probe : DifferentBehind(difference.first)) {
       const std::optional<ParameterNumber>& parameter = probes_.probes[probe].parameter;
       if (parameter.has_value()) difference.parameter = parameter;

@@ -1,4 +1,4 @@
-// What the values of a step tell.
+// What the values of a step reveal.
 #ifndef TF_TPU_EXT_CC_CHECK_SHOWN_VALUES_H_
 #define TF_TPU_EXT_CC_CHECK_SHOWN_VALUES_H_
 
@@ -11,37 +11,37 @@
 
 namespace tf_tpu_ext {
 
-// What one replica has shown, by probe and time.
+// What one replica has shown, by probe and then by time.
 using ShownValues = std::vector<std::vector<ValueSummary>>;
 
-// The worst of all values of a probe.
+// The worst value that a probe has shown.
 Worst WorstOf(const ShownValues& shown, int probe);
 
-// Where numbers that are not finite begin, and where they arrive.
+// Where non-finite numbers begin, and where they arrive.
 struct NonFinite {
   int probe = 0;
   Worst worst = Worst::kFinite;
-  // The result, or none if they go to the host.
+  // The result; nullopt if they go to the host.
   std::optional<ResultNumber> result;
 };
 
-// The ops that make such numbers of finite ones, or parameters that bring them, if they leave the
-// program: what masks them has done its work.
+// The ops that make non-finite numbers from finite ones, or the parameters that bring them, if the
+// numbers leave the program: otherwise something has masked them, as intended.
 std::vector<NonFinite> FindNonFinite(const Probes& probes, const ShownValues& shown);
 
 // Where the values of a mirrored variable begin to differ.
 struct Difference {
   MirroredVariable variable;
-  // The first op whose values differ while those that it is computed from don't, parameters aside;
-  // the variable's own parameter if it differed before.
+  // The first op whose values differ although those that it is computed from don't, not counting
+  // parameters; the variable's own parameter if it already differed before the step.
   int first = 0;
-  // The last one before the variable.
+  // The last op before the variable.
   int last = 0;
-  // The parameter from which the first gets what differs, if there is one.
+  // The parameter from which the first op gets what differs, if there is one.
   std::optional<ParameterNumber> parameter;
 };
 
-// `shown` has what each replica has shown, at least two.
+// `shown` contains what each replica has shown, for at least two replicas.
 std::vector<Difference> FindDifferences(const Probes& probes,
                                         absl::Span<const ShownValues* const> shown);
 

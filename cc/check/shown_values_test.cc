@@ -67,7 +67,7 @@ TEST(FindNonFiniteTest, WhatDoesNotLeaveIsFine) {
 
 TEST(FindNonFiniteTest, ComparesValuesOfOneIteration) {
   Probes probes;
-  // A loop: 1 is what an iteration begins with, 2 what it makes.
+  // A loop: 1 is what an iteration begins with, 2 is what it makes.
   probes.probes = {Parameter(0), Op({0, 2}, 1), Op({1}, 1)};
   probes.results = {{{0, 2}, std::nullopt}};
   const std::vector<NonFinite> found = FindNonFinite(
@@ -88,7 +88,7 @@ TEST(FindNonFiniteTest, AParameterMayBringIt) {
 class FindDifferencesTest : public ::testing::Test {
  protected:
   FindDifferencesTest() {
-    // 0: the variable, 1: an input, 2 and 3: what is made of the input, 4: the new value.
+    // 0: the variable, 1: an input, 2 and 3: values made from the input, 4: the new value.
     probes_.probes = {Parameter(0), Parameter(1), Op({1}), Op({2}), Op({0, 3})};
     probes_.results = {{{4}, ParameterNumber(0)}};
     probes_.mirrored = {{ParameterNumber(0), ResultNumber(0)}};

@@ -29,7 +29,7 @@ ValueSummary Together(const ValueSummary& a, const ValueSummary& b) {
   return {absl::HashOf(a.hash, b.hash), std::max(a.worst, b.worst)};
 }
 
-// Of arrays that are divided over the cores of a replica, each core has shown a part.
+// If an array is divided over the cores of a replica, each core has shown a part of it.
 void AddParts(const std::vector<ValueSummary>& parts, std::vector<ValueSummary>* whole) {
   const size_t both = std::min(parts.size(), whole->size());
   for (size_t i = 0; i < both; ++i) (*whole)[i] = Together((*whole)[i], parts[i]);
@@ -57,7 +57,7 @@ void AddNonFinite(const CompiledProgram& program, int64_t step, Replica replica,
   const Probes& probes = *program.probes;
   for (const NonFinite& found : FindNonFinite(probes, shown)) {
     Finding finding = At(program, step, found.probe);
-    // What a variable holds was found when it came there.
+    // What a variable holds was already found when it was written.
     if (finding.argument >= 0 && findings->HasNonFinite()) continue;
     finding.kind = KindOf(found.worst);
     finding.replica = replica.value();
@@ -121,7 +121,7 @@ void StepCheck::End() {
   for (int slot = 0; slot < static_cast<int>(shown_.size()); ++slot) {
     absl::MutexLock lock(&shown_[slot]->mutex);
     ShownValues& values = shown_[slot]->values;
-    // Cores of a replica that run as one show their values as the first of them.
+    // Cores of a replica that run as one show their values as the first of these cores.
     if (absl::c_all_of(values, [](const auto& of_probe) { return of_probe.empty(); })) continue;
     ShownValues& of_replica = of_replicas[program_->ReplicaOf(Slot(slot))];
     of_replica.resize(values.size());

@@ -1,4 +1,4 @@
-// Watches one step of a program: what its values are on each replica, and what that tells.
+// Watches one step of a program: what its values are on each replica, and what that reveals.
 #ifndef TF_TPU_EXT_CC_CHECK_STEP_CHECK_H_
 #define TF_TPU_EXT_CC_CHECK_STEP_CHECK_H_
 
@@ -22,20 +22,20 @@ namespace tf_tpu_ext {
 
 class StepCheck {
  public:
-  // More values of one probe are taken together.
+  // Further values of a probe are combined into one.
   static constexpr size_t kMostOfProbe = 1024;
 
-  // Begins a step of `program`, which has probes. `findings` must outlive the check.
-  // `core_variables` are the arguments that are variables of the cores: one of the host is shared.
+  // Begins a step of `program`, which must have probes. `findings` must outlive the check.
+  // `core_variables` are the arguments that are variables on the cores: a host variable is shared.
   StepCheck(std::shared_ptr<const CompiledProgram> program, std::set<ArgumentNumber> core_variables,
             Findings* findings);
 
   int64_t step() const { return step_; }
 
-  // Thread-safe. Numbers that the program has no probe for are left out.
+  // Thread-safe. Ignores numbers for which the program has no probe.
   void Show(Slot slot, int probe, ValueSummary value);
 
-  // When nothing of the step runs any more: adds what it has found, once.
+  // Adds what the check has found. Call it once, when nothing of the step runs anymore.
   void End();
 
  private:
@@ -48,7 +48,7 @@ class StepCheck {
   const std::set<ArgumentNumber> core_variables_;
   Findings& findings_;
   const int64_t step_;
-  // Not moved: Show has them at any time.
+  // Pointers, because the elements must not move: Show may use them at any time.
   std::vector<std::unique_ptr<Shown>> shown_;
 };
 

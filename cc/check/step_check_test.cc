@@ -48,7 +48,7 @@ ValueSummary Value(uint64_t hash, Worst worst = Worst::kFinite) { return {hash, 
 
 class StepCheckTest : public ::testing::Test {
  protected:
-  // What a step finds whose replicas have shown these values.
+  // What a step finds if its replicas have shown these values.
   std::vector<Finding> Run(const std::vector<std::vector<ValueSummary>>& shown,
                            std::set<ArgumentNumber> variables = {ArgumentNumber(3)}) {
     StepCheck check(Logarithm(), std::move(variables), &findings_);
@@ -97,7 +97,7 @@ TEST_F(StepCheckTest, CountsWhatItHasFoundBefore) {
 TEST_F(StepCheckTest, VariablesThatDiffer) {
   const std::vector<std::vector<ValueSummary>> shown = {{Value(1), Value(2), Value(3)},
                                                         {Value(1), Value(12), Value(13)}};
-  // A variable of the host is one for all.
+  // All replicas share a host variable.
   EXPECT_TRUE(Run(shown, {}).empty());
   const std::vector<Finding> found = Run(shown);
   ASSERT_EQ(found.size(), 1u);
@@ -111,7 +111,7 @@ TEST_F(StepCheckTest, CoresOfAReplicaShowParts) {
   auto divided = std::make_shared<CompiledProgram>(*Logarithm());
   divided->num_cores_per_replica = 2;
   StepCheck check(divided, {ArgumentNumber(3)}, &findings_);
-  // The second core gets what is not finite of the first one. The replicas have other parts of
+  // The second core gets the first core's non-finite value. The replicas have different parts of
   // argument 5.
   const Worst bad = Worst::kInfinity;
   const std::vector<std::vector<ValueSummary>> shown = {{Value(1), Value(2, bad), Value(3)},

@@ -10,7 +10,7 @@
 namespace tf_tpu_ext {
 namespace {
 
-// A NaN in every floating-point type, when it is repeated; XLA's code makes others.
+// When repeated, a NaN in every floating-point type; XLA's code makes different NaNs.
 constexpr uint16_t kFiller = 0xFFFD;
 
 template <typename Bits>
@@ -22,8 +22,8 @@ constexpr Bits Filler() {
   return filler;
 }
 
-// Without its sign, a number is the greater the later its bits are in order: first all numbers,
-// then infinity, then NaN.
+// Ignoring the sign, numbers are in the same order as their bits: finite ones first, then infinity,
+// then NaN.
 template <typename Bits>
 Worst WorstOf(const void* data, size_t bytes, int mantissa_bits) {
   const Bits without_sign = std::numeric_limits<Bits>::max() >> 1;

@@ -1,4 +1,4 @@
-// What a check remembers of a value.
+// What a check remembers about a value.
 #ifndef TF_TPU_EXT_CC_CHECK_VALUE_SUMMARY_H_
 #define TF_TPU_EXT_CC_CHECK_VALUE_SUMMARY_H_
 
@@ -10,12 +10,12 @@
 
 namespace tf_tpu_ext {
 
-// The worst number of a value, from the best on. A computation that meets a NaN hands on its bits,
-// as a rule, so what comes of memory that FillAsUnwritten has filled shows.
+// The worst number in a value, from best to worst. A computation that gets a NaN usually passes its
+// bits on, so results computed from memory that FillAsUnwritten has filled show up.
 enum class Worst { kFinite, kInfinity, kNan, kUnwritten };
 
 struct ValueSummary {
-  // Equal for equal bits, and else hardly ever. Of one process.
+  // The same for equal bits, and almost never for others. Valid in one process.
   uint64_t hash = 0;
   Worst worst = Worst::kFinite;
 };

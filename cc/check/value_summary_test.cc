@@ -40,7 +40,7 @@ TYPED_TEST(ValueSummaryTest, KnowsWhatNobodyHasWritten) {
   Tensor value = MakeVector<TypeParam>({static_cast<TypeParam>(1), static_cast<TypeParam>(2)});
   FillAsUnwritten(value.dtype(), value.data(), value.TotalBytes());
   EXPECT_EQ(Summarize(value).worst, Worst::kUnwritten);
-  // Computing with it shows too.
+  // Results computed from it show up too.
   value = MakeVector<TypeParam>({value.flat<TypeParam>()(1) + static_cast<TypeParam>(1)});
   EXPECT_NE(Summarize(value).worst, Worst::kFinite);
 }

@@ -1,10 +1,10 @@
-// A call that gives back its operand, for XLA to end a kernel there.
+// A call that returns its operand, to make XLA end a kernel there.
 #ifndef TF_TPU_EXT_CC_PROGRAM_CHAIN_CUT_H_
 #define TF_TPU_EXT_CC_PROGRAM_CHAIN_CUT_H_
 
 namespace tf_tpu_ext {
 
-// The target of custom calls of one array, whose result is that array in the same memory.
+// The target of custom calls with one array, whose result is that array in the same memory.
 inline constexpr char kChainCutTarget[] = "TfTpuExtChainCut";
 
 }  // namespace tf_tpu_ext

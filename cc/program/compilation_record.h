@@ -9,33 +9,33 @@
 
 namespace tf_tpu_ext {
 
-// What is known of an argument when the program is launched.
+// What is known about an argument when the program is launched.
 struct ArgumentName {
   std::string name;
   bool is_variable = false;
 };
 
-// An argument that a program was compiled for.
+// An argument for which a program was compiled.
 struct RecordedArgument {
-  // A variable's name, or that of an input of the function; empty if it has none.
+  // The name of the variable or of the function's input; empty if it has none.
   std::string name;
   std::string type;
   std::string shape;
-  // What tells the value from others, if it is compiled in; else empty.
+  // Distinguishes the value from others, if it is compiled in; empty otherwise.
   std::string value;
   int64_t bytes = 0;
   bool is_variable = false;
-  // Whether a dimension has its true size only when the program runs.
+  // Whether the true size of a dimension is known only when the program runs.
   bool is_dynamic = false;
 };
 
-// What a TPU refuses or is slow at.
+// Something that a TPU rejects or is slow at.
 struct ProgramNote {
-  // As tf_tpu_ext/verdict/_records.py lists them.
+  // One of the kinds that tf_tpu_ext/verdict/_records.py lists.
   std::string kind;
   std::string what;
   int64_t count = 0;
-  // The first that has a line, else the first.
+  // The first op whose line is known, or else the first.
   std::string op;
   std::string source;
 };
@@ -54,23 +54,23 @@ struct CompilationRecord {
   std::string argument_shapes;
   int num_replicas = 1;
   int num_cores_per_replica = 1;
-  // How many replicas run as one program.
+  // The number of replicas that run as one program.
   int batched_replicas = 1;
   std::vector<RecordedArgument> arguments;
-  // The TensorFlow op of its first instruction; empty if unknown.
+  // The TensorFlow op of the first instruction; empty if unknown.
   std::string first_op;
-  // The options that it was compiled with.
+  // The options that the program was compiled with.
   std::string options;
   std::vector<ProgramNote> notes;
   ProgramMemory memory;
   absl::Time started;
   absl::Duration lowering;
   absl::Duration building;
-  // Whether all its machine code came from the CompilationCache.
+  // Whether all of its machine code came from the CompilationCache.
   bool restored = false;
   // Ops that TensorFlow's own kernels compute.
   int64_t tensorflow_kernels = 0;
-  // Roughly how much memory the program takes.
+  // Approximately how much memory the program takes.
   int64_t bytes = 0;
   int64_t hits = 0;
   // Empty if the compilation succeeded.

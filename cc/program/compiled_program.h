@@ -1,4 +1,4 @@
-// What the compiler hands to the runtime: plain data, which neither changes any more.
+// What the compiler passes to the runtime: plain data that neither changes after that.
 #ifndef TF_TPU_EXT_CC_PROGRAM_COMPILED_PROGRAM_H_
 #define TF_TPU_EXT_CC_PROGRAM_COMPILED_PROGRAM_H_
 
@@ -32,13 +32,13 @@ namespace tf_tpu_ext {
 struct CompiledProgram {
   struct Output {
     tensorflow::DataType dtype = tensorflow::DT_INVALID;
-    // Set when the compiler knew the value: such an output is not computed.
+    // Set if the compiler knew the value: such an output is not computed.
     std::shared_ptr<const tensorflow::Tensor> constant;
     // Dimensions that the executable pads, each with the result that holds its true size, an int32.
     std::vector<std::pair<int, ResultNumber>> dynamic_sizes;
   };
-  // The share of one core in a program whose partitions run as one: for each argument that the
-  // core's op brings, and each output that it wants, the one of the program.
+  // One core's share of a program whose partitions run as one: for each argument that the core's op
+  // brings, and each output that it wants, the corresponding one of the program.
   struct CoreSlice {
     ByNumber<ArgumentNumber, ArgumentNumber> arguments;
     ByNumber<OutputNumber, OutputNumber> outputs;
@@ -46,39 +46,40 @@ struct CompiledProgram {
 
   std::string name;
   int64_t id = 0;
-  // Of a program that runs on several hosts: the replicas of this one, which alone have slots here.
+  // For a program that runs on several hosts: this host's replicas, the only ones that have slots
+  // here.
   int num_replicas = 1;
   int num_cores_per_replica = 1;
-  // Null where `batched` is set.
+  // Null if `batched` is set.
   std::shared_ptr<xla::Executable> executable;
-  // Empty for a program of one core, which runs wherever it is sent.
+  // Empty for a single-core program, which runs wherever it is sent.
   ByNumber<Slot, Core> cores;
-  // The same as XLA wants it, by replica and partition, with those of other hosts and all cores by
-  // their number in the pod; null where `cores` is empty.
+  // The same as XLA wants it: by replica and partition, including those of other hosts, with cores
+  // numbered within the pod; null if `cores` is empty.
   std::shared_ptr<const xla::DeviceAssignment> device_assignment;
-  // Of which pod this host is a part, and which hosts run the program; empty without a pod.
+  // The pod that this host is part of, and the hosts that run the program; empty without a pod.
   PodShape pod;
   std::set<Host> hosts;
-  // For each parameter of the executable the argument it takes.
+  // For each parameter of the executable, the argument it takes.
   ByNumber<ParameterNumber, ArgumentNumber> parameter_arguments;
   ByNumber<OutputNumber, Output> outputs;
-  // The functions on the host that it calls by itself.
+  // The host functions that the program itself calls.
   std::vector<HostFunctionSource> host_functions;
-  // What the program takes from queues of its cores.
+  // What the program takes from its cores' queues.
   TakenQueues takes;
   // Empty unless the replica's cores share one executable run (placement without SPMD).
   ByNumber<LogicalCore, CoreSlice> core_slices;
   // Inputs that the host has padded.
   std::vector<PaddedArgument> padded_arguments;
-  // What the executable shows of its values; null if it is not watched.
+  // What the executable shows of its values; null if the program is not watched.
   std::shared_ptr<const Probes> probes;
   // What runs once after all replicas; null if nothing was split off.
   std::shared_ptr<const SharedUpdate> shared_update;
   // How many outputs at the end are for the shared update: their memory comes back.
   int num_combined_outputs = 0;
-  // How the replicas run; null if each runs for itself.
+  // How the replicas run in groups; null if each runs on its own.
   std::shared_ptr<const BatchedReplicas> batched;
-  // The variables that the executable overwrites, if it may, each with its new value.
+  // The variables that the executable overwrites, if it is allowed to, each with its new value.
   std::vector<std::pair<ArgumentNumber, OutputNumber>> overwritten_variables;
   // Whether it exchanges values with the host while it runs.
   bool has_host_transfers = false;

@@ -30,7 +30,8 @@ CallAttributes AttributesOf(const std::string& config) {
   return *attributes;
 }
 
-// Every configuration without one of its attributes, which a program of another version may bring.
+// The configuration without each of its attributes in turn; a program of another version may lack
+// one.
 std::vector<CallAttributes> WithoutEach(const std::string& config,
                                         const std::vector<std::string>& names) {
   std::vector<CallAttributes> all;
@@ -50,7 +51,7 @@ std::vector<CallAttributes> WithoutEach(const std::string& config,
   return all;
 }
 
-// Every configuration with one of its attributes of the other type.
+// The configuration with each of its attributes in turn changed to the other type.
 std::vector<CallAttributes> WithEachOfAnotherType(const std::string& config,
                                                   const std::vector<std::string>& names) {
   std::vector<CallAttributes> all;
@@ -66,7 +67,7 @@ std::vector<CallAttributes> WithEachOfAnotherType(const std::string& config,
   return all;
 }
 
-// The configuration with a number that is none of a count.
+// The configuration with numbers that are not valid counts.
 std::vector<CallAttributes> WithBadCounts(const std::string& config, const std::string& name) {
   std::vector<CallAttributes> all;
   for (const int64_t count : {int64_t{-1}, int64_t{1} << 31, std::numeric_limits<int64_t>::min()}) {
@@ -270,7 +271,7 @@ TEST(KernelCallTest, IsReadAsWritten) {
   ASSERT_TRUE(read->before.has_value());
   EXPECT_EQ(read->before->DebugString(), call.before->DebugString());
   EXPECT_EQ(read->work, 1'000'000'000'000);
-  // Equal calls have equal texts: the order in a proto's map is not theirs.
+  // Equal calls have equal texts, even though the order in a proto's map may differ.
   EXPECT_EQ(Encode(*read), Encode(call));
   call.before.reset();
   EXPECT_FALSE(DecodeKernelCall(Encode(call))->before.has_value());
@@ -298,7 +299,7 @@ TEST(KernelCallTest, RefusesWhatItDidNotWrite) {
   for (const char* text : kGarbage) {
     EXPECT_EQ(DecodeKernelCall(text).status().code(), absl::StatusCode::kInternal) << text;
   }
-  // Well encoded, but no NodeDef.
+  // Valid base64, but not a NodeDef.
   CallAttributes changed = AttributesOf(config);
   changed.SetString("before", absl::WebSafeBase64Escape("\xff"));
   EXPECT_EQ(DecodeKernelCall(changed).status().code(), absl::StatusCode::kInternal);

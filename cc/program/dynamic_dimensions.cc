@@ -20,7 +20,7 @@ absl::StatusOr<std::vector<DynamicDimension>> DecodeDynamicDimensions(absl::stri
   std::vector<DynamicDimension> dynamic;
   if (text.empty()) return dynamic;
   for (absl::string_view each : absl::StrSplit(text, ',')) {
-    // At most one split: a third number stays with the second, which then is none.
+    // At most one split: a third number stays with the second, which is then not a number.
     const std::pair<absl::string_view, absl::string_view> numbers =
         absl::StrSplit(each, absl::MaxSplits(':', 1));
     DynamicDimension found;

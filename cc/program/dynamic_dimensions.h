@@ -10,8 +10,8 @@
 
 namespace tf_tpu_ext {
 
-// One dynamic dimension. Its operand comes padded, and its true size is an operand of its own: the
-// sizes of all dynamic dimensions follow the operands, in the order of this list.
+// One dynamic dimension. Its operand is padded, and its true size is a separate operand: the sizes
+// of all dynamic dimensions follow the operands, in the order of this list.
 struct DynamicDimension {
   int operand = 0;
   int dimension = 0;
@@ -21,10 +21,10 @@ struct DynamicDimension {
   }
 };
 
-// The attribute of a custom call that has them.
+// The attribute of a custom call that lists its dynamic dimensions.
 inline constexpr char kDynamicAttribute[] = "dynamic";
 
-// As one attribute of a call: "operand:dimension,...".
+// Encodes the list as one attribute of a call: "operand:dimension,...".
 std::string EncodeDynamicDimensions(const std::vector<DynamicDimension>& dynamic);
 absl::StatusOr<std::vector<DynamicDimension>> DecodeDynamicDimensions(absl::string_view text);
 

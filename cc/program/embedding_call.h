@@ -14,19 +14,19 @@ inline constexpr char kSendGradientsTarget[] = "tf_tpu_ext_send_gradients";
 
 // Results: the activations of the core's next batch.
 struct ReceiveActivationsCall {
-  // The TensorFlow op that it was, for errors.
+  // The original TensorFlow op, for errors.
   std::string op;
 };
 
-// Operands: the gradients, and then scalars, the dynamic inputs.
+// Operands: the gradients, followed by scalars, the dynamic inputs.
 struct SendGradientsCall {
-  // The TensorFlow op that it was, for errors.
+  // The original TensorFlow op, for errors.
   std::string op;
-  // How many of its operands are gradients.
+  // The number of operands that are gradients.
   int num_gradients = 0;
 };
 
-// As the backend_config of an instruction.
+// Encodes the call as the backend_config of an instruction.
 std::string Encode(const ReceiveActivationsCall& call);
 std::string Encode(const SendGradientsCall& call);
 absl::StatusOr<ReceiveActivationsCall> DecodeReceiveActivationsCall(

@@ -1,4 +1,4 @@
-// The custom call by which a running program calls a function on the host.
+// The custom call through which a running program calls a function on the host.
 #ifndef TF_TPU_EXT_CC_PROGRAM_HOST_CALL_H_
 #define TF_TPU_EXT_CC_PROGRAM_HOST_CALL_H_
 
@@ -13,17 +13,17 @@ namespace tf_tpu_ext {
 
 inline constexpr char kHostCallTarget[] = "tf_tpu_ext_host_call";
 
-// Operands: the function's arguments, then the sizes of dynamic dimensions. Results: the
-// function's.
+// Operands: the function's arguments, followed by the sizes of dynamic dimensions. Results: the
+// function's results.
 struct HostCall {
-  // The TensorFlow op that it was, for errors.
+  // The original TensorFlow op, for errors.
   std::string op;
   // The number of the program's host function.
   int function = 0;
   std::vector<DynamicDimension> dynamic;
 };
 
-// As the backend_config of an instruction.
+// Encodes the call as the backend_config of an instruction.
 std::string Encode(const HostCall& call);
 absl::StatusOr<HostCall> DecodeHostCall(const CallAttributes& attributes);
 

@@ -5,7 +5,7 @@
 
 namespace tf_tpu_ext {
 
-// A function on the host that a program calls, as the compiler found it.
+// A host function that a program calls, as the compiler found it.
 struct HostFunctionSource {
   std::string name;
   // A serialized FunctionDefLibrary with the function and all that it calls.

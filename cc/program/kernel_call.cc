@@ -16,7 +16,7 @@ constexpr char kNode[] = "node";
 constexpr char kBefore[] = "before";
 constexpr char kWork[] = "work";
 
-// Equal nodes have equal texts, so that equal programs do.
+// Equal nodes have equal texts, and therefore so do equal programs.
 std::string EncodeNode(const NodeDef& node) {
   std::string serialized;
   tensorflow::SerializeToStringDeterministic(node, &serialized);

@@ -1,4 +1,4 @@
-// The custom call by which a running program computes with one of TensorFlow's own CPU kernels.
+// The custom call through which a running program uses one of TensorFlow's own CPU kernels.
 #ifndef TF_TPU_EXT_CC_PROGRAM_KERNEL_CALL_H_
 #define TF_TPU_EXT_CC_PROGRAM_KERNEL_CALL_H_
 
@@ -15,21 +15,22 @@ namespace tf_tpu_ext {
 
 inline constexpr char kKernelTarget[] = "tf_tpu_ext_kernel";
 
-// Operands: the kernel's inputs but the one that `before` makes. Result: the kernel's first output.
+// Operands: the kernel's inputs, except the one that `before` makes. Result: the kernel's first
+// output.
 struct KernelCall {
-  // The type of the op that it was, and that op's name, for errors.
+  // The type and the name of the original op, for errors.
   std::string op;
   std::string name;
   tensorflow::NodeDef node;
-  // A kernel that runs before it. It gets the first operand; its last output becomes the last input
-  // of the other.
+  // A kernel that runs first. It gets the first operand; its last output becomes the other kernel's
+  // last input.
   std::optional<tensorflow::NodeDef> before;
-  // How much there is to compute, roughly, in units of a convolution's multiplication and addition,
-  // of which a processor does some 50 in a nanosecond.
+  // Roughly how much there is to compute, in units of one multiplication and addition of a
+  // convolution; a processor does about 50 of those in a nanosecond.
   int64_t work = 0;
 };
 
-// As the backend_config of an instruction.
+// Encodes the call as the backend_config of an instruction.
 std::string Encode(const KernelCall& call);
 absl::StatusOr<KernelCall> DecodeKernelCall(absl::string_view backend_config);
 absl::StatusOr<KernelCall> DecodeKernelCall(const CallAttributes& attributes);

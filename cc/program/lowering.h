@@ -1,4 +1,5 @@
-// What XLA kernels are told of the program that they lower: tf2xla itself does not know.
+// What XLA kernels need to know about the program that they lower, which tf2xla itself does not
+// know.
 #ifndef TF_TPU_EXT_CC_PROGRAM_LOWERING_H_
 #define TF_TPU_EXT_CC_PROGRAM_LOWERING_H_
 
@@ -13,20 +14,20 @@ namespace tf_tpu_ext {
 inline constexpr char kTargetCompilationDevice[] = "XLA_TPU_JIT";
 
 struct Lowering {
-  // How many replicas the program will run on. A kernel can then refuse wrong replica groups and
-  // name the op that has them. A function compiled by jit_compile runs on one.
+  // How many replicas the program will run on. With this, a kernel can reject wrong replica groups
+  // and name the op that has them. A function compiled by jit_compile runs on one.
   int64_t replicas = 1;
-  // Whether it is lowered for the compiler of a real TPU, not to be run here.
+  // Whether the program is lowered for a real TPU's compiler, and not run here.
   bool for_target = false;
-  // How many cores each of them has.
+  // How many cores each replica has.
   int64_t cores_per_replica = 1;
 };
 
-// Tells it to a compilation device. For
+// Passes `lowering` to a compilation device. For use in
 // tensorflow::XlaCompiler::Options::populate_resource_manager.
 absl::Status SetLowering(const Lowering& lowering, tensorflow::ResourceMgr* manager);
 
-// What SetLowering told, or the default.
+// What SetLowering has passed, or the default.
 Lowering GetLowering(tensorflow::ResourceMgr* manager);
 
 }  // namespace tf_tpu_ext

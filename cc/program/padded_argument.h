@@ -12,12 +12,12 @@ namespace tf_tpu_ext {
 // An argument that was padded on the host.
 struct PaddedArgument {
   ArgumentNumber argument;
-  // Dimensions, each with the argument that holds its true size.
+  // Padded dimensions, each with the argument that holds its true size.
   std::vector<std::pair<int, ArgumentNumber>> sizes;
 };
 
-// The shape without padding; `arguments` has the argument. Sizes that are no single integer or are
-// out of range are taken for the padded ones.
+// The shape without padding; `arguments` contains the argument. A size that is not a single integer
+// is ignored, and a size that is out of range is clamped.
 tensorflow::TensorShape TrueShape(const PaddedArgument& padded, const Arguments& arguments);
 
 }  // namespace tf_tpu_ext

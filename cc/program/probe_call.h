@@ -1,4 +1,4 @@
-// The custom call by which a watched program shows one of its values.
+// The custom call through which a watched program shows one of its values.
 #ifndef TF_TPU_EXT_CC_PROGRAM_PROBE_CALL_H_
 #define TF_TPU_EXT_CC_PROGRAM_PROBE_CALL_H_
 
@@ -13,14 +13,15 @@ namespace tf_tpu_ext {
 
 inline constexpr char kProbeTarget[] = "tf_tpu_ext_probe";
 
-// Operands: the value, then the sizes of its dynamic dimensions, and a token. Result: a token.
+// Operands: the value, followed by the sizes of its dynamic dimensions, and a token. Result: a
+// token.
 struct ProbeCall {
-  // Its place in Probes::probes.
+  // Its index in Probes::probes.
   int probe = 0;
   std::vector<DynamicDimension> dynamic;
 };
 
-// As the backend_config of an instruction.
+// Encodes the call as the backend_config of an instruction.
 std::string Encode(const ProbeCall& call);
 absl::StatusOr<ProbeCall> DecodeProbeCall(const CallAttributes& attributes);
 

@@ -16,10 +16,10 @@ using tensorflow::Tensor;
 using tensorflow::TensorShape;
 using tensorflow::tstring;
 
-// In front of the name of a program that the hosts of a pod share.
+// Precedes the name of a program that the hosts of a pod share.
 constexpr absl::string_view kInPod = "pod:";
 
-// The strings of a key, and what it keeps alive.
+// The strings of a key, and the object that it keeps alive.
 class KeyBuffer : public tensorflow::TensorBuffer {
  public:
   KeyBuffer(absl::string_view first, absl::string_view second, absl::string_view third,
@@ -35,7 +35,7 @@ class KeyBuffer : public tensorflow::TensorBuffer {
   }
 
  private:
-  // As Eigen reads it.
+  // Aligned as Eigen requires.
   alignas(EIGEN_MAX_ALIGN_BYTES) tstring strings_[kProgramKeySize];
   const std::shared_ptr<const void> kept_;
 };

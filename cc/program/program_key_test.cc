@@ -38,9 +38,9 @@ TEST(ProgramKeyTest, ComesBack) {
 }
 
 TEST(ProgramKeyTest, AProgramOfAPodComesBackByItsName) {
-  // Names are the compile op's to choose: also one that looks like a number, or like a key.
+  // The compile op chooses the names, including one that looks like a number, or like a key.
   for (const char* name : {"train/1a2b", "7", "pod:7", " ", "with\nlines: and colons"}) {
-    // The number is one of another process.
+    // The number belongs to another process.
     const Tensor tensor = EncodeProgramKey({5, name, LaunchId(-42)}, nullptr);
     absl::StatusOr<ProgramKey> key = DecodeProgramKey(tensor);
     ASSERT_TRUE(key.ok()) << key.status();

@@ -17,7 +17,8 @@ namespace {
 
 using tensorflow::random::PhiloxRandom;
 
-// The state is a key and a counter; where it has two numbers, the key is the counter's upper half.
+// The state is a key and a counter; if it has two numbers, the key is also the counter's upper
+// half.
 PhiloxRandom GeneratorOf(absl::Span<const uint64_t> state) {
   const uint64_t counter_low = state[1];
   const uint64_t counter_high = state[state.size() == 2 ? 0 : 2];
@@ -65,7 +66,7 @@ class RandomBits : public CustomCall {
   }
 
  private:
-  // Zero for types that it doesn't make.
+  // Zero for types that it does not generate.
   static int64_t SizeOf(XLA_FFI_DataType type) {
     switch (type) {
       case XLA_FFI_DataType_U32:

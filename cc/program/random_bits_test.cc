@@ -20,7 +20,7 @@ absl::Status RunOn(const Tensor& states, const Tensor& bits) {
   return (*call)->Run(nullptr);
 }
 
-// The published vectors of Philox4x32-10: counter and key of zeros, and of ones.
+// The published vectors of Philox4x32-10: counter and key all zeros, and all ones.
 TEST(RandomBitsTest, KnownAnswers) {
   const Tensor bits = MakeVector<uint32_t>({0, 0, 0, 0});
   ASSERT_EQ(RunOn(MakeVector<uint64_t>({0, 0, 0}), bits), absl::OkStatus());
@@ -36,7 +36,7 @@ TEST(RandomBitsTest, EachStateMakesItsPart) {
   Tensor states(tensorflow::DT_UINT64, {2, 3});
   for (int i = 0; i < 6; ++i) states.flat<uint64_t>()(i) = 7 + i;
   ASSERT_EQ(RunOn(states, both), absl::OkStatus());
-  // Six of eight numbers.
+  // Six of the eight numbers that two blocks have.
   const Tensor one = MakeVector<uint32_t>(std::vector<uint32_t>(6));
   ASSERT_EQ(RunOn(MakeVector<uint64_t>({10, 11, 12}), one), absl::OkStatus());
   const std::vector<uint32_t> all = ValuesOf<uint32_t>(both);

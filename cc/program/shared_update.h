@@ -1,4 +1,4 @@
-// What all replicas of a step compute alike, split off as a program of its own.
+// What all replicas of a step would compute identically, split off as a program of its own.
 #ifndef TF_TPU_EXT_CC_PROGRAM_SHARED_UPDATE_H_
 #define TF_TPU_EXT_CC_PROGRAM_SHARED_UPDATE_H_
 
@@ -14,31 +14,31 @@ namespace tf_tpu_ext {
 
 struct CompiledProgram;
 
-// How the values of the replicas become one.
+// How the replicas' values become one.
 struct Combination {
   enum Kind { kSum, kProduct, kMin, kMax, kFirst };
   Kind kind = kSum;
   xla::PrimitiveType type = xla::PRIMITIVE_TYPE_INVALID;
-  // The update takes the values of all replicas and adds them up itself.
+  // Whether the update takes the values of all replicas and adds them up itself.
   bool by_update = false;
 };
 
 // The part of a program that was split off (cc/compiler/replicas/split_update.h), and how its
-// values relate to those of the step.
+// values correspond to those of the step.
 struct SharedUpdate {
-  // Its arguments are the step's `num_arguments`, and then for each combination what has become of
-  // it: one value, or those of all replicas, one after the other.
+  // Its arguments are the step's `num_arguments`, followed by the outcome of each combination: one
+  // value, or the values of all replicas, one after another.
   std::shared_ptr<const CompiledProgram> program;
   int num_arguments = 0;
-  // What becomes of the last outputs of the replicas' program, one for each.
+  // What becomes of the last outputs of the replicas' program, one combination for each.
   std::vector<Combination> combinations;
-  // The step's outputs: by output of the replicas' program, without the last ones, and by output of
+  // The step's outputs: by output of the replicas' program, except the last ones, and by output of
   // the update.
   ByNumber<OutputNumber, OutputNumber> replica_outputs;
   ByNumber<OutputNumber, OutputNumber> update_outputs;
   // The arguments that the update reads.
   std::vector<ArgumentNumber> read_arguments;
-  // The variables it gives new values, each with its output of the update.
+  // The variables to which it assigns new values, each with the corresponding output of the update.
   std::vector<std::pair<ArgumentNumber, OutputNumber>> updated_variables;
 };
 

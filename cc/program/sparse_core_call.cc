@@ -13,7 +13,7 @@ namespace {
 constexpr char kTable[] = "table";
 constexpr char kOptions[] = "options";
 
-// What of a shape is a number, by its name.
+// A member of a shape that is a number, and its name.
 struct Number {
   const char* name;
   int SparseCoreShape::* member;

@@ -1,4 +1,4 @@
-// The custom calls by which a core's SparseCores look rows up and update them.
+// The custom calls through which a core's SparseCores look up rows and update them.
 #ifndef TF_TPU_EXT_CC_PROGRAM_SPARSE_CORE_CALL_H_
 #define TF_TPU_EXT_CC_PROGRAM_SPARSE_CORE_CALL_H_
 
@@ -10,22 +10,22 @@
 
 namespace tf_tpu_ext {
 
-// Operands: the packed ids of all chips, the number of this chip, and its part of the table.
-// Result: what this chip's rows add to the activations of all chips.
+// Operands: the packed ids of all chips, this chip's number, and its part of the table. Result:
+// what this chip's rows contribute to the activations of all chips.
 inline constexpr char kSparseLookupTarget[] = "tf_tpu_ext_sparse_core_lookup";
-// Operands: the packed ids of all chips, the number of this chip, the gradients of all chips'
+// Operands: the packed ids of all chips, this chip's number, the gradients of all chips'
 // activations, the learning rate, and this chip's part of the table and of its slots. Results: the
-// latter, updated.
+// updated table part and slots.
 inline constexpr char kSparseUpdateTarget[] = "tf_tpu_ext_sparse_core_update";
-// Operands: the packed ids of all chips, the number of this chip, and the gradients of all chips'
-// activations. Results: which rows of this chip's part of the table have gradients, these, and how
-// many rows that are.
+// Operands: the packed ids of all chips, this chip's number, and the gradients of all chips'
+// activations. Results: which rows of this chip's part of the table have gradients, those
+// gradients, and the number of such rows.
 inline constexpr char kSparseGradientsTarget[] = "tf_tpu_ext_sparse_core_gradients";
 
-// How the operands lie. A chip's packed ids are one array of 32-bit words: its row pointers, the
-// samples of its ids, their rows, their gains, and its number of minibatches.
+// The layout of the operands. A chip's packed ids are one array of 32-bit words: its row pointers,
+// the samples of its ids, their rows, their gains, and its number of minibatches.
 struct SparseCoreShape {
-  // The TensorFlow op that the call was, and its table, for errors.
+  // The original TensorFlow op and its table, for errors.
   std::string op;
   std::string table;
   int chips = 1;
@@ -34,10 +34,11 @@ struct SparseCoreShape {
   int row_pointers = 0;
   int ids = 0;
   int samples = 0;
-  // Of the table, on one chip.
+  // Of the part of the table on one chip.
   int rows = 0;
   int width = 0;
-  // How many ids a SparseCore may take of another one's samples at once; 0 if there is no limit.
+  // How many ids a SparseCore may take from another SparseCore's samples at once; 0 if there is no
+  // limit.
   int max_ids = 0;
 
   // Of one chip.
@@ -59,7 +60,7 @@ struct SparseGradientsCall {
   SparseCoreShape shape;
 };
 
-// As the backend_config of an instruction.
+// Encodes the call as the backend_config of an instruction.
 std::string Encode(const SparseLookupCall& call);
 std::string Encode(const SparseUpdateCall& call);
 std::string Encode(const SparseGradientsCall& call);

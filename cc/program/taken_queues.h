@@ -3,7 +3,7 @@
 
 namespace tf_tpu_ext {
 
-// The queues of its cores that a program takes from.
+// The queues of its cores from which a program takes.
 struct TakenQueues {
   bool infeed = false;
   bool embedding = false;

@@ -1,4 +1,4 @@
-// A program as the compiler of a real TPU is asked about it.
+// A program in the form in which a real TPU's compiler is asked about it.
 #ifndef TF_TPU_EXT_CC_PROGRAM_TARGET_PROGRAM_H_
 #define TF_TPU_EXT_CC_PROGRAM_TARGET_PROGRAM_H_
 
@@ -20,7 +20,7 @@ struct TargetProgram {
   std::string module;
   std::string options;
   std::vector<ProgramNote> notes;
-  // What of the program its module leaves out or replaces; empty for nothing.
+  // What the module leaves out of the program or replaces; empty if nothing.
   std::string not_asked;
   // Why there is no module; empty if there is one.
   std::string error;

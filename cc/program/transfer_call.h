@@ -1,4 +1,4 @@
-// The custom call by which a running program sends tensors to channels and receives from them.
+// The custom call through which a running program sends tensors to channels and receives from them.
 #ifndef TF_TPU_EXT_CC_PROGRAM_TRANSFER_CALL_H_
 #define TF_TPU_EXT_CC_PROGRAM_TRANSFER_CALL_H_
 
@@ -19,26 +19,27 @@ inline constexpr char kTransferTarget[] = "tf_tpu_ext_transfer";
 inline constexpr char kInfeedName[] = "infeed";
 inline constexpr char kOutfeedName[] = "outfeed";
 
-// Operands: the tensors to send, then the sizes of dynamic dimensions. Results: what it receives.
+// Operands: the tensors to send, followed by the sizes of dynamic dimensions. Results: the received
+// tensors.
 struct TransferCall {
-  // The TensorFlow op that it was, for errors.
+  // The original TensorFlow op, for errors.
   std::string op;
-  // The names of the channels; empty for none.
+  // The names of the channels; empty if there is none.
   std::string send;
   std::string receive;
   std::vector<DynamicDimension> dynamic;
-  // The name under which a cluster in the host graph is counted, which is the op's unless given,
-  // and whether the transfer counts as one of its calls. Infeed and outfeed are not counted.
+  // The name under which a cluster in the host graph is counted, by default the op's, and whether
+  // the transfer counts as one of its calls. Infeed and outfeed are not counted.
   std::string counted_as;
   bool counts_call = true;
-  // Where a group of replicas runs as one program: which of them the transfer is for.
+  // If a group of replicas runs as one program: which of them the transfer is for.
   std::optional<int> member;
 
   bool is_infeed() const { return receive == kInfeedName; }
   bool is_outfeed() const { return send == kOutfeedName; }
 };
 
-// As the backend_config of an instruction.
+// Encodes the call as the backend_config of an instruction.
 std::string Encode(const TransferCall& call);
 absl::StatusOr<TransferCall> DecodeTransferCall(absl::string_view backend_config);
 absl::StatusOr<TransferCall> DecodeTransferCall(const CallAttributes& attributes);

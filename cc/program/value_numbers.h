@@ -1,8 +1,9 @@
 // How the values that enter and leave a program are numbered.
 //
-// A step brings arguments and returns outputs, as its execute op does. The executable takes
+// A step has arguments and outputs, which are those of its execute op. The executable takes
 // parameters, which are some of the arguments in an order of its own, and computes results: the
-// outputs whose value the compiler did not know, then the true sizes of outputs of dynamic shape.
+// outputs whose value the compiler did not know, followed by the true sizes of outputs with dynamic
+// shapes.
 #ifndef TF_TPU_EXT_CC_PROGRAM_VALUE_NUMBERS_H_
 #define TF_TPU_EXT_CC_PROGRAM_VALUE_NUMBERS_H_
 
