@@ -20,7 +20,7 @@ using tensorflow::TensorShape;
 
 using Shapes = absl::InlinedVector<TensorShape, 4>;
 
-// Puts the true sizes of dynamic dimensions, which `sizes` hold, into the shapes.
+// Replaces the bounds of dynamic dimensions in the shapes with the true sizes that `sizes` contain.
 absl::Status CutToSizes(absl::Span<const DynamicDimension> dynamic,
                         absl::Span<const XLA_FFI_Buffer* const> sizes, Shapes* shapes) {
   for (size_t i = 0; i < dynamic.size(); ++i) {
@@ -33,7 +33,7 @@ absl::Status CutToSizes(absl::Span<const DynamicDimension> dynamic,
     int32_t size;
     std::memcpy(&size, sizes[i]->data, sizeof(size));
     const int64_t bound = (*shapes)[operand].dim_size(dimension);
-    // The bound is all the memory there is.
+    // There is only memory for the bound.
     if (size < 0 || size > bound) {
       return absl::InvalidArgumentError(
           absl::StrCat("XLA computed a size of ", size, " for dimension ", dimension,

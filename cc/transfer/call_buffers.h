@@ -22,20 +22,20 @@ using CallBuffers = absl::InlinedVector<const XLA_FFI_Buffer*, 8>;
 CallBuffers OperandBuffers(const XLA_FFI_Args& operands);
 CallBuffers ResultBuffers(const XLA_FFI_Rets& results);
 
-// Whether operands may stay where they are.
+// Whether operands may stay in the program's memory.
 enum class OperandMemory {
   kCopied,
-  // In the program's memory if they lie right for kernels: the caller must be done with them before
-  // the program goes on.
+  // In the program's memory, if they are aligned for kernels: the caller must be done with them
+  // before the program continues.
   kBorrowed,
 };
 
-// Reads the operands, cut to their true sizes.
+// Reads the operands, reduced to their true sizes.
 absl::StatusOr<std::vector<tensorflow::Tensor>> ReadOperands(
     const XLA_FFI_Args& operands, absl::Span<const DynamicDimension> dynamic, OperandMemory memory);
 
-// Where a result of a call has to be written. The memory outlives the call's frame: it lasts until
-// the call has completed.
+// Where a call's result must be written. The memory outlives the call's frame: it lasts until the
+// call has completed.
 struct CallResult {
   void* data;
   tensorflow::DataType type;
@@ -44,10 +44,10 @@ struct CallResult {
 
 std::vector<CallResult> ResultsOf(const XLA_FFI_Rets& results);
 
-// The error of a call that another runtime than this library's has run.
+// The error of a call that a runtime other than this library's has run.
 absl::Status NoTpuProgram(const std::string& op);
 
-// Writes what came from the host for `op`. Writes nothing if a tensor is not as the program
+// Writes what came from the host for `op`. Writes nothing if a tensor is not what the program
 // expects.
 absl::Status WriteResults(absl::Span<const CallResult> results,
                           absl::Span<const tensorflow::Tensor> tensors, const std::string& op);

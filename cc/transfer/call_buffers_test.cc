@@ -18,7 +18,7 @@ namespace {
 using tensorflow::Tensor;
 using tensorflow::TensorShape;
 
-// The operands of a call in a frame, as XLA hands them over.
+// The operands of a call in a frame, as XLA passes them.
 class Operands {
  public:
   void Add(XLA_FFI_DataType type, const Tensor& tensor) {
@@ -53,7 +53,7 @@ class Operands {
  private:
   std::deque<std::vector<int64_t>> dims_;
   std::deque<XLA_FFI_Buffer> buffers_;
-  std::vector<Tensor> tensors_;  // keep the memory
+  std::vector<Tensor> tensors_;  // keep the memory alive
   std::vector<void*> pointers_;
 };
 
@@ -125,7 +125,7 @@ TEST(CallBuffersTest, BorrowsOnlyWhatKernelsMayRead) {
   ASSERT_TRUE(read.ok());
   EXPECT_NE((*read)[0].data(), matrix.data());
 
-  // Memory that is not aligned is copied.
+  // Unaligned memory is copied.
   const Tensor vector = MakeVector<float>({0, 1, 2, 3});
   Operands unaligned;
   unaligned.Add(XLA_FFI_DataType_F32, vector.Slice(0, 3));
@@ -134,7 +134,7 @@ TEST(CallBuffersTest, BorrowsOnlyWhatKernelsMayRead) {
   ASSERT_TRUE(read.ok());
   EXPECT_EQ(ValuesOf<float>((*read)[0]), std::vector<float>({1, 2, 3}));
 
-  // What is cut is copied.
+  // An operand that is reduced is copied.
   operands.AddSize(1);
   read = ReadOperands(operands.args(), {{0, 0}}, OperandMemory::kBorrowed);
   ASSERT_TRUE(read.ok());

@@ -20,7 +20,7 @@ using tensorflow::Tensor;
 
 namespace {
 
-// The number that all ops have which run eagerly, each a step of its own.
+// The step number that all eager ops have, although each is a step of its own.
 constexpr int64_t kEagerStep = 0;
 
 }  // namespace

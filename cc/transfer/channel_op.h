@@ -17,17 +17,17 @@ class ChannelOp : public tensorflow::AsyncOpKernel {
   explicit ChannelOp(tensorflow::OpKernelConstruction* construction);
 
  protected:
-  // Makes the op's outputs of the channel's next message.
+  // Makes the channel's next message the op's outputs.
   void Receive(tensorflow::OpKernelContext* context, const ChannelKey& key,
                const DoneCallback& done);
 
-  // Ends once the channel has room. What goes to a core's queue belongs to the step, see
+  // Completes once the channel has room. A message to a core's queue belongs to the step, see
   // OwnerOfStep.
   void Send(tensorflow::OpKernelContext* context, const ChannelKey& key, int capacity,
             std::vector<tensorflow::Tensor> message, const DoneCallback& done);
 
-  // Ends the op with an error of its own. The step's program may never start, so what the step has
-  // sent to queues of cores is dropped here, else the next step would get it.
+  // Fails the op. The step's program may never start, so this also drops what the step has sent to
+  // queues of cores; otherwise the next step would get it.
   void Fail(tensorflow::OpKernelContext* context, const absl::Status& status,
             const DoneCallback& done) const;
 
@@ -38,8 +38,8 @@ class ChannelOp : public tensorflow::AsyncOpKernel {
   const MonitoredChannels channels_;
 };
 
-// An op of a core's queue. The core is named by the attribute device_ordinal, by the last input, or
-// by the op's device.
+// An op on a core's queue. The attribute device_ordinal, the last input, or the op's device names
+// the core.
 class FeedOp : public ChannelOp {
  public:
   explicit FeedOp(tensorflow::OpKernelConstruction* construction);

@@ -1,5 +1,5 @@
-// Queues between running programs and the host. Nobody waits on a thread: a receiver leaves a
-// callback, and so does a sender that finds a bounded queue full.
+// Queues between running programs and the host. No thread is blocked: a receiver leaves a callback,
+// and so does a sender that finds a bounded queue full.
 #ifndef TF_TPU_EXT_CC_TRANSFER_CHANNEL_TABLE_H_
 #define TF_TPU_EXT_CC_TRANSFER_CHANNEL_TABLE_H_
 
@@ -28,7 +28,7 @@ inline constexpr int64_t kNoLaunch = 0;
 struct ChannelKey {
   int64_t launch_id = kNoLaunch;
   std::string name;
-  // A physical core for infeed and outfeed, else a slot of the launch's program.
+  // A physical core for infeed and outfeed, otherwise a slot of the launch's program.
   int place = 0;
 
   friend bool operator<(const ChannelKey& a, const ChannelKey& b) {
@@ -41,8 +41,8 @@ struct ChannelKey {
   }
 };
 
-// Thread-safe. Callbacks are called without the lock, each exactly once, on the thread of the call
-// that ends its wait; so they may send and receive in turn.
+// Thread-safe. Each callback is called exactly once, without the lock, on the thread of the call
+// that ends its wait, so callbacks may themselves send and receive.
 template <typename Message>
 class ChannelTable {
  public:
@@ -52,9 +52,9 @@ class ChannelTable {
 
   static constexpr int kUnbounded = 0;
 
-  // Sends a message. `sent` is called once the channel has room for it, at once if `capacity` is
-  // kUnbounded. Returns a number for Cancel. `owner` is the launch whose abort ends the wait, and
-  // drops the message, even on a channel that is not the launch's own.
+  // Sends a message. `sent` is called once the channel has room for it, which is at once if
+  // `capacity` is kUnbounded. Returns a number for Cancel. `owner` is the launch whose abort ends
+  // the wait and drops the message, even on a channel that does not belong to the launch.
   WaitId Send(const ChannelKey& key, Message message, int capacity, Sent sent,
               int64_t owner = kNoLaunch) {
     Received receiver;
@@ -87,7 +87,7 @@ class ChannelTable {
     return id;
   }
 
-  // Calls `received` with the next message. Returns a number for Cancel; for `owner` see Send.
+  // Calls `received` with the next message. Returns a number for Cancel; for `owner`, see Send.
   WaitId Receive(const ChannelKey& key, Received received, int64_t owner = kNoLaunch) {
     absl::StatusOr<Message> message = absl::UnavailableError("");
     Sent sent;
@@ -119,7 +119,7 @@ class ChannelTable {
     return id;
   }
 
-  // Ends a wait with `status`; returns false if it is over already.
+  // Ends a wait with `status`; returns false if it is already over.
   bool Cancel(const ChannelKey& key, WaitId id, const absl::Status& status) {
     Received received;
     Sent sent;
@@ -147,8 +147,8 @@ class ChannelTable {
     return received || sent;
   }
 
-  // Drops the messages of a channel, also those that wait for room: their senders learn that
-  // they were sent. Receivers go on waiting. Returns how many there were.
+  // Drops the messages of a channel, including those that wait for room, whose senders are told
+  // that they were sent. Receivers keep waiting. Returns the number of messages.
   int Drain(const ChannelKey& key) {
     std::deque<Unread> messages;
     std::deque<Sender> senders;
@@ -164,7 +164,7 @@ class ChannelTable {
     return static_cast<int>(messages.size() + senders.size());
   }
 
-  // Fails all waits of the launch, now and until Forget, and drops its messages.
+  // Fails all waits of the launch, from now until Forget, and drops its messages.
   void Abort(int64_t launch_id, const absl::Status& status) {
     std::vector<Channel> dropped;
     std::vector<Sent> admitted;
@@ -189,7 +189,7 @@ class ChannelTable {
     Fail(dropped, status);
   }
 
-  // Whether the launch has waiting receivers or unread messages.
+  // Whether the launch has neither waits nor unread messages.
   bool IsIdle(int64_t launch_id) const {
     absl::MutexLock lock(&mutex_);
     auto it = channels_.lower_bound({launch_id, "", -1});
@@ -212,8 +212,8 @@ class ChannelTable {
     Message message;
     Sent sent;
   };
-  // Receivers wait only while there are no messages, senders only while there are as many as the
-  // channel holds. All are served in the order in which they came.
+  // Receivers wait only while there are no messages, and senders only while the channel is full.
+  // All are served in the order in which they came.
   struct Channel {
     std::deque<Unread> messages;
     std::deque<Receiver> receivers;
@@ -237,8 +237,8 @@ class ChannelTable {
     }
   }
 
-  // Takes the waits and messages that the launch has on channels of cores; senders that waited for
-  // the room are admitted.
+  // Takes the waits and messages that the launch has on channels of cores; admits senders that
+  // waited for that room.
   void TakeFromCores(int64_t launch_id, std::vector<Channel>* taken, std::vector<Sent>* admitted)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     Channel owned;
@@ -290,10 +290,10 @@ class ChannelTable {
 
   mutable absl::Mutex mutex_;
   WaitId next_id_ ABSL_GUARDED_BY(mutex_) = 1;
-  // Only those that hold something, so that there are not more and more of them. The key's order
-  // keeps those of a launch together.
+  // Contains only non-empty channels, so that the map does not keep growing. The key's order keeps
+  // the channels of a launch together.
   std::map<ChannelKey, Channel> channels_ ABSL_GUARDED_BY(mutex_);
-  // By launch or owner, until Forget: cores of the launch may still come. Never kNoLaunch.
+  // By launch or owner, until Forget: cores of the launch may still come. Never contains kNoLaunch.
   std::map<int64_t, absl::Status> aborted_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -111,7 +111,7 @@ TEST(ChannelTableTest, FullChannelMakesSendersWaitInOrder) {
     Inbox inbox;
     table.Receive(Key(), inbox.Receiver());
     EXPECT_EQ(inbox.text(), std::to_string(i));
-    // Each message taken lets in one sender.
+    // Each message taken admits one sender.
     EXPECT_EQ(receipts[2].waits(), false);
     EXPECT_EQ(receipts[3].waits(), i < 1);
   }
@@ -294,7 +294,8 @@ TEST(ChannelKeyTest, DebugStringSaysWhoseChannelItIs) {
   EXPECT_EQ(Key(kNoLaunch, "infeed", 5).DebugString(), "the infeed of core 5");
 }
 
-// Senders and receivers on several threads: every message arrives, once, whatever the capacity.
+// Senders and receivers on several threads: every message arrives exactly once, whatever the
+// capacity.
 TEST(ChannelTableTest, ManyThreadsLoseAndDoubleNothing) {
   constexpr int kThreads = 3, kMessages = 2000;
   for (const int capacity : {0, 1, 5}) {
@@ -349,7 +350,7 @@ TEST(ChannelTableTest, CancelAgainstSendTellsTheReceiverOnce) {
     canceller.join();
     ASSERT_EQ(told, 1);
     ASSERT_EQ(got, cancelled ? 0 : 1);
-    // A message that nobody took is still there.
+    // A message that nothing took is still there.
     ASSERT_EQ(table.IsIdle(kLaunch), !cancelled);
   }
 }

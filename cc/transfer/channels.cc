@@ -5,7 +5,7 @@
 namespace tf_tpu_ext {
 
 int64_t OwnerOfStep(int64_t step_id) {
-  // Launches count up from one; negative numbers are free.
+  // Launches count up from one, so negative numbers are free.
   return -1 - (step_id & std::numeric_limits<int64_t>::max());
 }
 
@@ -21,7 +21,7 @@ void TensorChannels::Finish(int64_t launch_id) {
     absl::MutexLock lock(&finished_mutex_);
     const auto place = places_.find(launch_id);
     if (place != places_.end()) {
-      // It ended once more: now it is the last one.
+      // It has ended again, so it is now the last one.
       finished_.splice(finished_.end(), finished_, place->second);
       return;
     }

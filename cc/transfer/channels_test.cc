@@ -15,7 +15,7 @@ void Ignore(const absl::Status&) {}
 
 ChannelKey ChannelOf(int64_t launch_id) { return {launch_id, "call", 0}; }
 
-// What a receiver has got so far; nothing while it waits.
+// What a receiver has got so far; nullopt while it waits.
 std::shared_ptr<std::optional<absl::Status>> Receive(TensorChannels& channels,
                                                      const ChannelKey& key) {
   auto ended = std::make_shared<std::optional<absl::Status>>();
@@ -51,7 +51,7 @@ TEST(TensorChannelsTest, ALaunchThatEndedLongAgoIsForgotten) {
             absl::CancelledError("The TPU program ended long ago without this transfer."));
 }
 
-// Two host loops whose rounds take turns end thousands of times between them.
+// Two host loops whose iterations alternate end thousands of times between them.
 TEST(TensorChannelsTest, ALaunchThatEndsAgainAndAgainIsNotForgotten) {
   TensorChannels channels;
   const auto first = Receive(channels, ChannelOf(1));
@@ -63,7 +63,7 @@ TEST(TensorChannelsTest, ALaunchThatEndsAgainAndAgainIsNotForgotten) {
   EXPECT_FALSE(first->has_value());
   EXPECT_FALSE(second->has_value());
   FinishOthers(channels, TensorChannels::kRememberedLaunches - 1);
-  // The first is the older of the two.
+  // The first ended before the second.
   EXPECT_TRUE(first->has_value());
   EXPECT_FALSE(second->has_value());
 }

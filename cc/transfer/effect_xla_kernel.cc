@@ -25,7 +25,7 @@ xla::Shape WithRowMajorLayout(xla::Shape shape) {
   return shape;
 }
 
-// What tells a TPU's runtime who on the host takes part in a transfer.
+// Tells a TPU's runtime who takes part in a transfer on the host.
 xla::FrontendAttributes HostTransfer(const std::string& key) {
   xla::FrontendAttributes attributes;
   auto& map = *attributes.mutable_map();
@@ -66,7 +66,7 @@ absl::Status EffectXlaKernel::Call(XlaOpKernelContext* context, const std::strin
   }
   for (xla::Shape& result : results) result = WithRowMajorLayout(std::move(result));
   results.push_back(xla::ShapeUtil::MakeTokenShape());
-  // The SPMD partitioner wants to know of every leaf of an effect's result where it happens.
+  // The SPMD partitioner needs to know where each leaf of an effect's result is.
   xla::OpSharding leaves;
   leaves.set_type(xla::OpSharding::TUPLE);
   for (size_t i = 0; i < results.size(); ++i) *leaves.add_tuple_shardings() = sharding;

@@ -1,5 +1,5 @@
-// XLA kernels of ops that act on the world outside the program: one custom call each, in the order
-// of the program.
+// XLA kernels of ops that act on the world outside the program: each is one custom call, in program
+// order.
 #ifndef TF_TPU_EXT_CC_TRANSFER_EFFECT_XLA_KERNEL_H_
 #define TF_TPU_EXT_CC_TRANSFER_EFFECT_XLA_KERNEL_H_
 
@@ -19,25 +19,25 @@ class EffectXlaKernel : public tensorflow::XlaOpKernel {
   explicit EffectXlaKernel(tensorflow::OpKernelConstruction* construction);
 
  protected:
-  // Adds a custom call after those before it. `config` is its backend_config; `sharding` says on
-  // which cores of a replica of several it happens. All arrays are row-major.
+  // Adds a custom call after the previous ones. `config` is its backend_config; `sharding` says on
+  // which cores of a replica with several cores the call happens. All arrays are row-major.
   absl::Status Call(tensorflow::XlaOpKernelContext* context, const std::string& target,
                     const std::string& config, const xla::OpSharding& sharding,
                     std::vector<xla::XlaOp> operands, std::vector<xla::Shape> results,
                     std::vector<xla::XlaOp>* received) const;
 
-  // By what a real TPU does that.
+  // How a real TPU does the same.
   enum class OnTarget { kHostTransfer, kInfeed, kOutfeed };
   virtual OnTarget on_target() const { return OnTarget::kHostTransfer; }
 
-  // On the core that the program names, or on the first one.
+  // On the core that the program names, or else on the first one.
   static xla::OpSharding OneCore(const xla::XlaBuilder& builder);
 
  private:
-  // What the call has to come after.
+  // What the call must follow.
   absl::StatusOr<xla::XlaOp> InputToken(tensorflow::XlaOpKernelContext* context) const;
 
-  // What Call adds where the program is lowered for a real TPU: XLA's own transfers.
+  // What Call adds if the program is lowered for a real TPU: XLA's own transfers.
   absl::Status TransferOnTarget(tensorflow::XlaOpKernelContext* context,
                                 const xla::OpSharding& sharding, std::vector<xla::XlaOp> operands,
                                 const std::vector<xla::Shape>& results,

@@ -26,7 +26,7 @@ HostCalls::HostCalls(std::shared_ptr<HostFunctions> functions, int slot, CoreThr
       fail_(std::move(fail)),
       cancellation_(std::make_shared<tensorflow::CancellationManager>()) {}
 
-// Nobody makes calls any more, but an abort leaves the watch of the call that it took away.
+// No more calls are made, but an abort leaves behind the watch of the call that it took away.
 HostCalls::~HostCalls() {
   absl::MutexLock lock(&mutex_);
   if (watch_ != 0) wait_monitor_.End(watch_);
@@ -86,7 +86,7 @@ void HostCalls::Start(int function, std::vector<Tensor> inputs, Done done) {
   if (needs_thread && !waits) expected_ = true;
   mutex_.Unlock();
   if (needs_thread && waits) {
-    // The program has no use for its thread until the call returns.
+    // The program does not need its thread until the call returns.
     host_threads_.ScheduleAfterCurrent([self = shared_from_this()] { self->Work(false); });
   } else if (needs_thread) {
     host_threads_.ScheduleSoon([self = shared_from_this()] { self->Work(true); });
@@ -132,7 +132,7 @@ void HostCalls::MakeCalls() {
       if (idle) idle();
       return;
     }
-    // Its ops have threads of their own: the one that ends it goes on with the calls.
+    // Its ops have threads of their own: the thread that ends it continues with the calls.
     if (functions_->kind(function) == HostFunctionKind::kBlocksInParallel) {
       functions_->Start(function, slot_, cancellation_, std::move(inputs),
                         [self = shared_from_this()](absl::StatusOr<std::vector<Tensor>> outputs) {
@@ -144,7 +144,7 @@ void HostCalls::MakeCalls() {
     const absl::Status status =
         functions_->Run(function, slot_, cancellation_.get(), inputs, &*outputs);
     if (!status.ok()) outputs = status;
-    // The step may end in Finish, and nothing of it is kept then.
+    // The step may end in Finish, and nothing of it may be kept then.
     inputs.clear();
     if (!Finish(std::move(outputs))) return;
   }
@@ -156,20 +156,20 @@ bool HostCalls::Finish(absl::StatusOr<std::vector<Tensor>> outputs) {
   bool goes_on = true;
   {
     absl::MutexLock lock(&mutex_);
-    // Abort has ended it already.
+    // Abort has already ended it.
     if (!aborted_.ok()) return false;
     call = std::move(running_);
     running_ = Call();
     began = began_;
     if (call.done && calls_.empty() && !idle_) {
-      // The program goes on with this thread.
+      // The program continues on this thread.
       goes_on = working_ = false;
       if (watch_ != 0) wait_monitor_.End(watch_);
       watch_ = 0;
     }
   }
   if (call.wait != 0) wait_monitor_.End(call.wait);
-  // Before `done`, with which the step may end: its statistics are complete then.
+  // Before `done`, which may end the step: the step's statistics must be complete by then.
   if (outputs.ok()) {
     Count(call, began, *outputs);
   } else {
@@ -222,7 +222,7 @@ void HostCalls::Watched(absl::Duration waited) {
     watch_ = 0;
     if (!aborted_.ok() || !working_ || running_.done) return;
     if (absl::Now() - began_ < waited) {
-      // It was another one that ran when the watch began.
+      // A different call was running when the watch began.
       WatchRunning();
       return;
     }
@@ -271,8 +271,8 @@ void HostCalls::Abort(const absl::Status& status) {
     idle = std::move(idle_);
     idle_ = nullptr;
   }
-  // Without the lock, since kernels that are cancelled may end here in Finish; and first, so that
-  // the host is being stopped when the program goes on.
+  // Without the lock, since cancelled kernels may end in Finish on this thread; and first, so that
+  // the host is already being stopped when the program continues.
   cancellation_->StartCancel();
   for (Call& call : calls) {
     if (!call.done) continue;

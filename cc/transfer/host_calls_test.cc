@@ -21,7 +21,7 @@ namespace {
 
 using tensorflow::Tensor;
 
-// Lets a test hold up the op below. Never deleted: the op may still be on its way out of it.
+// Lets a test hold up the op below. Never deleted: the op may still be using it.
 absl::Notification* gate = nullptr;
 
 REGISTER_OP("TpuExtTest>Wait").Input("x: float").Output("y: float").SetIsStateful();
@@ -84,7 +84,8 @@ class HostCallsTest : public ::testing::Test {
   FakeMonitor wait_monitor_;
   absl::Notification failed_;
   absl::Status failure_;
-  // Ends before what is above, which a thread uses until it has returned from the last call.
+  // Destroyed before the members above, which a thread uses until it has returned from the last
+  // call.
   CoreThreads host_threads_{CoreThreads::Options{/*usual_threads=*/2, /*max_threads=*/8}};
   std::shared_ptr<HostFunctions> functions_;
   std::shared_ptr<HostCalls> calls_;
@@ -154,7 +155,7 @@ TEST_F(HostCallsTest, CallsWithoutResultAreMadeExactlyOnce) {
   constexpr int kCalls = 50000;
   counted = 0;
   for (int i = 0; i < kCalls; ++i) {
-    // Pauses let the calls run out now and then, just as the next one comes.
+    // With pauses, the calls sometimes run out just as the next one comes.
     for (int pause = i % 16; pause > 0; --pause) absl::Now();
     calls_->Start(kCount, {Scalar(1)}, nullptr);
   }
@@ -188,7 +189,7 @@ TEST_F(HostCallsTest, ALongWaitForAResultFailsTheProgram) {
                            "its function on the host has not returned"}) {
     EXPECT_NE(failure_.message().find(part), std::string::npos) << failure_;
   }
-  // It is the program that ends the wait, by Abort.
+  // The program itself ends the wait, through Abort.
   EXPECT_FALSE(ended.HasBeenNotified());
   calls_->Abort(failure_);
   ended.WaitForNotification();

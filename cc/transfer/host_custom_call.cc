@@ -1,4 +1,4 @@
-// How a running program calls a function of the host.
+// How a running program calls a function on the host.
 #include <memory>
 #include <utility>
 #include <vector>
@@ -38,7 +38,7 @@ class HostCustomCall : public CustomCall {
     if (core == nullptr || core->host_calls == nullptr) return NoTpuProgram(call_.op);
     HostCalls& calls = *core->host_calls;
     std::vector<CallResult> results = ResultsOf(frame->rets);
-    // A call without results need not be waited for, and so never holds up the program's thread.
+    // A call without results need not be waited for, so it never holds up the program's thread.
     ProfiledWait wait(recorder_, absl::StrCat("host call: ", call_.op), core->run_id, core->core);
     if (RecordedWait* described = wait.wait()) described->source = calls.SourceOf(call_.function);
     if (core->host_order != nullptr) return CallLater(*frame, *core, std::move(results));
@@ -81,7 +81,7 @@ class HostCustomCall : public CustomCall {
     return WriteResults(results, outputs, call_.op);
   }
 
-  // The core goes on when the call has been made, which keeps its calls in order.
+  // The core continues once the call has been made, which keeps its calls in order.
   absl::Status CallLater(XLA_FFI_CallFrame& frame, const CoreContext& core,
                          std::vector<CallResult> results) const {
     TF_ASSIGN_OR_RETURN(std::vector<Tensor> inputs,

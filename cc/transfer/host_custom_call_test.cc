@@ -1,4 +1,4 @@
-// Calls of host functions by a running program, through XLA's custom calls.
+// Calls to host functions from a running program, through XLA's custom calls.
 #include <cmath>
 #include <memory>
 #include <string>
@@ -24,7 +24,7 @@ namespace {
 
 using tensorflow::Tensor;
 
-// Waits for the test. Never deleted: the op may still be on its way out of it.
+// Waits for the test. Never deleted: the op may still be using it.
 absl::Notification* call_gate = nullptr;
 
 REGISTER_OP("TpuExtTest>Gate").Input("x: float").Output("y: float").SetIsStateful();
@@ -109,7 +109,7 @@ TEST_F(HostCallTest, NobodyWaitsForACallWithoutResults) {
   const auto event = call->Start(&core_);
   ASSERT_TRUE(event.ok()) << event.status();
   EXPECT_TRUE(event->IsConcrete());
-  // The program may change its memory now.
+  // The program may change its memory from now on.
   call->operand(0).scalar<float>()() = 6;
   call_gate->Notify();
   AwaitIdle();
@@ -121,7 +121,7 @@ TEST_F(HostCallTest, TakesDynamicTensorsAtTheirSize) {
                          {MakeVector<float>({0, 0})}, {{0, 0}});
   ASSERT_TRUE(call->Run(&core_).ok());
   EXPECT_EQ(ValuesOf<float>(call->result(0)), std::vector<float>({1, 4}));
-  // The function now returns another size than the program was compiled for.
+  // The function now returns a different size from the one that the program was compiled for.
   call->operand(1).scalar<int32_t>()() = 3;
   const absl::Status status = call->Run(&core_);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);

@@ -1,4 +1,4 @@
-// For tests: functions of the host, each of one op or a chain of them.
+// For tests: host functions, each with one op or a chain of them.
 #ifndef TF_TPU_EXT_CC_TRANSFER_HOST_FUNCTION_TESTING_H_
 #define TF_TPU_EXT_CC_TRANSFER_HOST_FUNCTION_TESTING_H_
 
@@ -16,8 +16,8 @@
 
 namespace tf_tpu_ext {
 
-// A function from float to float that applies the ops one after the other. Ops of tests begin with
-// "TpuExtTest>" and have no attributes.
+// A function from float to float that applies the ops one after another. The names of test ops
+// begin with "TpuExtTest>", and these ops have no attributes.
 inline HostFunctionSource ChainOfOps(const std::string& name, const std::vector<std::string>& ops) {
   tensorflow::FunctionDefLibrary library;
   tensorflow::FunctionDef* function = library.add_function();

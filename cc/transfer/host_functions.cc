@@ -30,7 +30,7 @@ using tensorflow::Tensor;
 
 constexpr char kTask[] = "/job:localhost/replica:0/task:0";
 
-// A processor of its own: sessions end, programs stay. Kept for the life of the process.
+// A separate CPU device, since programs outlive sessions. Kept for the life of the process.
 absl::StatusOr<tensorflow::DeviceMgr*> HostDevice() {
   static auto* const manager = [] {
     auto result = new absl::StatusOr<std::unique_ptr<tensorflow::DeviceMgr>>;
@@ -55,9 +55,9 @@ bool CallsPython(const NodeDef& node) {
   return node.op() == "PyFunc" || node.op() == "PyFuncStateless" || node.op() == "EagerPyFunc";
 }
 
-// Whether the op may wait for something else than its own work.
+// Whether the op may wait for something other than its own work.
 bool MayBlock(const NodeDef& node, const FunctionLibraryDefinition& library) {
-  // A Python function can wait for whatever it likes, and a file may be far away.
+  // A Python function can wait for anything, and a file may be remote.
   if (CallsPython(node) || node.op() == "ReadFile" || node.op() == "MatchingFiles") return true;
   const tensorflow::OpDef* op = nullptr;
   if (!library.LookUpOpDef(node.op(), &op).ok()) return true;
@@ -107,10 +107,10 @@ HostFunctionKind KindOf(const OpCounts& counts) {
   return counts.stateful > 0 ? HostFunctionKind::kComputes : HostFunctionKind::kPure;
 }
 
-// Several times faster than the usual one for functions of few ops.
+// For functions of few ops, several times faster than the usual executor.
 constexpr char kFastExecutor[] = "SINGLE_THREADED_EXECUTOR";
 
-// A call needs no number that others know.
+// A call needs no number that anything else knows.
 constexpr int64_t kStepId = -1;
 
 void RunOnCaller(const std::function<void()>& work) { work(); }
@@ -193,7 +193,7 @@ absl::Status HostFunctions::Run(int number, int slot, CancellationManager* cance
   options.runner = runner;
   options.run_all_kernels_inline = true;
   const Function& function = functions_[number];
-  // Never on a thread of the program: it may block.
+  // Such a function may block, so this is never a thread of the program.
   if (function.calls_python) KeepPythonState();
   tsl::profiler::TraceMe trace([&] {
     return tsl::profiler::TraceMeEncode("TPU host call",
@@ -201,7 +201,7 @@ absl::Status HostFunctions::Run(int number, int slot, CancellationManager* cance
   });
   absl::Status status = library_->RunSync(options, function.handles[slot], inputs, outputs);
   if (status.ok() || function.kind != HostFunctionKind::kPure) return status;
-  // Once more on the usual executor: the fast one doesn't say which op failed.
+  // Runs it again on the usual executor, because the fast one doesn't say which op failed.
   auto handle = Instantiate(function.name, "to_explain_an_error", "");
   if (!handle.ok()) return status;
   const absl::Status explained = library_->RunSync(options, *handle, inputs, outputs);

@@ -1,4 +1,4 @@
-// The functions on the host that a compiled program calls by itself.
+// The functions on the host that a compiled program itself calls.
 #ifndef TF_TPU_EXT_CC_TRANSFER_HOST_FUNCTIONS_H_
 #define TF_TPU_EXT_CC_TRANSFER_HOST_FUNCTIONS_H_
 
@@ -25,13 +25,13 @@ namespace tf_tpu_ext {
 
 // How a function may run.
 enum class HostFunctionKind {
-  // Nothing in it can block, nor leaves a trace: it may run on a thread of the program.
+  // Nothing in it can block or has effects: it may run on a thread of the program.
   kPure,
   // Nothing in it can block.
   kComputes,
-  // One op may block: it runs on one thread of the host's.
+  // One op may block: the function runs on a single host thread.
   kBlocks,
-  // Several ops may block, and even wait for each other: each runs on a thread of its own.
+  // Several ops may block, and may even wait for each other: each runs on its own thread.
   kBlocksInParallel,
 };
 
@@ -46,7 +46,7 @@ class HostFunctions {
 
   HostFunctionKind kind(int number) const { return functions_[number].kind; }
   ClusterCounters& counters(int number) const { return *functions_[number].counters; }
-  // What errors call it.
+  // How errors name the function.
   const std::string& source(int number) const { return functions_[number].source; }
   const std::string& description(int number) const { return functions_[number].description; }
 
@@ -67,7 +67,7 @@ class HostFunctions {
     std::string name;
     std::string description;
     std::string source;
-    // By slot: ops with state of their own, like random ones, have it for each replica.
+    // By slot: stateful ops, such as random ones, have their own state for each replica.
     std::vector<tensorflow::FunctionLibraryRuntime::Handle> handles;
     std::shared_ptr<ClusterCounters> counters;
   };
@@ -79,8 +79,8 @@ class HostFunctions {
   absl::StatusOr<tensorflow::FunctionLibraryRuntime::Handle> Instantiate(
       const std::string& name, const std::string& state, const std::string& executor) const;
 
-  // Where ops of a function run that may block; the second for those that call Python.
-  mutable Runner runner_;  // TensorFlow takes no constant one
+  // Run ops that may block; the second one is for functions that call Python.
+  mutable Runner runner_;  // TensorFlow does not accept a const one
   mutable Runner python_runner_;
   std::unique_ptr<tensorflow::FunctionLibraryDefinition> definitions_;
   std::unique_ptr<tensorflow::ProcessFunctionLibraryRuntime> runtime_;

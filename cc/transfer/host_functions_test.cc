@@ -24,7 +24,7 @@ namespace {
 
 using tensorflow::Tensor;
 
-// Adds how often this kernel has run: state of the kernel itself.
+// Adds the number of times this kernel has run, which is state of the kernel itself.
 REGISTER_OP("TpuExtTest>Number").Input("x: float").Output("y: float").SetIsStateful();
 
 class NumberOp : public tensorflow::OpKernel {
@@ -40,7 +40,7 @@ class NumberOp : public tensorflow::OpKernel {
 };
 REGISTER_KERNEL_BUILDER(Name("TpuExtTest>Number").Device(tensorflow::DEVICE_CPU), NumberOp);
 
-// Waits until two of its kind run at once.
+// Waits until two ops of this type run at once.
 absl::BlockingCounter* meeting = nullptr;
 
 REGISTER_OP("TpuExtTest>Meet").Input("x: float").Output("y: float").SetIsStateful();
@@ -66,21 +66,21 @@ std::shared_ptr<HostFunctions> Make(const std::vector<HostFunctionSource>& sourc
   return *std::move(functions);
 }
 
-// A function of two ops that need not wait for each other.
+// A function of two ops that do not depend on each other.
 HostFunctionSource TwoAtOnce(const std::string& name, const std::string& op) {
   HostFunctionSource source = ChainOfOps(name, {op, op});
   tensorflow::FunctionDefLibrary library;
   EXPECT_TRUE(library.ParseFromString(source.library));
   tensorflow::FunctionDef& function = *library.mutable_function(0);
   function.mutable_node_def(1)->set_input(0, "x");
-  // The first one has no consumer: it runs for its effect.
+  // The first op has no consumer: it runs for its effect.
   (*function.mutable_control_ret())["first"] = "the_op0";
   function.mutable_signature()->add_control_output("first");
   source.library = library.SerializeAsString();
   return source;
 }
 
-// A function that calls another one, which comes in the same library.
+// A function that calls another one in the same library.
 HostFunctionSource CallOf(const HostFunctionSource& callee, const std::string& name) {
   tensorflow::FunctionDefLibrary library, inner;
   EXPECT_TRUE(inner.ParseFromString(callee.library));
@@ -119,7 +119,7 @@ TEST(HostFunctionsTest, KindsCountWhatIsCalled) {
   const auto functions = Make(
       {CallOf(ChainOfOps("inner_pure", {"Square"}), "calls_pure"),
        CallOf(ChainOfOps("inner_two", {"TpuExtTest>Number", "TpuExtTest>Number"}), "calls_two")});
-  // The call itself is stateful, and can't block.
+  // The call itself is stateful, but can't block.
   EXPECT_EQ(functions->kind(0), HostFunctionKind::kComputes);
   EXPECT_EQ(functions->kind(1), HostFunctionKind::kBlocksInParallel);
 }

@@ -1,4 +1,4 @@
-// Lets the calls that the cores of a watched step make on the host come in changing orders.
+// Varies the order in which the calls of a watched step's cores reach the host.
 #ifndef TF_TPU_EXT_CC_TRANSFER_HOST_ORDER_H_
 #define TF_TPU_EXT_CC_TRANSFER_HOST_ORDER_H_
 
@@ -11,18 +11,18 @@
 
 namespace tf_tpu_ext {
 
-// Nothing is promised of the order of different cores: each call waits for a random time. The calls
-// of one core stay in order, for a core makes the next one only when the last has been made.
-// Thread-safe.
+// The order between different cores is undefined, so each call waits for a random time. The calls
+// of one core stay in order, because a core makes the next one only after the previous one has been
+// made. Thread-safe.
 class HostOrder {
  public:
-  // A core's call waits as long in every step of the same number and seed.
+  // A core's call waits equally long in every step with the same number and seed.
   HostOrder(uint64_t seed, int64_t step) : seed_(seed), step_(step) {}
 
-  // Does `call` later, on some thread.
+  // Runs `call` later, on some thread.
   void Later(Slot slot, std::function<void()> call);
 
-  // How long the call of that number waits: up to two milliseconds, some not at all.
+  // How long the call with that number waits: up to two milliseconds, or not at all.
   absl::Duration Wait(Slot slot, int64_t call) const;
 
  private:

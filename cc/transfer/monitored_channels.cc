@@ -16,8 +16,8 @@
 
 namespace tf_tpu_ext {
 
-// Shared by the channel's callback, the cancellation and the monitor. Whichever of them comes first
-// ends the wait: the channel forgets a wait when it calls back, so Cancel finds none after that.
+// Shared by the channel's callback, the cancellation and the monitor. Whichever comes first ends
+// the wait: the channel forgets a wait when it calls back, so Cancel finds none after that.
 class MonitoredChannels::Wait : public std::enable_shared_from_this<Wait> {
  public:
   Wait(const MonitoredChannels& channels, const ChannelKey& key, ChannelUser user)
@@ -26,8 +26,8 @@ class MonitoredChannels::Wait : public std::enable_shared_from_this<Wait> {
         key_(key),
         user_(std::move(user)) {}
 
-  // Comes before the channel is asked, whose callback calls Done and may do so at once. False if
-  // the step is cancelled already: then nobody would call End.
+  // Call this before asking the channel, whose callback calls Done, possibly at once. Returns false
+  // if the step has already been cancelled: nothing would call End then.
   bool Watch() {
     if (user_.cancellation != nullptr) {
       token_ = user_.cancellation->get_cancellation_token();
@@ -47,12 +47,12 @@ class MonitoredChannels::Wait : public std::enable_shared_from_this<Wait> {
     return true;
   }
 
-  // To be called instead of what follows if Watch returns false.
+  // Call this instead of the functions below if Watch returns false.
   void Refuse(std::function<void(absl::Status)> refused) const {
     AfterCancellation([refused = std::move(refused), status = CancelledOp()] { refused(status); });
   }
 
-  // Tells the channel's number for the wait, which may have ended meanwhile, in either way.
+  // Notes the channel's number for the wait, which may have ended in the meantime, in either way.
   void Began(TensorChannels::WaitId id) {
     absl::Status ended;
     {
@@ -63,8 +63,8 @@ class MonitoredChannels::Wait : public std::enable_shared_from_this<Wait> {
     if (!ended.ok()) channels_.Cancel(key_, id, ended);
   }
 
-  // The channel has called back. Does not wait for a cancellation under way, which may be what made
-  // it call.
+  // The channel has called back. Does not wait for a cancellation in progress, which may be what
+  // made it call.
   void Done() {
     wait_monitor_.End(monitored_);
     if (user_.cancellation != nullptr) user_.cancellation->TryDeregisterCallback(token_);
@@ -82,7 +82,7 @@ class MonitoredChannels::Wait : public std::enable_shared_from_this<Wait> {
       if (ended_.ok()) ended_ = status;
       id = id_;
     }
-    // Without the lock: the channel calls back, and that may end in here again.
+    // Without the lock: the channel calls back, which may lead back here.
     if (id != 0) channels_.Cancel(key_, id, status);
   }
 
@@ -90,12 +90,13 @@ class MonitoredChannels::Wait : public std::enable_shared_from_this<Wait> {
   WaitMonitor& wait_monitor_;
   const ChannelKey key_;
   const ChannelUser user_;
-  // Written by Watch, before any other thread knows of them.
+  // Written by Watch, before any other thread knows about them.
   tensorflow::CancellationToken token_ = 0;
   WaitMonitor::WaitId monitored_ = 0;
 
   absl::Mutex mutex_;
-  // 0 until the channel has told it. If the wait is to end before, `ended_` keeps why.
+  // 0 until the channel has returned it. If the wait must end before that, `ended_` holds the
+  // reason.
   TensorChannels::WaitId id_ ABSL_GUARDED_BY(mutex_) = 0;
   absl::Status ended_ ABSL_GUARDED_BY(mutex_);
 };

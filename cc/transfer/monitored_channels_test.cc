@@ -22,10 +22,10 @@ namespace {
 
 const ChannelKey kMonitored{kNoLaunch, kInfeedName, 3};
 
-// How one wait ended, on whatever thread.
+// How a wait ended, on whatever thread.
 class Ending {
  public:
-  // Each fails the test if it is called twice: a Notification is told once.
+  // Each fails the test if it is called twice: a Notification can be notified only once.
   TensorChannels::Received received() {
     return [this](const absl::StatusOr<TensorMessage>& message) { End(message.status()); };
   }
@@ -122,7 +122,7 @@ TEST_F(MonitoredChannelsTest, TheLimitEndsTheWaitAndSaysOnWhat) {
   monitor_.Expire();
   ASSERT_TRUE(sent.has_come());
   EXPECT_EQ(sent.Wait().code(), absl::StatusCode::kDeadlineExceeded);
-  // The message went with the wait.
+  // The message disappeared along with the wait.
   EXPECT_EQ(table_.Drain(kMonitored), kFeedCapacity);
 }
 
@@ -144,11 +144,11 @@ TEST_F(MonitoredChannelsTest, CancellationEndsWaitsAMomentLater) {
   for (Ending* ending : {&received, &sent}) {
     EXPECT_EQ(ending->Wait().code(), absl::StatusCode::kCancelled);
     EXPECT_EQ(ending->Wait().message(), "Op the op was cancelled.");
-    // The step's error is what is to be told, not its consequence.
+    // The step's own error is reported, not its consequence.
     EXPECT_TRUE(tsl::StatusGroup::IsDerived(ending->Wait()));
   }
   EXPECT_EQ(monitor_.num_waits(), 0);
-  // The channels are as if nobody had waited.
+  // The channels are as if nothing had waited.
   Ending next;
   channels_.Receive({kNoLaunch, kOutfeedName, 3}, {"another"}, next.received());
   EXPECT_FALSE(next.has_come());

@@ -1,4 +1,4 @@
-// The objects that tests of custom calls and host functions need of a process.
+// The process objects that tests of custom calls and host functions need.
 #ifndef TF_TPU_EXT_CC_TRANSFER_PROCESS_TESTING_H_
 #define TF_TPU_EXT_CC_TRANSFER_PROCESS_TESTING_H_
 
@@ -13,7 +13,7 @@
 
 namespace tf_tpu_ext {
 
-// Installs them for the life of the test program: its static objects are never destroyed.
+// Installs the objects for the life of the test program: its static objects are never destroyed.
 class TestProcess {
  public:
   TestProcess() {
@@ -26,7 +26,7 @@ class TestProcess {
     Process::Install(&process);
   }
 
-  // The one of this test program.
+  // The only instance in this test program.
   static TestProcess& Get() {
     static auto* const made = new TestProcess;
     return *made;
@@ -38,7 +38,7 @@ class TestProcess {
   WaitMonitor wait_monitor{[] { return absl::Minutes(30); }};
   TensorChannels channels;
   TransferStats transfer_stats;
-  // A test may add objects of its own room.
+  // A test may add objects from its own room.
   Process process;
 };
 

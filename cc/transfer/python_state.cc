@@ -10,7 +10,7 @@ void Find(const char* name, Function* function) {
   *function = reinterpret_cast<Function>(dlsym(RTLD_DEFAULT, name));
 }
 
-// The library doesn't link with a Python.
+// The library doesn't link against Python.
 const PythonFunctions& PythonOfProcess() {
   static const PythonFunctions python = [] {
     PythonFunctions found;
@@ -35,8 +35,8 @@ void KeepPythonState(const PythonFunctions& python) {
     return;
   }
   has_state = true;
-  // Never released: a later PyGILState_Ensure on this thread finds the state and takes the lock of
-  // the interpreter only, which is given back here.
+  // Never released: a later PyGILState_Ensure on this thread finds the state, and takes only the
+  // interpreter's lock, which is released here.
   python.ensure();
   python.save_thread();
 }

@@ -3,20 +3,20 @@
 
 namespace tf_tpu_ext {
 
-// Gives the calling thread a Python thread state that it keeps, unless it has one or the process
-// has no Python. TensorFlow's kernels make one for each call of a Python function and delete it
-// after: its stack is mapped and unmapped, and whatever Python code keeps by thread is made anew.
-// For threads that live as long as the process.
+// Gives the calling thread a Python thread state that it keeps, unless it already has one or the
+// process has no Python. Otherwise, TensorFlow's kernels create a state for each call to a Python
+// function and delete it afterwards: its stack is mapped and unmapped, and whatever Python code
+// keeps per thread is recreated. For threads that live as long as the process.
 void KeepPythonState();
 
-// Python's functions of these names; null in a process without Python.
+// Python's functions with these names; null in a process without Python.
 struct PythonFunctions {
   int (*is_initialized)() = nullptr;
   int (*ensure)() = nullptr;  // Returns PyGILState_STATE, an enum.
   void* (*save_thread)() = nullptr;
 };
 
-// The same with the given Python.
+// The same, with the given Python.
 void KeepPythonState(const PythonFunctions& python);
 
 }  // namespace tf_tpu_ext

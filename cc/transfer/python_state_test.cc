@@ -13,7 +13,7 @@ std::atomic<int> initialized{1};
 std::atomic<int> states{0};
 std::atomic<int> locks_held{0};
 
-// A Python that counts.
+// A Python that counts its calls.
 constexpr PythonFunctions kPython = {
     [] { return initialized.load(); },
     [] {
@@ -26,7 +26,7 @@ constexpr PythonFunctions kPython = {
     },
 };
 
-// Whether a thread has a state is the thread's.
+// Runs on a new thread, because each thread remembers whether it has a state.
 void OnAThread(const std::function<void()>& body) { std::thread(body).join(); }
 
 TEST(PythonStateTest, EachThreadTakesOneStateAndKeepsNoLock) {
@@ -38,7 +38,7 @@ TEST(PythonStateTest, EachThreadTakesOneStateAndKeepsNoLock) {
     });
   }
   EXPECT_EQ(states, 3);
-  // A thread that kept the interpreter's lock would stop all others.
+  // A thread that kept the interpreter's lock would stop all the others.
   EXPECT_EQ(locks_held, 0);
 }
 
@@ -61,7 +61,7 @@ TEST(PythonStateTest, AProcessWithoutPythonIsLeftAlone) {
     part.save_thread = nullptr;
     KeepPythonState(PythonFunctions());
     KeepPythonState(part);
-    // This test program has none either.
+    // This test program has no Python either.
     KeepPythonState();
     EXPECT_EQ(states, 0);
     KeepPythonState(kPython);

@@ -36,13 +36,14 @@ using tensorflow::Tensor;
 // Counts one transfer of a cluster that runs in the host graph.
 class TransferCount {
  public:
-  // `counters` are null for what is not counted.
+  // `counters` are null for transfers that are not counted.
   TransferCount(std::shared_ptr<ClusterCounters> counters, bool counts_call)
       : began_(absl::Now()), counters_(std::move(counters)), counts_call_(counts_call) {
     if (counters_ != nullptr) taken_ = std::make_shared<std::atomic<int64_t>>(0);
   }
 
-  // Where the host stores when it takes the arguments; null for what is not counted.
+  // Where the host stores the time at which it takes the arguments; null for transfers that are not
+  // counted.
   const std::shared_ptr<std::atomic<int64_t>>& taken() const { return taken_; }
   void ToHost(const std::vector<Tensor>& tensors) {
     if (counters_ == nullptr) return;
@@ -70,7 +71,7 @@ class TransferCount {
 
 class TransferCustomCall : public CustomCall {
  public:
-  // `counters` are null for what is not counted.
+  // `counters` are null for transfers that are not counted.
   TransferCustomCall(TransferCall call, MonitoredChannels channels,
                      std::shared_ptr<ClusterCounters> counters, ProfileRecorder* recorder)
       : call_(std::move(call)),
@@ -115,8 +116,8 @@ class TransferCustomCall : public CustomCall {
     if (call_.receive.empty()) {
       return Send(core, std::move(operands), std::move(completion), std::move(wait));
     }
-    // A cluster without inputs starts by itself on the host. The launch's abort refuses this, and
-    // is told below.
+    // A cluster without inputs starts on its own on the host. The launch's abort rejects this send,
+    // and is reported below.
     if (!operands.empty()) {
       channels_.Send(KeyOf(call_.send, core), {std::move(operands), count.taken()},
                      TensorChannels::kUnbounded, UserOn(core), [](const absl::Status&) {});
@@ -135,7 +136,7 @@ class TransferCustomCall : public CustomCall {
         });
   }
 
-  // Completes when the channel has room.
+  // Completes once the channel has room.
   void Send(const CoreContext& core, std::vector<Tensor> tensors,
             std::shared_ptr<Completion> completion, ProfiledWait wait) const {
     const int capacity = call_.is_outfeed() ? kFeedCapacity : TensorChannels::kUnbounded;
@@ -147,7 +148,7 @@ class TransferCustomCall : public CustomCall {
                    });
   }
 
-  // What a profile calls the wait.
+  // How a profile names the wait.
   std::string Name() const {
     if (call_.is_infeed()) return kInfeedName;
     if (call_.is_outfeed()) return kOutfeedName;
@@ -156,7 +157,7 @@ class TransferCustomCall : public CustomCall {
 
   ChannelUser UserOn(const CoreContext& core) const { return {call_.op, core.launch_id.value()}; }
 
-  // Infeed and outfeed are channels of a core, all others of a launch.
+  // Infeed and outfeed are channels of a core; all others belong to a launch.
   ChannelKey KeyOf(const std::string& channel, const CoreContext& core) const {
     if (channel != kInfeedName && channel != kOutfeedName) {
       return {core.launch_id.value(), channel, core.slot.value()};
@@ -176,7 +177,7 @@ absl::StatusOr<std::unique_ptr<CustomCall>> MakeTransfer(const CallAttributes& a
   TF_ASSIGN_OR_RETURN(TransferCall call, DecodeTransferCall(attributes));
   const Process& process = Process::Get();
   std::shared_ptr<ClusterCounters> counters;
-  // Infeed and outfeed are no clusters.
+  // Infeed and outfeed are not clusters.
   if (!call.is_infeed() && !call.is_outfeed()) {
     counters =
         process.transfer_stats->CountersOf(call.counted_as.empty() ? call.op : call.counted_as);

@@ -1,4 +1,4 @@
-// The transfers of a running program, through XLA's custom calls, with the test as the host.
+// The transfers of a running program, through XLA's custom calls, with the test playing the host.
 #include <memory>
 #include <optional>
 #include <string>
@@ -25,7 +25,7 @@ class TransferTest : public testing::Test {
  protected:
   TransferTest() {
     TestProcess::Get();
-    // A launch and a core of its own for each test: channels are the process's.
+    // Each test has its own launch and core, because the channels belong to the process.
     static int tests = 0;
     core_.launch_id = LaunchId(1000 + ++tests);
     core_.core = Core(100 * tests);
@@ -50,7 +50,7 @@ class TransferTest : public testing::Test {
         [](const absl::Status& status) { EXPECT_TRUE(status.ok()) << status; });
   }
 
-  // The next message, which must have come already.
+  // The next message, which must already have come.
   static std::vector<Tensor> Take(const ChannelKey& key) {
     std::optional<std::vector<Tensor>> taken;
     const auto id =
@@ -111,7 +111,7 @@ TEST_F(TransferTest, AMemberOfAGroupTakesFromItsOwnCore) {
   Send(OfCore(kInfeedName, first + 2), {MakeScalar<float>(3)});
   ASSERT_TRUE(call_->Run(&core_).ok());
   EXPECT_EQ(call_->result(0).scalar<float>()(), 3);
-  // Replicas that run for themselves have no group.
+  // Replicas that run on their own have no group.
   core_.group_cores = nullptr;
   ASSERT_TRUE(call_->Run(&core_).ok());
   EXPECT_EQ(call_->result(0).scalar<float>()(), 1);

@@ -1,4 +1,4 @@
-// What is counted and reported of every cluster of outside compilation.
+// What is counted and reported for every cluster of outside compilation.
 #ifndef TF_TPU_EXT_CC_TRANSFER_TRANSFER_STATS_H_
 #define TF_TPU_EXT_CC_TRANSFER_TRANSFER_STATS_H_
 
@@ -33,33 +33,33 @@ int64_t TotalBytes(absl::Span<const tensorflow::Tensor> tensors);
 // One cluster of one traced program.
 struct ClusterRecord {
   std::string cluster;
-  // Under which name it is counted: that of its function, or the mark that the transfers of a
-  // cluster in the host graph bear.
+  // The name under which it is counted: that of its function or, for a cluster in the host graph,
+  // the mark on its transfers.
   std::string counted_as;
-  // Empty if the cluster is called directly, else why it is not.
+  // Empty if the cluster is called directly; otherwise why it is not.
   std::string not_folded_because;
-  // The Python line that made it, if known.
+  // The Python line that made the cluster, if known.
   std::string source;
 };
 
 // Thread-safe.
 class TransferStats {
  public:
-  // Programs that trace anew for ever must not fill the memory: older clusters are forgotten.
+  // Programs that keep retracing must not fill the memory: older clusters are forgotten.
   static constexpr size_t kMaxRecords = 10'000;
 
-  // The counters of a function or transfer of that name, made at its first mention.
+  // The counters of a function or transfer with that name, created when they are first requested.
   std::shared_ptr<ClusterCounters> CountersOf(const std::string& name);
-  // The same, or null if nothing was counted.
+  // The same, or null if nothing has been counted.
   std::shared_ptr<ClusterCounters> FindCounters(const ClusterRecord& record) const;
 
-  // Remembers a cluster; the same one again counts once.
+  // Remembers a cluster; the same cluster is recorded only once.
   void RecordCluster(ClusterRecord record);
   // In the order in which they were recorded.
   std::vector<ClusterRecord> RecordedClusters() const;
 
  private:
-  // All that makes one cluster another.
+  // Everything that distinguishes one cluster from another.
   using Identity = std::tuple<std::string, std::string, std::string, std::string>;
 
   static Identity IdentityOf(const ClusterRecord& record);

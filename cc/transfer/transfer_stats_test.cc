@@ -69,7 +69,7 @@ TEST(TransferStatsTest, AnyDifferenceMakesAnotherCluster) {
 TEST(TransferStatsTest, TheOldestAreForgottenWithTheirCounters) {
   TransferStats stats;
   stats.CountersOf("0")->calls = 5;
-  // Whoever still counts keeps the counters.
+  // Whatever still counts keeps the counters alive.
   const std::shared_ptr<ClusterCounters> first = stats.CountersOf("0");
   for (size_t i = 0; i < TransferStats::kMaxRecords; ++i)
     stats.RecordCluster(Record(absl::StrCat(i)));
@@ -81,7 +81,7 @@ TEST(TransferStatsTest, TheOldestAreForgottenWithTheirCounters) {
   EXPECT_EQ(names.size(), TransferStats::kMaxRecords);
   EXPECT_EQ(names.front(), "1");
   EXPECT_EQ(names.back(), "one more");
-  // A program that comes again is recorded again.
+  // A program that comes back is recorded again.
   stats.RecordCluster(Record("0"));
   EXPECT_EQ(NamesOf(stats).back(), "0");
 }

@@ -1,4 +1,5 @@
-// XLA kernels of the ops that talk to the host from inside a program: one custom call each.
+// XLA kernels of the ops that communicate with the host from inside a program: each is one custom
+// call.
 #include <string>
 #include <utility>
 #include <vector>
@@ -31,7 +32,8 @@ using tensorflow::PartialTensorShape;
 using tensorflow::TensorShape;
 using tensorflow::XlaOpKernelContext;
 
-// Tells profiles, and who reads the module, the Python line of what is built meanwhile.
+// Gives everything built during its lifetime the Python line, for profiles and for readers of the
+// module.
 class ScopedSource {
  public:
   ScopedSource(xla::XlaBuilder* builder, const SourceLine& source)
@@ -52,7 +54,7 @@ class ScopedSource {
   xla::OpMetadata before_;
 };
 
-// An op that is one custom call, whose results come from the host.
+// An op that becomes one custom call, whose results come from the host.
 class ExchangeXlaKernel : public EffectXlaKernel {
  public:
   using EffectXlaKernel::EffectXlaKernel;
@@ -76,13 +78,13 @@ class ExchangeXlaKernel : public EffectXlaKernel {
   virtual std::string Config(std::vector<DynamicDimension> dynamic) const = 0;
   // The Python line that the transfer comes from; unknown if it has no file.
   virtual SourceLine Source() const { return {}; }
-  // What to do for results whose shapes are not static.
+  // What to do about results whose shapes are not static.
   virtual const char* AdviceOnShapes() const {
     return "Wrap what the host function returns in tf.ensure_shape.";
   }
 
-  // Where the call happens in a replica of several cores: on the core that the program names, on
-  // the first one if it names none, or on every core for itself.
+  // Where the call happens in a replica with several cores: on the core that the program names, on
+  // the first one if it names none, or on every core separately.
   virtual xla::OpSharding PartitionOf(const xla::XlaBuilder& builder) const {
     return OneCore(builder);
   }
@@ -114,7 +116,7 @@ class ExchangeXlaKernel : public EffectXlaKernel {
       }
       xla::PrimitiveType type;
       TF_RETURN_IF_ERROR(tensorflow::DataTypeToPrimitiveType(types_[i], &type));
-      // Any other way to make a shape throws where its bytes can't be counted.
+      // Any other way to make a shape throws if its size in bytes overflows.
       TF_ASSIGN_OR_RETURN(xla::Shape result,
                           xla::ShapeUtil::MakeValidatedShape(type, shape.dim_sizes()));
       results.push_back(std::move(result));
@@ -122,8 +124,8 @@ class ExchangeXlaKernel : public EffectXlaKernel {
     return results;
   }
 
-  // Inputs of dynamic size go in padded, with the true sizes of their dynamic dimensions behind all
-  // inputs.
+  // Inputs of dynamic size are passed padded, with the true sizes of their dynamic dimensions after
+  // all inputs.
   static absl::Status AddInputs(XlaOpKernelContext* context, std::vector<xla::XlaOp>* operands,
                                 std::vector<DynamicDimension>* dynamic) {
     std::vector<xla::XlaOp> sizes;
@@ -183,7 +185,7 @@ class TransferOp : public ExchangeXlaKernel {
   std::string Config(std::vector<DynamicDimension> dynamic) const override {
     TransferCall call = call_;
     call.dynamic = std::move(dynamic);
-    // What has no results has no use for the channel that they would come by.
+    // A call without results has no use for the channel that would deliver them.
     if (!has_results()) call.receive.clear();
     return Encode(call);
   }

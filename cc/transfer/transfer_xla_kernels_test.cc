@@ -1,4 +1,4 @@
-// The custom calls that ops which talk to the host are compiled to.
+// The custom calls to which ops that communicate with the host are compiled.
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -26,7 +26,7 @@ using tensorflow::Tensor;
 
 PartialTensorShape Shape(const std::vector<int64_t>& sizes) { return PartialTensorShape(sizes); }
 
-// The one call of that target in a compiled op.
+// The only call with that target in a compiled op.
 absl::StatusOr<xla::HloInstructionProto> CallOf(OpTester& op, const std::string& target) {
   const auto compiled = op.Compile();
   if (!compiled.ok()) return compiled.status();
@@ -39,7 +39,7 @@ absl::StatusOr<xla::HloInstructionProto> CallOf(OpTester& op, const std::string&
     }
   }
   if (!found.has_value()) return absl::NotFoundError("no call of " + target);
-  // No pass may drop it, or run it out of order: it takes and gives a token.
+  // No pass may drop it, or reorder it: it takes and returns a token.
   EXPECT_TRUE(found->custom_call_has_side_effect());
   EXPECT_EQ(found->shape().element_type(), xla::TUPLE);
   EXPECT_EQ(found->shape().tuple_shapes().rbegin()->element_type(), xla::TOKEN);
@@ -119,7 +119,7 @@ TEST(TransferXlaKernelsTest, ClustersInTheHostGraphSendAndReceive) {
   EXPECT_EQ(call.receive, "results");
   EXPECT_EQ(call.counted_as, "loop");
   EXPECT_FALSE(call.counts_call);
-  // Nobody waits for a cluster without results.
+  // Nothing waits for a cluster without results.
   OpTester without = HostCompute({});
   EXPECT_EQ(TransferOf(without).receive, "");
 }
