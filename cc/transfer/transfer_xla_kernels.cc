@@ -116,7 +116,7 @@ class ExchangeXlaKernel : public EffectXlaKernel {
       }
       xla::PrimitiveType type;
       TF_RETURN_IF_ERROR(tensorflow::DataTypeToPrimitiveType(types_[i], &type));
-      // Any other way to make a shape throws if its size in bytes overflows.
+      // Any other way to make a shape throws if its size in bytes can't be computed.
       TF_ASSIGN_OR_RETURN(xla::Shape result,
                           xla::ShapeUtil::MakeValidatedShape(type, shape.dim_sizes()));
       results.push_back(std::move(result));
