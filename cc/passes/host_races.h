@@ -25,10 +25,11 @@ struct HostRace {
   HostAccess other;
 };
 
-// The races of the computations that were traced with the option `check`, or without it if `check`
-// holds. Ops that add to a variable or subtract from it don't race with each other, and neither do
-// two ops in branches, because one replica alone may take them. Two ops of different clusters are
-// left out if collectives may keep them apart. The graph must not have gone through the bridge yet.
+// The races of the computations that were traced with the option `check` on; `check` applies to
+// those that were traced without the option. Ops that add to a variable or subtract from it don't
+// race with each other, and neither do two ops in branches, because one replica alone may take
+// them. Two ops of different clusters are left out if collectives may keep them apart. The graph
+// must not have gone through the bridge yet.
 std::vector<HostRace> FindHostRaces(const tensorflow::Graph& graph,
                                     const tensorflow::FunctionLibraryDefinition& library,
                                     bool check);

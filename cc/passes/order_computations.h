@@ -2,9 +2,9 @@
 //
 // The bridge gathers the ops of each computation, taking the computations in no particular order,
 // and puts them where the last of them is. Where ops of several computations alternate, one that
-// has to follow another may end up before it: updates of the same variable by several computations
-// of a tf.function got lost. In graphs of sessions, the bridge drops the control inputs of all ops
-// of a computation except the first.
+// has to follow another may end up before it, and updates of the same variable by several
+// computations of a tf.function are lost. In graphs of sessions, the bridge drops the control
+// inputs of all ops of a computation except the first.
 //
 // Neither happens if every op of a computation follows a gate: an op without effect that has all
 // control inputs of the computation, and follows the last ops of those that must run before it.
