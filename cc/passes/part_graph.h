@@ -38,8 +38,8 @@ struct PartGraph {
 absl::StatusOr<PartGraph> MakePartGraph(const ComputationPart& part,
                                         const tensorflow::Graph& whole);
 
-// What the bridge has made of a part's graph: sinks, and everything that is no ancestor. Returns
-// nothing if it has changed an ancestor that must not run twice.
+// What the bridge has made of a part's graph: sinks, and everything that is not an ancestor.
+// Returns nothing if it has changed an ancestor that must not run twice.
 std::optional<tensorflow::GraphDef> MadeByBridge(const PartGraph& part,
                                                  const tensorflow::Graph& bridged);
 
