@@ -21,12 +21,13 @@ bool Communicates(const HloInstruction* instruction) {
 
 class Orderer {
  public:
-  // Orders the computation and all that it calls; returns whether it holds collectives.
+  // Orders the collectives of the computation and of everything it calls. Returns whether there are
+  // any.
   absl::StatusOr<bool> Order(HloComputation* computation) {
     if (auto known = holds_.find(computation); known != holds_.end()) return known->second;
     HloInstruction* previous = nullptr;
-    // In the order in which they were made, an instruction comes after its operands, so a chain in
-    // it closes no circle; and it is the same for all shapes, as an order by users would not be.
+    // In creation order, an instruction comes after its operands, so a chain in this order makes no
+    // cycle. It is also the same for all shapes, unlike an order that depends on users.
     for (HloInstruction* instruction : computation->instructions()) {
       bool ordered = Communicates(instruction);
       for (HloComputation* callee : instruction->called_computations()) {

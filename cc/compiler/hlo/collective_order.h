@@ -10,10 +10,10 @@ namespace tf_tpu_ext {
 // Whether any computation of the module has a collective.
 bool HasCollectives(const xla::HloModule& module);
 
-// Chains the collectives of each computation by control dependencies in the order of the module,
-// with the loops, branches and calls that hold some. XLA orders independent collectives as it
-// likes, which does not matter to replicas that run one program; replicas that were compiled for
-// shapes of their own would meet in different ones.
+// Chains the collectives of each computation, and the loops, branches and calls that contain some,
+// by control dependencies in the module's order. XLA orders independent collectives as it likes.
+// That makes no difference to replicas that run one program, but replicas that were compiled for
+// different shapes would meet in different collectives.
 absl::Status OrderCollectives(xla::HloModule* module);
 
 }  // namespace tf_tpu_ext

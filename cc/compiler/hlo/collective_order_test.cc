@@ -51,7 +51,7 @@ ENTRY entry {
 }
 )";
 
-// The names of what must run right before an instruction, beside its operands.
+// The names of the control predecessors of an instruction.
 std::string Before(const xla::HloInstruction* instruction) {
   std::string names;
   for (const xla::HloInstruction* each : instruction->control_predecessors()) {

@@ -27,7 +27,7 @@ bool IsSameValue(const HloInstruction& a, const HloInstruction& b) {
          a.operand(0) == b.operand(0) && a.shape() == b.shape();
 }
 
-// Whether it is the piece of the shape of `piece` that begins at zero.
+// Whether `slice` is the piece that begins at zero and has the shape of `piece`.
 bool IsFirstPiece(const HloInstruction& slice, const HloInstruction& piece) {
   return absl::c_all_of(slice.slice_starts(), [](int64_t start) { return start == 0; }) &&
          absl::c_all_of(slice.slice_strides(), [](int64_t stride) { return stride == 1; }) &&
@@ -73,7 +73,7 @@ std::optional<HloOpcode> ReducerOpcode(const xla::HloComputation& reducer,
 }
 
 bool AddsToZero(const HloInstruction& instruction) {
-  int initial = 0;  // operand
+  int initial = 0;  // the number of an operand
   if (instruction.opcode() == HloOpcode::kReduce) {
     initial = 1;
   } else if (instruction.opcode() != HloOpcode::kScatter) {

@@ -1,4 +1,4 @@
-// What the collectives and reductions of a program do, where it is one of the usual things.
+// Recognizes common patterns of collectives and reductions in a program.
 #ifndef TF_TPU_EXT_CC_COMPILER_HLO_COLLECTIVE_PATTERNS_H_
 #define TF_TPU_EXT_CC_COMPILER_HLO_COLLECTIVE_PATTERNS_H_
 
@@ -12,23 +12,23 @@
 
 namespace tf_tpu_ext {
 
-// Whether the collective is one of all replicas, in their order.
+// Whether all replicas take part in the collective, in order.
 bool MeetsAllReplicas(const xla::HloInstruction& collective, int num_replicas);
 
-// Of a collective of so many replicas, all of its program.
+// The device list of a collective in which all `num_replicas` replicas of its program take part.
 xla::CollectiveDeviceList AllReplicas(int num_replicas);
 
-// The opcode by which a reducer combines its two parameters, of type `type`; nothing if it does
-// more.
+// The opcode with which a reducer combines its two parameters of type `type`, or nothing if it does
+// more than that.
 std::optional<xla::HloOpcode> ReducerOpcode(const xla::HloComputation& reducer,
                                             xla::PrimitiveType type);
 
-// Whether it is a reduction or scatter that adds to zero.
+// Whether the instruction is a reduction or scatter that adds to zero.
 bool AddsToZero(const xla::HloInstruction& instruction);
 
-// The first replica's value, known to all replicas, as the aggregation ONLY_FIRST_REPLICA makes it:
-// slice [0:1] of an all-to-all of as many times the same value. Returns the instruction that is
-// sent, or null if `slice` is something else.
+// Recognizes how the aggregation ONLY_FIRST_REPLICA sends the first replica's value to all
+// replicas: slice [0:1] of an all-to-all of that many copies of one value. Returns the instruction
+// that is sent, or null if `slice` is something else.
 const xla::HloInstruction* FirstReplicasValue(const xla::HloInstruction& slice, int num_replicas);
 
 }  // namespace tf_tpu_ext

@@ -87,7 +87,7 @@ ENTRY entry {
 }
 )";
 
-// The name of what is sent, or nothing.
+// The name of the instruction that is sent, or nothing.
 std::string Sent(const std::string& text, int num_replicas = 3) {
   const std::unique_ptr<xla::HloModule> module = ParseModule(text);
   const xla::HloInstruction* sent =

@@ -12,14 +12,15 @@ using xla::HloComputation;
 using xla::HloInstruction;
 using xla::HloOpcode;
 
-// Half a megabyte of float32: a computation reads and writes several such arrays at once.
+// Half a megabyte of float32, because a computation reads and writes several such arrays at once.
 constexpr int64_t kCachedElements = 128 * 1024;
 
 int64_t CostOfArray(int64_t elements) {
   return elements > kCachedElements ? elements + elements / 2 : elements;
 }
 
-// Computes nothing of its own, is fused into what does, or divides its work by itself.
+// Whether the instruction computes nothing itself, is fused into one that does, or splits its own
+// work.
 bool IsFree(const HloInstruction& instruction) {
   if (!instruction.shape().IsArray()) return true;
   switch (instruction.opcode()) {
@@ -42,7 +43,8 @@ bool IsFree(const HloInstruction& instruction) {
   }
 }
 
-// What a reduction reads, or an update writes; else what the instruction makes.
+// The number of elements that a reduction reads or an update writes. For other instructions, the
+// number that they produce.
 int64_t Elements(const HloInstruction& instruction) {
   const HloInstruction* array = &instruction;
   if (instruction.opcode() == HloOpcode::kReduce) array = instruction.operand(0);
@@ -51,7 +53,7 @@ int64_t Elements(const HloInstruction& instruction) {
   return xla::ShapeUtil::ElementsIn(array->shape());
 }
 
-// Adds the cost of so many rounds of the computation.
+// Adds the cost of running the computation `rounds` times.
 void Count(const HloComputation& computation, int64_t rounds, ComputationCost* cost) {
   for (const HloInstruction* instruction :
        computation.MakeInstructionPostOrderFrom(*computation.root_instruction())) {

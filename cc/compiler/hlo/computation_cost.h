@@ -1,4 +1,4 @@
-// What it costs to compute a program.
+// Estimates what a program costs to compute.
 #ifndef TF_TPU_EXT_CC_COMPILER_HLO_COMPUTATION_COST_H_
 #define TF_TPU_EXT_CC_COMPILER_HLO_COMPUTATION_COST_H_
 
@@ -8,10 +8,10 @@
 
 namespace tf_tpu_ext {
 
-// In elements of the arrays that the program computes: those of large arrays, which no cache holds,
-// count half as much again, and a loop, of whose rounds nothing is known here, kLoopRounds times.
-// What the result does not need costs nothing; nor do products, convolutions and custom calls here,
-// which share their work out to threads that are free.
+// The unit is elements of the arrays that the program computes. Elements of arrays too large for
+// the cache count one and a half times. A loop counts kLoopRounds times, because its number of
+// iterations is unknown here. Anything that the result does not need costs nothing. Neither do
+// matrix products, convolutions and custom calls, which share their work with idle threads.
 struct ComputationCost {
   static constexpr int64_t kLoopRounds = 16;
 

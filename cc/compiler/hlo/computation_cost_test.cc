@@ -96,7 +96,7 @@ TEST(ComputationCostTest, LoopsCountSeveralTimes) {
   loop = f32[7] while(x), condition=condition, body=body
   ROOT y = f32[7] exponential(loop)
 )");
-  // In a round: the slice and the comparison of the condition, and the body.
+  // Each iteration computes the slice and the comparison of the condition, and the body.
   EXPECT_EQ(cost.in_loops, ComputationCost::kLoopRounds * (1 + 1 + 7));
   EXPECT_EQ(cost.all, cost.in_loops + 7);
 }

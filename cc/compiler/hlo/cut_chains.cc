@@ -21,7 +21,7 @@ using xla::HloComputation;
 using xla::HloInstruction;
 using xla::HloOpcode;
 
-// Where a kernel ends anyway, or that is no computation.
+// Whether a kernel ends here anyway, or the instruction computes nothing.
 bool EndsKernel(const HloInstruction& instruction) {
   if (!instruction.shape().IsArray()) return true;
   switch (instruction.opcode()) {
@@ -63,8 +63,8 @@ bool HasDynamicShapes(const xla::HloModule& module) {
   });
 }
 
-// The entry and what it calls, loops and branches included. Bodies of reductions and sorts are part
-// of kernels: only what runs op by op can be cut.
+// The entry computation and everything it calls, including loops and branches. Bodies of reductions
+// and sorts are part of kernels: only computations that run op by op can be cut.
 std::vector<HloComputation*> ComputationsOfOps(xla::HloModule* module) {
   std::vector<HloComputation*> found = {module->entry_computation()};
   absl::flat_hash_set<HloComputation*> seen(found.begin(), found.end());
@@ -93,8 +93,8 @@ HloInstruction* AddCutOf(HloInstruction* instruction) {
 
 absl::Status Cut(int max_length, HloComputation* computation) {
   struct Value {
-    int length = 0;                 // of the longest chain that ends with it
-    HloInstruction* cut = nullptr;  // if it has one
+    int length = 0;                 // of the longest chain that ends here
+    HloInstruction* cut = nullptr;  // set if the value has one
   };
   absl::flat_hash_map<const HloInstruction*, Value> values;
   values.reserve(computation->instruction_count());

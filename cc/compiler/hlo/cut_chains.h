@@ -7,12 +7,11 @@
 
 namespace tf_tpu_ext {
 
-// Cuts each chain of more than `max_length` ops that XLA would make one kernel of. The time to
-// compile a kernel grows faster than its length, and XLA walks through it by recursion: 100,000 ops
-// end the process. A cut (cc/program/chain_cut.h) costs one or two microseconds when the program
-// runs.
+// Cuts each chain of more than `max_length` ops that XLA would turn into one kernel. A kernel's
+// compile time grows faster than its length, and XLA traverses it recursively: 100,000 ops crash
+// the process. A cut (cc/program/chain_cut.h) costs one or two microseconds at run time.
 //
-// Modules with sizes that are known only when they run stay as they are.
+// Modules with sizes that are known only at run time are left unchanged.
 absl::Status CutChains(int max_length, xla::HloModule* module);
 
 }  // namespace tf_tpu_ext

@@ -21,8 +21,8 @@ using xla::HloInstruction;
 using xla::HloModule;
 using xla::HloOpcode;
 
-// The text of so many ops, each of the one before and of `first`, from `first` on. They are named
-// by the prefix and their number, beginning with 1.
+// The text of `length` ops. Each multiplies the one before it, or at first `first`, by `first`.
+// Their names are the prefix and a number, starting at 1.
 std::string Chain(const std::string& first, const std::string& prefix, int length) {
   std::string text;
   for (int i = 1; i <= length; ++i) {
@@ -45,7 +45,7 @@ int NumCuts(const HloComputation& computation) {
   return cuts;
 }
 
-// The longest chain without a cut.
+// The length of the longest chain without a cut.
 int LongestChain(const HloComputation& computation) {
   std::map<const HloInstruction*, int> lengths;
   int longest = 0;
@@ -142,7 +142,7 @@ TEST(CutChainsTest, LongChainsNeedNoStack) {
   const auto module = Cut(200, Entry(Chain("x", "op", 200'000), "op200000"));
   EXPECT_EQ(NumCuts(*module->entry_computation()), 1000);
   EXPECT_EQ(LongestChain(*module->entry_computation()), 200);
-  // Nor does the way to the compiler.
+  // Neither does the conversion for the compiler.
   auto compiled = ToModule(ToComputation(*module));
   ASSERT_TRUE(compiled.ok()) << compiled.status();
   EXPECT_EQ(NumCuts(*(*compiled)->entry_computation()), 1000);

@@ -6,10 +6,10 @@
 
 namespace tf_tpu_ext {
 
-// The true size of a dynamic dimension, an int32.
+// The actual size of a dynamic dimension, as an int32.
 xla::HloInstruction* SizeOf(xla::HloInstruction* array, int dimension);
 
-// The array with that dimension at its bound, padding included.
+// The array with this dimension at its bound, including the padding.
 xla::HloInstruction* AtBound(xla::HloInstruction* array, int dimension);
 
 }  // namespace tf_tpu_ext

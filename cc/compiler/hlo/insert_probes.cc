@@ -29,7 +29,7 @@ using xla::HloComputation;
 using xla::HloInstruction;
 using xla::HloOpcode;
 
-// Whether it only hands on what it gets, or a constant.
+// Whether the instruction only passes on its input or a constant.
 bool ComputesNothing(HloOpcode opcode) {
   switch (opcode) {
     case HloOpcode::kBitcast:
@@ -48,7 +48,7 @@ bool ComputesNothing(HloOpcode opcode) {
   }
 }
 
-// Whether it only says how an array is divided over cores.
+// Whether the instruction only says how an array is divided over cores.
 bool OnlyDivides(const HloInstruction& instruction) {
   return instruction.IsCustomCall({"Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape"});
 }
@@ -58,8 +58,8 @@ bool RunsComputations(HloOpcode opcode) {
          opcode == HloOpcode::kCall;
 }
 
-// Computations that an instruction runs as a part of the program, and not for single elements.
-// Conditions of loops compute scalars that leave nothing behind.
+// The computations that an instruction runs as part of the program, rather than per element. Loop
+// conditions are left out, because they compute scalars of which nothing remains.
 std::vector<HloComputation*> RunBy(const HloInstruction& instruction) {
   switch (instruction.opcode()) {
     case HloOpcode::kWhile:
@@ -73,7 +73,7 @@ std::vector<HloComputation*> RunBy(const HloInstruction& instruction) {
   }
 }
 
-// The place of an array in a value: indices of tuples.
+// The position of an array in a value: a list of tuple indices.
 using Place = std::vector<int64_t>;
 
 class Inserter {
@@ -93,13 +93,13 @@ class Inserter {
       probes_.results.Add({From(root, {i}), std::nullopt});
     }
     NoteWhatGoesToTheHost();
-    // Last, for they are instructions like others.
+    // Calls come last, because they are instructions, too.
     for (HloInstruction* instruction : probed_) AddCall(instruction);
     return std::move(probes_);
   }
 
  private:
-  // In an order in which the program may compute them.
+  // Lists the instructions in an order in which the program may compute them.
   void List(HloComputation* computation) {
     if (!listed_.insert(computation).second) return;
     for (HloInstruction* instruction : computation->MakeInstructionPostOrder()) {
@@ -130,7 +130,7 @@ class Inserter {
     }
     const HloComputation* const computation = instruction.parent();
     if (instruction.opcode() == HloOpcode::kParameter) {
-      // Of one that is padded, its true part has the probe.
+      // If a parameter is padded, the probe goes to its true part.
       return IsLoopBody(computation) ||
              (computation == module_.entry_computation() && !IsMarked(instruction));
     }
@@ -141,14 +141,15 @@ class Inserter {
       return false;
     }
     if (tuple.opcode() != HloOpcode::kParameter) return true;
-    // Values that change from one iteration to the next.
+    // Only values that change between iterations.
     if (!IsLoopBody(computation)) return false;
     const HloInstruction* root = computation->root_instruction();
     return root->opcode() != HloOpcode::kTuple ||
            !PassesOn(*root->operand(instruction.tuple_index()), tuple, instruction.tuple_index());
   }
 
-  // Whether it says how much of an array is true, and does not change what was said before.
+  // Whether the instruction says how much of an array is real data, without overriding an earlier
+  // statement.
   static bool MarksPadding(const HloInstruction& instruction) {
     return instruction.opcode() == HloOpcode::kSetDimensionSize &&
            !instruction.operand(0)->shape().is_dynamic_dimension(
@@ -161,7 +162,7 @@ class Inserter {
     });
   }
 
-  // The parameter of the program that an instruction is the true part of, if it is.
+  // The program parameter whose true part the instruction is, if any.
   std::optional<ParameterNumber> ParameterOf(const HloInstruction& instruction) const {
     const HloInstruction* parameter = &instruction;
     while (MarksPadding(*parameter)) parameter = parameter->operand(0);
@@ -183,7 +184,7 @@ class Inserter {
         numbers_of_computations_.try_emplace(instruction->parent(), numbers_of_computations_.size())
             .first;
     Probe probe;
-    // Of several names, as inlined functions have them, the last is the whole one.
+    // Inlined functions have several names. The last one is the complete one.
     const std::string& names = instruction->metadata().op_name();
     probe.op = names.substr(names.rfind(';') + 1);
     probe.instruction = absl::StrCat(xla::HloOpcodeString(instruction->opcode()), " ",
@@ -204,7 +205,7 @@ class Inserter {
     return {search.found.begin(), search.found.end()};
   }
 
-  // The nearest probes that a value comes from.
+  // The nearest probes that a value depends on.
   std::vector<int> From(const HloInstruction* instruction, const Place& place) const {
     Search search;
     Follow(instruction, place, &search);
@@ -318,13 +319,13 @@ class Inserter {
   xla::HloModule& module_;
   const bool divided_;
   Probes probes_;
-  // Of the entry computation and all that it runs.
+  // The instructions of the entry computation and everything it runs.
   std::vector<HloInstruction*> instructions_;
   std::set<const HloComputation*> listed_;
   absl::flat_hash_map<const HloComputation*, std::vector<const HloInstruction*>> callers_;
   absl::flat_hash_map<const HloComputation*, size_t> numbers_of_computations_;
   absl::flat_hash_map<const HloInstruction*, int> number_;
-  // In the order of their numbers.
+  // In numerical order.
   std::vector<HloInstruction*> probed_;
 };
 

@@ -7,12 +7,14 @@
 
 namespace tf_tpu_ext {
 
-// Gives each array that an op computes a probe, in the entry computation and in whatever it runs of
-// loops, branches and calls. Copies in another shape, constants and what a loop only passes on have
-// none. The module must not be optimized yet. Source lines and variables are left empty.
+// Adds a probe to each array that an op computes, in the entry computation and in all loops,
+// branches and calls that it runs. Copies in another shape, constants, and values that a loop only
+// passes on get none. The module must not be optimized yet. Source lines and variables are left
+// empty.
 //
-// If XLA is to divide arrays over the cores of a replica, `divided`, each core shows its part.
-// Arrays of dynamic size have no probes then: no core knows how much of its part is true.
+// `divided` says that XLA will divide arrays over the cores of a replica. Each core then shows its
+// own part, and arrays of dynamic size get no probes, because no core knows how much of its part is
+// real data.
 Probes InsertProbes(xla::HloModule* module, bool divided = false);
 
 }  // namespace tf_tpu_ext

@@ -71,7 +71,7 @@ ENTRY entry {
   EXPECT_TRUE(probes.probes[1].carries);
   const int sum = NumberOf(probes, "step/sum");
   const int product = NumberOf(probes, "product");
-  // A copy in another shape stands for what it copies; a constant for nothing.
+  // A copy in another shape stands for its source, and a constant for nothing.
   EXPECT_EQ(probes.probes[sum].operands, (std::vector<int>{0, 1}));
   EXPECT_EQ(probes.probes[product].operands, (std::vector<int>{1, sum}));
   EXPECT_EQ(probes.probes[NumberOf(probes, "shifted")].operands, std::vector<int>{product});
@@ -128,13 +128,13 @@ ENTRY entry {
   const int root = NumberOf(probes, "root");
   const int product = NumberOf(probes, "product");
   const int doubled = NumberOf(probes, "double");
-  // In the order of the program: the loop before what follows it.
+  // In program order: the loop comes before what follows it.
   EXPECT_LT(root, product);
   EXPECT_LT(product, doubled);
-  // The end of the loop is what its body made last, or what it began with.
+  // The result of the loop is the last value that its body computed, or the initial value.
   EXPECT_EQ(probes.probes[doubled].operands, (std::vector<int>{0, product}));
-  // What the loop only passes on is what it began with; what it changes has a probe of each
-  // iteration.
+  // A value that the loop only passes on is the initial value. A value that it changes has a probe
+  // in each iteration.
   const std::vector<int>& of_product = probes.probes[product].operands;
   EXPECT_NE(std::find(of_product.begin(), of_product.end(), 0), of_product.end());
   EXPECT_NE(std::find(of_product.begin(), of_product.end(), root), of_product.end());
@@ -205,7 +205,7 @@ ENTRY entry {
   }
 }
 
-// Cores show parts of one size, in which nothing is behind the end of the array.
+// Cores show parts of equal size, with zeros after the end of the array.
 TEST(InsertProbesTest, EachCoreShowsItsPart) {
   std::unique_ptr<xla::HloModule> module = ParseModule(R"(
 HloModule divided

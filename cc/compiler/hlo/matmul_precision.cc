@@ -25,7 +25,7 @@ using xla::HloInstruction;
 using xla::HloOpcode;
 using xla::PrecisionConfig;
 
-// Of bfloat16.
+// The format of bfloat16.
 constexpr int kExponentBits = 8;
 constexpr int kMantissaBits = 7;
 
@@ -54,7 +54,7 @@ PrecisionConfig::Precision PrecisionOf(const HloInstruction& product, int operan
   }
 }
 
-// The numbers of one computation as bfloat16 has them.
+// The values of one computation, rounded to bfloat16.
 class Rounding {
  public:
   HloInstruction* Rounded(HloInstruction* value) {
@@ -63,7 +63,7 @@ class Rounding {
     return made;
   }
 
-  // What `Rounded` leaves of the value, rounded too. Of what is not finite it leaves nothing.
+  // The remainder of the value after `Rounded`, itself rounded. Zero where the value is not finite.
   HloInstruction* Rest(HloInstruction* value) {
     HloInstruction* const rounded = Rounded(value);
     HloInstruction*& made = rests_[value];
@@ -100,7 +100,7 @@ class Rounding {
   absl::flat_hash_map<HloInstruction*, HloInstruction*> rounded_, rests_;
 };
 
-// The terms that stand for an operand, the largest first.
+// The terms that replace an operand, largest first.
 std::vector<HloInstruction*> TermsOf(HloInstruction* product, int number, Rounding* rounding) {
   HloInstruction* const operand = product->mutable_operand(number);
   const PrecisionConfig::Precision precision = PrecisionOf(*product, number);
@@ -119,13 +119,13 @@ absl::Status RoundProduct(HloInstruction* product, Rounding* rounding) {
     product->SetupDerivedInstruction(added);
     return added;
   };
-  // The smallest first. The product of two rests is left out, as on a TPU.
+  // Adds the smallest terms first. The product of the two remainders is left out, as on a TPU.
   for (size_t i = left.size(); i-- > 0;) {
     for (size_t j = right.size(); j-- > 0;) {
       if (i == 1 && j == 1) continue;
       HloInstruction* const term =
           add(product->CloneWithNewOperands(product->shape(), {left[i], right[j]}));
-      // It is done here.
+      // The algorithm has been applied here.
       term->mutable_precision_config()->set_algorithm(PrecisionConfig::ALG_UNSET);
       sum = sum == nullptr
                 ? term
@@ -135,7 +135,7 @@ absl::Status RoundProduct(HloInstruction* product, Rounding* rounding) {
   return computation->ReplaceInstruction(product, sum);
 }
 
-// Whether it calls a convolution. Pools multiply nothing.
+// Whether the instruction calls a convolution, rather than a pool, which multiplies nothing.
 absl::StatusOr<bool> CallsConvolution(const HloInstruction& instruction) {
   if (instruction.opcode() != HloOpcode::kCustomCall ||
       instruction.custom_call_target() != kKernelTarget) {

@@ -23,7 +23,7 @@ absl::StatusOr<std::unique_ptr<HloModule>> ToModule(const xla::XlaComputation& c
 
 xla::XlaComputation ToComputation(const HloModule& module) {
   xla::HloModuleProto proto = module.ToProto();
-  // The compiler takes the shapes of parameters and results from here.
+  // The compiler takes the shapes of parameters and results from this field.
   *proto.mutable_host_program_shape() =
       module.entry_computation_layout().ComputeProgramShape().ToProto();
   return xla::XlaComputation(std::move(proto));
@@ -31,7 +31,7 @@ xla::XlaComputation ToComputation(const HloModule& module) {
 
 std::unique_ptr<HloModule> EmptyModuleLike(const HloModule& module) {
   xla::HloModuleConfig config = module.config();
-  // It is that of the other program's parameters and result.
+  // This layout belongs to the parameters and results of the other program.
   config.clear_entry_computation_layout();
   auto empty = std::make_unique<HloModule>(module.name(), std::move(config));
   empty->set_frontend_attributes(module.frontend_attributes());

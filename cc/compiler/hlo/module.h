@@ -1,5 +1,5 @@
-// Between the form in which XLA's front end gives and its compiler takes a computation and the one
-// that passes work on.
+// Converts between XlaComputation, which XLA's front end returns and its compiler accepts, and
+// HloModule, which passes work on.
 #ifndef TF_TPU_EXT_CC_COMPILER_HLO_MODULE_H_
 #define TF_TPU_EXT_CC_COMPILER_HLO_MODULE_H_
 
@@ -16,13 +16,15 @@ absl::StatusOr<std::unique_ptr<xla::HloModule>> ToModule(const xla::XlaComputati
 
 xla::XlaComputation ToComputation(const xla::HloModule& module);
 
-// An empty module, with the name and the settings of `module`, for another program.
+// An empty module for another program, with the name and settings of `module`.
 std::unique_ptr<xla::HloModule> EmptyModuleLike(const xla::HloModule& module);
 
-// Gives the module its entry computation, whose parameters and result have their shapes' layouts.
+// Makes `entry` the entry computation of the module. Parameters and results keep the layouts of
+// their shapes.
 void AddEntry(std::unique_ptr<xla::HloComputation> entry, xla::HloModule* module);
 
-// After the root of the entry computation has changed. Aliases of results are forgotten.
+// Updates the module after the root of its entry computation has changed. Drops all aliases of
+// results.
 void ResultChanged(xla::HloModule* module);
 
 }  // namespace tf_tpu_ext

@@ -19,14 +19,15 @@ using xla::HloComputation;
 using xla::HloInstruction;
 using xla::HloOpcode;
 
-// Fewer are made in place by XLA's code, in less time than a call takes.
+// For fewer numbers, XLA's inline code takes less time than a call.
 constexpr int64_t kFewestNumbers = 64;
 
 bool IsMadeNatively(xla::PrimitiveType type) {
   return type == xla::U32 || type == xla::S32 || type == xla::U64 || type == xla::S64;
 }
 
-// Whether it is the bits, not the new state, of a generator that XLA:CPU computes by Philox.
+// Whether these are the bits, rather than the new state, of a generator for which XLA:CPU uses
+// Philox.
 bool AreBits(const HloInstruction& instruction) {
   if (instruction.opcode() != HloOpcode::kGetTupleElement || instruction.tuple_index() != 1) {
     return false;
@@ -54,7 +55,7 @@ absl::Status MakeRandomBitsNatively(xla::HloModule* module) {
           bits->shape(), {generator->mutable_operand(0)}, kRandomBitsTarget, /*opaque=*/"",
           xla::API_VERSION_TYPED_FFI));
       call->set_metadata(generator->metadata());
-      // The generator stays for its new state where that is used.
+      // The generator stays if its new state is used.
       TF_RETURN_IF_ERROR(computation->ReplaceInstruction(bits, call));
     }
   }

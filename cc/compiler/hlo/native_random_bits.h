@@ -1,4 +1,4 @@
-// Random bits by native code.
+// Generates random bits in native code.
 #ifndef TF_TPU_EXT_CC_COMPILER_HLO_NATIVE_RANDOM_BITS_H_
 #define TF_TPU_EXT_CC_COMPILER_HLO_NATIVE_RANDOM_BITS_H_
 
@@ -7,9 +7,9 @@
 
 namespace tf_tpu_ext {
 
-// Has arrays of random bits made by a call (see random_bits.h) that makes the same bits as XLA's
-// code, in a seventh of the time. Programs whose arrays are divided between cores must be left
-// alone.
+// Replaces the generation of random arrays with a call (see random_bits.h) that produces the same
+// bits as XLA's code in a seventh of the time. Not for programs whose arrays are divided between
+// cores.
 absl::Status MakeRandomBitsNatively(xla::HloModule* module);
 
 }  // namespace tf_tpu_ext

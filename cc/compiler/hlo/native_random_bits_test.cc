@@ -53,7 +53,7 @@ TEST(NativeRandomBitsTest, TypesAndAlgorithms) {
   EXPECT_FALSE(CallsFor(
       absl::StrReplaceAll(kBits, {{"rng_philox", "rng_three_fry"}, {"u64[3]", "u64[2]"}})));
   EXPECT_FALSE(CallsFor(absl::StrReplaceAll(kBits, {{"u32", "u16"}})));
-  // Not worth a call.
+  // Too few for a call.
   EXPECT_FALSE(CallsFor(absl::StrReplaceAll(kBits, {{"8,16", "3,16"}})));
 }
 

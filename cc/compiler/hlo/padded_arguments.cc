@@ -13,7 +13,7 @@ namespace {
 using xla::HloInstruction;
 using xla::HloOpcode;
 
-// Dimensions are set one after the other; a size may come as a vector of one element.
+// Dimensions are set one at a time, and a size may be a vector of one element.
 bool PassesOn(const HloInstruction& instruction) {
   switch (instruction.opcode()) {
     case HloOpcode::kBitcast:
@@ -27,7 +27,7 @@ bool PassesOn(const HloInstruction& instruction) {
   }
 }
 
-// The argument that an instruction passes on, if it does.
+// The argument that reaches this instruction unchanged, if any.
 std::optional<ArgumentNumber> ArgumentOf(
     const HloInstruction* instruction,
     const ByNumber<ParameterNumber, ArgumentNumber>& parameter_arguments) {
@@ -43,7 +43,7 @@ std::optional<ArgumentNumber> ArgumentOf(
 std::vector<PaddedArgument> PaddedArguments(
     const xla::HloModule& module,
     const ByNumber<ParameterNumber, ArgumentNumber>& parameter_arguments) {
-  // By argument and dimension, the argument that holds the size.
+  // Maps an argument and one of its dimensions to the argument that holds its size.
   std::map<ArgumentNumber, std::map<int, ArgumentNumber>> sizes;
   for (const HloInstruction* instruction : module.entry_computation()->instructions()) {
     if (instruction->opcode() != HloOpcode::kSetDimensionSize) continue;

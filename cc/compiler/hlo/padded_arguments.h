@@ -1,4 +1,4 @@
-// Which arguments of a program come padded, and which others hold their true sizes.
+// Finds the arguments of a program that are padded, and those that hold their true sizes.
 #ifndef TF_TPU_EXT_CC_COMPILER_HLO_PADDED_ARGUMENTS_H_
 #define TF_TPU_EXT_CC_COMPILER_HLO_PADDED_ARGUMENTS_H_
 
@@ -11,9 +11,9 @@
 
 namespace tf_tpu_ext {
 
-// The arguments whose dimensions the entry computation sets to sizes that are arguments, too, as
-// programs begin whose inputs were padded on the host. `parameter_arguments` holds the argument of
-// each parameter. In the order of the arguments.
+// The arguments whose dimensions the entry computation sets to sizes that are themselves arguments,
+// as a program does if its inputs were padded on the host. `parameter_arguments` holds the argument
+// of each parameter. Sorted by argument.
 std::vector<PaddedArgument> PaddedArguments(
     const xla::HloModule& module,
     const ByNumber<ParameterNumber, ArgumentNumber>& parameter_arguments);

@@ -1,4 +1,4 @@
-// How XLA divides the probes of a program over the cores of a replica.
+// Tells XLA how to divide a program's probes over the cores of a replica.
 #include <memory>
 #include <vector>
 
@@ -16,7 +16,7 @@ namespace {
 
 using xla::HloInstruction;
 
-// Each core shows its part of an array. Without this, the array would be gathered for the call.
+// Lets each core show its part of an array, which would otherwise be gathered for the call.
 class ProbePartitioner : public xla::CustomCallPartitioner {
  public:
   // Each core makes the call.
@@ -28,7 +28,7 @@ class ProbePartitioner : public xla::CustomCallPartitioner {
     std::vector<xla::Shape> shapes;
     for (const HloInstruction* operand : call->operands()) {
       const xla::spmd::PartitionedHlo& part = partitioner->GetPartitionedHlo(operand);
-      // Parts have one size: behind the end of the array there may be anything.
+      // All parts have the same size, so anything may follow the end of the array.
       const bool is_divided = operand->shape().IsArray() && !part.sharding().IsManual();
       operands.push_back(is_divided ? part.PadWithZero().hlo() : part.hlo());
       shapes.push_back(operands.back()->shape());

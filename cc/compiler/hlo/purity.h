@@ -1,4 +1,4 @@
-// Which instructions do no more than compute their value.
+// Which instructions do nothing but compute their value.
 #ifndef TF_TPU_EXT_CC_COMPILER_HLO_PURITY_H_
 #define TF_TPU_EXT_CC_COMPILER_HLO_PURITY_H_
 
@@ -8,15 +8,16 @@
 namespace tf_tpu_ext {
 
 enum class Purity {
-  kPure,    // its value depends on its operands alone
-  kRandom,  // its value is new each time
-  kImpure,  // it acts on more than its replica, or on the host, or sees where it runs
+  kPure,    // the value depends on the operands only
+  kRandom,  // the value is new each time
+  kImpure,  // affects the host or other replicas, or depends on where it runs
 };
 
-// Of the instruction itself, whatever it calls. What is not known to be pure is impure.
+// The purity of the instruction itself, regardless of what it calls. Anything that is not known to
+// be pure is impure.
 Purity PurityOf(const xla::HloInstruction& instruction);
 
-// Whether the condition holds for the instruction, and for all that it calls.
+// Whether the condition holds for the instruction and everything it calls.
 bool HoldsWithCallees(const xla::HloInstruction& instruction,
                       absl::FunctionRef<bool(const xla::HloInstruction&)> condition);
 

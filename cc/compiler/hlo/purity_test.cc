@@ -74,7 +74,7 @@ TEST(PurityTest, WhatIsNotKnownToBePureIsImpure) {
       {"random", Purity::kRandom},    {"acting_call", Purity::kImpure},
       {"number", Purity::kImpure},    {"met", Purity::kImpure},
       {"fed", Purity::kImpure},       {"begin", Purity::kImpure},
-      {"meeting_loop", Purity::kPure}  // apart from what it calls
+      {"meeting_loop", Purity::kPure}  // without its callees
   };
   for (const auto& [name, purity] : expected) {
     EXPECT_EQ(PurityOf(*Find(*module, name)), purity) << name;

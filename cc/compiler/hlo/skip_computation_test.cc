@@ -30,7 +30,7 @@ ENTRY entry {
   ROOT results = (pred[4,4], f32[4,4], f32[4,4]) tuple(sign, all, product)
 }
 )");
-  // The first has another type than its parameter.
+  // The first result has another type than its parameter.
   const std::unique_ptr<xla::HloModule> made = WithoutComputation({{0, 1}, {1, 1}}, *module);
   ExpectValid(made.get());
   const xla::HloComputation& entry = *made->entry_computation();

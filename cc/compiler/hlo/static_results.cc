@@ -31,7 +31,8 @@ absl::StatusOr<DynamicSizes> MakeResultsStatic(xla::HloModule* module) {
       dynamic_sizes[ResultNumber(static_cast<int>(i))].emplace_back(
           d, static_cast<int>(results.size() + sizes.size()));
       sizes.push_back(SizeOf(dynamic, d));
-      // A size is a scalar, which can't be split: it is where its array is, if that is one core.
+      // A size is a scalar, which can't be split. It goes to the core of its array, if that is a
+      // single core.
       if (!shardings.empty()) {
         shardings.push_back(shardings[i].IsTileMaximal() ? shardings[i]
                                                          : xla::HloSharding::Replicate());

@@ -12,13 +12,14 @@
 
 namespace tf_tpu_ext {
 
-// For each result its dynamic dimensions, with the further result that holds the true size, an
-// int32.
+// The dynamic dimensions of each result, with the number of the additional result, an int32, that
+// holds the true size.
 using DynamicSizes = ByNumber<ResultNumber, std::vector<std::pair<int, ResultNumber>>>;
 
-// Pads every result to its bound and returns the true sizes behind all results. XLA:CPU stores the
-// sizes of a dynamic array behind its data and loses them when it copies the array, as it does when
-// the same value is returned twice. Empty if no result is dynamic: the module stays as it is.
+// Pads every result to its bound and appends the true sizes to the results. XLA:CPU stores the
+// sizes of a dynamic array behind its data and loses them when it copies the array, for example
+// when the same value is returned twice. Returns nothing and leaves the module unchanged if no
+// result is dynamic.
 absl::StatusOr<DynamicSizes> MakeResultsStatic(xla::HloModule* module);
 
 }  // namespace tf_tpu_ext

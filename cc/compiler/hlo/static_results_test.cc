@@ -36,7 +36,7 @@ ENTRY entry {
   ASSERT_EQ(result.tuple_shapes().size(), 6u);
   EXPECT_FALSE(result.is_dynamic());
 
-  // Each array with all its elements, and what it had of them.
+  // Each array has all its elements, and its sizes are separate results.
   const xla::HloInstruction* root = module->entry_computation()->root_instruction();
   EXPECT_EQ(root->operand(0)->name(), "array");
   const xla::HloInstruction* columns = root->operand(1);

@@ -17,8 +17,8 @@ using xla::HloComputation;
 using xla::HloInstruction;
 using xla::HloOpcode;
 
-// Whether a product is only made to be summed over some of the dimensions of its batch. Those come
-// first in its result.
+// Whether the instruction sums a product over some of its batch dimensions, which come first in the
+// result, and the product has no other use.
 bool SumsBatchOfProducts(const HloInstruction& instruction) {
   if (instruction.opcode() != HloOpcode::kReduce || !AddsToZero(instruction)) return false;
   const HloInstruction& product = *instruction.operand(0);
@@ -27,7 +27,7 @@ bool SumsBatchOfProducts(const HloInstruction& instruction) {
   return absl::c_all_of(instruction.dimensions(), [&](int64_t d) { return d < batch; });
 }
 
-// The dimensions of a product that sums over some dimensions of its batch, too.
+// The dimension numbers of a product that also sums over the batch dimensions that `sum` reduces.
 xla::DotDimensionNumbers WithSum(const HloInstruction& product, const HloInstruction& sum) {
   const xla::DotDimensionNumbers& given = product.dot_dimension_numbers();
   xla::DotDimensionNumbers numbers = given;

@@ -86,7 +86,7 @@ TEST(SumInProductsTest, SumOverAPartOfTheBatch) {
 }
 
 TEST(SumInProductsTest, WhatIsNotASumOverTheBatchStays) {
-  // Over rows of the products, too.
+  // A sum that includes rows of the products.
   ExpectUnchanged(absl::StrReplaceAll(
       kSum, {{"ROOT total = f32[4,6]", "ROOT total = f32[2,6]"}, {"={0,1}, to", "={0,2}, to"}}));
   ExpectUnchanged(absl::StrReplaceAll(kSum, {{"add(a, b)", "maximum(a, b)"}}));

@@ -1,4 +1,4 @@
-// HLO modules for tests: from text, and checked by XLA's verifier.
+// Creates HLO modules for tests from text, checked by XLA's verifier.
 #ifndef TF_TPU_EXT_CC_COMPILER_HLO_TEST_MODULE_H_
 #define TF_TPU_EXT_CC_COMPILER_HLO_TEST_MODULE_H_
 
@@ -22,10 +22,10 @@ inline void ExpectValid(xla::HloModule* module) {
   EXPECT_TRUE(status.ok()) << status << "\n" << module->ToString();
 }
 
-// The module of the text, which must be one that XLA takes.
+// Parses the text, which must be a valid module.
 inline std::unique_ptr<xla::HloModule> ParseModule(absl::string_view text) {
   auto parsed = xla::ParseAndReturnUnverifiedModule(text);
-  // Nothing of a test holds without its module.
+  // Without its module, no test makes sense.
   CHECK_OK(parsed.status());
   ExpectValid(parsed->get());
   return *std::move(parsed);
@@ -37,7 +37,7 @@ inline int CountOps(const xla::HloComputation& computation, xla::HloOpcode opcod
   });
 }
 
-// Of the module's entry computation.
+// Looks in the module's entry computation.
 inline xla::HloInstruction* Find(const xla::HloModule& module, absl::string_view name) {
   return module.entry_computation()->GetInstructionWithName(name);
 }
