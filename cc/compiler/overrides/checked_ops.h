@@ -1,6 +1,6 @@
-// Ops whose stock XLA kernels trust shapes that nothing has checked, and read past their ends.
+// Ops whose stock XLA kernels trust unchecked shapes and read out of bounds.
 //
-// Each becomes an op of ours with the same signature, whose kernel checks first.
+// Each is replaced with an op of ours that has the same signature and checks the shapes first.
 #ifndef TF_TPU_EXT_CC_COMPILER_OVERRIDES_CHECKED_OPS_H_
 #define TF_TPU_EXT_CC_COMPILER_OVERRIDES_CHECKED_OPS_H_
 
@@ -12,10 +12,10 @@ namespace tf_tpu_ext {
 
 inline constexpr char kCheckedPrefix[] = "TpuExt>Checked";
 
-// Puts our op in place of the stock one, if this is one of them.
+// Replaces a stock op with ours, if it is one of these ops.
 void UseCheckedOp(tensorflow::NodeDef* node);
 
-// The same in all functions.
+// Does the same in all functions.
 absl::Status UseCheckedOps(tensorflow::FunctionLibraryDefinition* library);
 
 }  // namespace tf_tpu_ext

@@ -1,5 +1,5 @@
-// Ops over dimensions of dynamic size that pick elements by position, and those that no kernel here
-// gets right: they are errors.
+// Ops over dimensions of dynamic size that pick elements by position. Also ops that no kernel here
+// computes correctly: these are errors.
 #include <algorithm>
 #include <cstdint>
 #include <string>
@@ -20,7 +20,7 @@ using tensorflow::OpKernelConstruction;
 using tensorflow::XlaHelpers;
 using tensorflow::XlaOpKernelContext;
 
-// Gives a static value the dynamic sizes of another one.
+// Gives a static value the dynamic sizes of another value.
 xla::XlaOp Resize(xla::XlaOp value, const Unpadded& like) {
   for (size_t d = 0; d < like.sizes.size(); ++d) {
     if (like.is_dynamic(d)) value = xla::SetDimensionSize(value, like.size(d), d);
@@ -79,7 +79,7 @@ class MirrorPadOp : public DynamicKernel {
   explicit MirrorPadOp(OpKernelConstruction* construction) : DynamicKernel(construction) {
     std::string mode;
     OP_REQUIRES_OK(construction, construction->GetAttr("mode", &mode));
-    // A symmetric border begins with the edge itself.
+    // A symmetric border includes the edge itself.
     skipped_ = mode == "SYMMETRIC" ? 0 : 1;
   }
 
@@ -139,7 +139,7 @@ class WhereOp : public DynamicKernel {
     const xla::XlaOp flat = xla::Reshape(x.value, {elements});
     const xla::XlaOp chosen = xla::Ne(flat, xla::ZerosLike(flat));
     const xla::XlaOp behind = xla::Broadcast(SizeConstant(builder, elements), {elements});
-    // The numbers of the chosen elements come first, in their order.
+    // The numbers of the chosen elements come first, in order.
     const xla::XlaOp numbers =
         xla::Sort({xla::Select(chosen, xla::Iota(builder, xla::S32, elements), behind)},
                   xla::CreateScalarLtComputation({xla::S32}, builder), 0);
@@ -166,7 +166,7 @@ class WhereOp : public DynamicKernel {
   }
 };
 
-// Ops that would read padding or forget a dynamic size.
+// Ops that would read padding or lose a dynamic size.
 class RefusedOp : public DynamicKernel {
  public:
   using DynamicKernel::DynamicKernel;

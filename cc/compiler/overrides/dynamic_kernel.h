@@ -1,4 +1,4 @@
-// What the XLA kernels for tensors of dynamic size share.
+// What the XLA kernels for tensors of dynamic size have in common.
 #ifndef TF_TPU_EXT_CC_COMPILER_OVERRIDES_DYNAMIC_KERNEL_H_
 #define TF_TPU_EXT_CC_COMPILER_OVERRIDES_DYNAMIC_KERNEL_H_
 
@@ -21,29 +21,29 @@
 
 namespace tf_tpu_ext {
 
-// The name of our op is this and the stock op's.
+// Our op's name is this prefix and the stock op's name.
 inline constexpr char kDynamicPrefix[] = "TpuExt>Dynamic";
 
-// A scalar, in the type of dimension sizes.
+// A scalar of the type of dimension sizes.
 xla::XlaOp SizeConstant(xla::XlaBuilder* builder, int64_t value);
 
-// A tensor freed of its dynamic dimensions. Elements beyond the real sizes hold the fill value.
+// A tensor without dynamic dimensions. Elements beyond the real sizes hold the fill value.
 struct Unpadded {
   xla::XlaOp value;
   xla::Shape shape;  // static: the bounds
-  // By dimension; no op where the dimension was static.
+  // By dimension. Static dimensions have no op.
   std::vector<std::pair<bool, xla::XlaOp>> sizes;
 
   bool is_dynamic(int64_t dimension) const { return sizes[dimension].first; }
-  // Of a dynamic dimension.
+  // The size of a dynamic dimension.
   xla::XlaOp size(int64_t dimension) const { return sizes[dimension].second; }
-  // Of any dimension.
+  // The size of any dimension.
   xla::XlaOp real_size(int64_t dimension) const;
 };
 
 absl::StatusOr<Unpadded> FillPadding(xla::XlaOp x, xla::XlaOp fill);
 
-// An input that holds a shape, which may be one of dynamic sizes.
+// An input that holds a shape, possibly one with dynamic sizes.
 struct ShapeValue {
   tensorflow::TensorShape bounds;
   // By dimension.
@@ -68,13 +68,13 @@ class DynamicKernel : public OverrideKernel {
   }
 
  protected:
-  // The number of an input that holds a shape, which may be one of dynamic sizes.
+  // The number of an input that holds a shape, possibly one with dynamic sizes.
   virtual int ShapeInput() const { return -1; }
 
   // Called if an input has a dynamic dimension.
   virtual void CompileDynamic(tensorflow::XlaOpKernelContext* context) = 0;
 
-  // Of an input, which is known to have one.
+  // The shape of an input, which must be known to have one.
   static xla::Shape ShapeOf(tensorflow::XlaOpKernelContext* context, int input) {
     return *context->InputXlaShape(input);
   }

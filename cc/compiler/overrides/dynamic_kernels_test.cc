@@ -1,5 +1,5 @@
-// Ops on tensors of dynamic size, compared with the stock ops on tensors that have that size and no
-// padding. The padding holds values that would show in every result.
+// Compares ops on tensors of dynamic size with stock ops on tensors of that size without padding.
+// The padding holds values that would show in every result.
 #include <algorithm>
 #include <cstdint>
 #include <functional>
@@ -20,8 +20,8 @@ namespace {
 using tensorflow::Tensor;
 using tensorflow::TensorShape;
 
-// Compares the override of `op` with the op, whose first input has each size of a dimension;
-// `finish` adds the other inputs and the attributes.
+// Compares the override of `op` with the stock op for every size of one dimension of the first
+// input. `finish` adds the other inputs and the attributes.
 void CompareAllSizes(const std::string& op, const TensorShape& shape, int dimension,
                      const std::function<void(OpTester&)>& finish, int smallest = 1) {
   for (int size = smallest; size <= shape.dim_size(dimension); ++size) {
@@ -61,7 +61,7 @@ TEST(DynamicKernelsTest, RollWrapsAtTheRealEnd) {
       tester.Input(MakeScalar<int32_t>(shift)).Constant(MakeScalar<int32_t>(0));
     });
   }
-  // An axis of static size, beside one of dynamic size.
+  // An axis of static size next to one of dynamic size.
   CompareAllSizes("Roll", {3, 4}, 0, [](OpTester& tester) {
     tester.Input(MakeScalar<int32_t>(1)).Constant(MakeScalar<int32_t>(-1));
   });
@@ -107,7 +107,7 @@ TEST(DynamicKernelsTest, StridedSliceGradPutsElementsBack) {
       const auto count = [&](int32_t real) {
         return stride < 0 ? std::max(real - 1, 0) : (std::max(real - 2, 0) + stride - 1) / stride;
       };
-      // The stock kernel gives an empty gradient with a stride the wrong shape.
+      // With a stride, the stock kernel gives an empty gradient the wrong shape.
       if (count(size) == 0) continue;
       const Tensor like = Padded({4, 2}, 0, size);
       const Tensor gradient = Padded({count(4), 2}, 0, count(size));
@@ -196,7 +196,7 @@ TEST(DynamicKernelsTest, WhatNoKernelGetsRightIsAnError) {
                                   "size known only at run time"),
             std::string::npos)
       << status;
-  // A batch of matrices may have any size.
+  // The batch dimension of matrices may have any size.
   EXPECT_TRUE(
       OpTester("TpuExt>DynamicMatrixDiag").DynamicInput(Padded({2, 3}, 0, 1), 0, 1).Compile().ok());
   status =

@@ -1,8 +1,8 @@
 // Ops whose stock XLA kernels read the padding of tensors of dynamic size.
 //
-// In a program that may have such tensors, each becomes an op of ours with the same signature. Its
-// kernel is the stock one where all sizes are static; else it reads real elements only, or is an
-// error.
+// In a program that may have such tensors, each is replaced with an op of ours that has the same
+// signature. If all sizes are static, it uses the stock kernel. Otherwise it reads only real
+// elements, or is an error.
 #ifndef TF_TPU_EXT_CC_COMPILER_OVERRIDES_DYNAMIC_OPS_H_
 #define TF_TPU_EXT_CC_COMPILER_OVERRIDES_DYNAMIC_OPS_H_
 
@@ -12,7 +12,7 @@
 
 namespace tf_tpu_ext {
 
-// Puts our ops in place of the stock ones, if arguments or ops of the program make dynamic sizes.
+// Replaces the stock ops with ours if arguments or ops of the program produce dynamic sizes.
 absl::Status ReplaceOpsOfDynamicSize(const tensorflow::tpu::TPUCompileMetadataProto& metadata,
                                      tensorflow::FunctionLibraryDefinition* library);
 

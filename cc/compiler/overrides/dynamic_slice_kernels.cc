@@ -1,5 +1,5 @@
-// Strided slices, and their gradients, of dimensions of dynamic size: negative positions count from
-// the real end, and any stride will do.
+// Strided slices of dimensions of dynamic size, and their gradients: negative positions count from
+// the real end, and all strides are supported.
 #include <algorithm>
 #include <cstdint>
 #include <vector>
@@ -21,18 +21,18 @@ using tensorflow::OpKernelConstruction;
 using tensorflow::Tensor;
 using tensorflow::XlaOpKernelContext;
 
-// One dimension of a slice as the program wrote it.
+// One dimension of a slice, as written in the program.
 struct Range {
   bool from_start = false;  // no begin
   bool to_end = false;      // no end
-  bool single = false;      // one element, and the dimension goes
+  bool single = false;      // one element, and the dimension is dropped
   int64_t begin = 0;
   int64_t end = 0;
   int64_t stride = 1;
 };
 
-// Where a range begins and how many elements it has, on a dimension of `size`. The same arithmetic
-// serves numbers and XLA values.
+// Computes where a range begins and how many elements it has on a dimension of `size`. Works for
+// numbers and for XLA values.
 template <typename Number, typename Make, typename Minimum, typename Maximum>
 void Resolve(const Range& range, Number size, Make number, Minimum minimum, Maximum maximum,
              Number* start, Number* count) {
@@ -71,7 +71,8 @@ Positions PositionsOf(const Range& range, xla::XlaOp size, int64_t bound) {
       [](xla::XlaOp a, xla::XlaOp b) { return xla::Min(a, b); },
       [](xla::XlaOp a, xla::XlaOp b) { return xla::Max(a, b); }, &positions.start,
       &positions.count);
-  // The longest of all sizes: with both ends counted from opposite sides it need not be the last.
+  // Tries all sizes: if begin and end count from opposite ends, the largest need not give the
+  // longest slice.
   for (int64_t real = 0; real <= bound; ++real) {
     int64_t start, count;
     Resolve(
@@ -97,11 +98,11 @@ class SliceBase : public DynamicKernel {
  protected:
   struct Spec {
     std::vector<Range> ranges;  // by dimension of the sliced tensor
-    // By dimension of the result: that of the sliced tensor, or -1 for a new one.
+    // By dimension of the result: the dimension of the sliced tensor, or -1 if it is new.
     std::vector<int64_t> sources;
   };
 
-  // Returns false if begin or end is known only when the program runs.
+  // Returns false if begin or end is known only at run time.
   absl::StatusOr<bool> Parse(XlaOpKernelContext* context, int first_input,
                              const tensorflow::TensorShape& bounds, Spec* spec) const {
     Tensor tensors[3];
@@ -153,7 +154,7 @@ class SliceBase : public DynamicKernel {
   tensorflow::DataType index_type_ = tensorflow::DT_INT32;
 };
 
-// Elements start, start + stride, ... as a vector of `count`.
+// A vector of `count` positions: start, start + stride, ...
 xla::XlaOp Indices(xla::XlaOp start, int64_t stride, int64_t count) {
   xla::XlaBuilder* builder = start.builder();
   return xla::Add(xla::Iota(builder, xla::S32, count) * SizeConstant(builder, stride), start);
@@ -252,7 +253,7 @@ class StridedSliceGradOp : public SliceBase {
   }
 
  private:
-  // Puts the slice's elements back where they came from, among zeros.
+  // Puts the elements of the slice back where they came from, and zeros elsewhere.
   static xla::XlaOp Spread(XlaOpKernelContext* context, xla::XlaOp slice,
                            const Positions& positions, int64_t stride, int64_t dimension,
                            int64_t bound) {
@@ -263,7 +264,7 @@ class StridedSliceGradOp : public SliceBase {
     const xla::XlaOp zeros =
         xla::Broadcast(tensorflow::XlaHelpers::Zero(builder, context->input_type(4)), sizes);
     if (positions.max_count == 0) return zeros;
-    // Updates out of bounds are left out: those behind the real ones go there.
+    // Updates out of bounds are dropped, so elements after the real ones go there.
     const xla::XlaOp number = xla::Iota(builder, xla::S32, positions.max_count);
     const xla::XlaOp nowhere = xla::Broadcast(SizeConstant(builder, bound), {positions.max_count});
     const xla::XlaOp indices =

@@ -1,4 +1,5 @@
-// Strided slices of dimensions of dynamic size, against loops by Python's definition of a slice.
+// Compares strided slices of dimensions of dynamic size with loops that follow Python's definition
+// of a slice.
 #include <algorithm>
 #include <cstdint>
 #include <limits>
@@ -24,14 +25,14 @@ constexpr int32_t kNone = std::numeric_limits<int32_t>::max();
 struct Slice {
   int32_t begin, end, stride;
 
-  // The positions that it takes of so many elements: one after the other, as Python goes.
+  // The positions that it selects from `size` elements, in order, as in Python.
   std::vector<int64_t> PositionsOf(int64_t size) const {
     const auto from_start = [size](int32_t position) {
       return position < 0 ? position + size : static_cast<int64_t>(position);
     };
     std::vector<int64_t> positions;
-    // From beyond both ends on: what is outside is passed over, and the stride's phase is that of a
-    // begin moved to the nearest element.
+    // A begin before the first element, seen in the direction of the stride, moves to that element.
+    // The stride counts from there.
     int64_t at = stride > 0 ? 0 : size - 1;
     if (begin != kNone) {
       at = from_start(begin);
@@ -65,7 +66,7 @@ struct Slice {
 constexpr int64_t kBound = 4;
 
 std::vector<Slice> Slices() {
-  // Both ends of each kind: none, from the start, from the end, and beyond either.
+  // Begin and end of each kind: none, counted from the start, from the end, and beyond either end.
   return {{kNone, kNone, 2}, {1, kNone, 1},  {-2, kNone, 1}, {kNone, -1, 1}, {kNone, 2, 1},
           {1, -1, 2},        {-5, 9, 3},     {6, 9, 1},      {2, 1, 1},      {kNone, kNone, -1},
           {-2, kNone, -1},   {kNone, 1, -2}, {6, -6, -3},    {-1, -3, -1}};
@@ -104,7 +105,7 @@ TEST(DynamicSliceTest, GradientsGoBackToWhereElementsWere) {
   constexpr int32_t kSize = 3;
   for (const Slice& slice : Slices()) {
     const std::vector<int64_t> positions = slice.PositionsOf(kSize);
-    // The longest slice of all sizes is how large the padded gradient is.
+    // The bound of the padded gradient is the longest slice over all sizes.
     size_t bound = 0;
     for (int64_t s = 0; s <= kBound; ++s) bound = std::max(bound, slice.PositionsOf(s).size());
     const Tensor gradient =
@@ -125,7 +126,7 @@ TEST(DynamicSliceTest, GradientsGoBackToWhereElementsWere) {
 }
 
 TEST(DynamicSliceTest, NewAndSingleDimensionsStandWhereTheProgramPutsThem) {
-  // x[tf.newaxis, 1:, ..., -1] of [<=4, 3, 2].
+  // x[tf.newaxis, 1:, ..., -1] of a tensor of shape [<=4, 3, 2].
   const int32_t size = 3;
   const Tensor x = Padded({4, 3, 2}, 0, size);
   OpTester tester("TpuExt>DynamicStridedSlice");

@@ -1,4 +1,4 @@
-// For tests: tensors whose padding would show in every result, and indices to compute references
+// For tests: tensors whose padding would show in every result, and indices for computing references
 // element by element.
 #ifndef TF_TPU_EXT_CC_COMPILER_OVERRIDES_DYNAMIC_TESTING_H_
 #define TF_TPU_EXT_CC_COMPILER_OVERRIDES_DYNAMIC_TESTING_H_
@@ -20,7 +20,7 @@ namespace tf_tpu_ext {
 
 inline constexpr float kJunk = 1000;
 
-// Numbers without a pattern, with junk from `size` on in a dimension.
+// Numbers without a pattern, with junk from position `size` on in one dimension.
 inline tensorflow::Tensor Padded(const tensorflow::TensorShape& shape, int dimension,
                                  int64_t size) {
   tensorflow::Tensor tensor(tensorflow::DT_FLOAT, shape);
@@ -40,7 +40,7 @@ inline tensorflow::Tensor Numbers(const tensorflow::TensorShape& shape) {
 
 using Index = std::vector<int64_t>;
 
-// Every index of an array of these sizes, in row-major order.
+// Visits every index of an array of these sizes in row-major order.
 inline void ForEachIndex(const Index& sizes, const std::function<void(const Index&)>& visit) {
   int64_t count = 1;
   for (int64_t size : sizes) count *= size;
@@ -77,7 +77,7 @@ inline tensorflow::Tensor Zeros(const Index& sizes) {
   return tensor;
 }
 
-// The first `size` elements of a dimension.
+// Returns the first `size` elements of a dimension.
 inline tensorflow::Tensor Cut(const tensorflow::Tensor& tensor, int dimension, int64_t size) {
   Index sizes = SizesOf(tensor);
   sizes[dimension] = size;
@@ -99,7 +99,7 @@ inline void ExpectSame(const absl::StatusOr<tensorflow::Tensor>& actual,
   }
 }
 
-// How windows slide over one dimension, by TensorFlow's definition of SAME and VALID.
+// How windows slide over one dimension, according to TensorFlow's definitions of SAME and VALID.
 struct SlidingWindow {
   SlidingWindow(int64_t elements, int64_t window, int64_t stride, bool same)
       : elements(elements), window(window), stride(stride) {
@@ -111,7 +111,7 @@ struct SlidingWindow {
     }
   }
 
-  // Where an element of a window lies, which may be outside.
+  // The position of an element of a window, possibly out of bounds.
   int64_t PositionOf(int64_t number, int64_t element) const {
     return number * stride - before + element;
   }

@@ -21,7 +21,8 @@ using tensorflow::XlaHelpers;
 using tensorflow::XlaOpKernelContext;
 using Paddings = std::vector<std::pair<int64_t, int64_t>>;
 
-// Cumsum, Cumprod and CumulativeLogsumexp. Padding that holds the neutral element changes nothing.
+// Cumsum, Cumprod and CumulativeLogsumexp. Padding is filled with the neutral element, which
+// changes nothing.
 class ScanOp : public DynamicKernel {
  public:
   explicit ScanOp(OpKernelConstruction* construction) : DynamicKernel(construction) {
@@ -64,7 +65,7 @@ class ScanOp : public DynamicKernel {
     std::vector<int64_t> window(rank, 1);
     window[axis] = size;
     Paddings padding(rank, {0, 0});
-    // An exclusive scan starts one element earlier; its last element is cut off.
+    // An exclusive scan starts one element earlier, and drops the last element.
     (reverse_ ? padding[axis].second : padding[axis].first) = size - 1 + exclusive_;
     xla::XlaOp scan = xla::ReduceWindowWithGeneralPadding(
         x.value, neutral, *reducer, window, std::vector<int64_t>(rank, 1),
@@ -85,8 +86,8 @@ class ScanOp : public DynamicKernel {
   bool exclusive_ = false;
 };
 
-// One dimension that windows slide over: `size` elements, of which the first `real` are not
-// padding, in windows that start `low` elements before the first.
+// A dimension that windows slide over. It has `size` elements, of which the first `real` are not
+// padding. The first window starts `low` elements before the first element.
 struct Slide {
   int64_t window;
   int64_t stride;
@@ -97,7 +98,7 @@ struct Slide {
   xla::XlaOp real_count;
 
   bool trivial() const { return window == 1 && stride == 1; }
-  // Elements under all windows.
+  // The number of elements that all windows cover.
   int64_t span() const { return (count - 1) * stride + window; }
 };
 
@@ -132,14 +133,14 @@ class AvgPoolBase : public DynamicKernel {
       slide.count = (size - slide.window) / slide.stride + 1;
       slide.real_count =
           xla::Max((real - number(slide.window)) / number(slide.stride) + number(1), zero);
-      // Division rounds towards zero.
+      // Division rounds toward zero.
       slide.real_count = xla::Select(xla::Lt(real, number(slide.window)), zero, slide.real_count);
       slide.low = zero;
     }
     return slide;
   }
 
-  // `x` cut or filled with zeros to what lies under the windows.
+  // Cuts or pads `x` with zeros to the elements that the windows cover.
   static xla::XlaOp UnderWindows(xla::XlaOp x, xla::XlaOp zero, const std::vector<Slide>& slides) {
     for (size_t d = 0; d < slides.size(); ++d) {
       const Slide& slide = slides[d];
@@ -167,7 +168,7 @@ class AvgPoolBase : public DynamicKernel {
         /*window_dilations=*/{}, Paddings(windows_.size(), {0, 0}));
   }
 
-  // How many real elements each window holds, at least one; in the shape of the result.
+  // The number of real elements in each window, but at least one, in the shape of the result.
   xla::XlaOp Counts(XlaOpKernelContext* context, tensorflow::DataType type,
                     const std::vector<Slide>& slides, const xla::XlaComputation& add) const {
     xla::XlaBuilder* builder = context->builder();
@@ -259,7 +260,8 @@ class AvgPoolGradOp : public AvgPoolBase {
                       " elements has ", slide.count, ".")));
       slides.push_back(slide);
     }
-    // Every element of a window gets the window's share: a sum over windows, strides dilated.
+    // Each element of a window gets the same share of the window's gradient. This is a sum over
+    // windows of the gradient dilated by the strides.
     xla::XlaOp share = gradient.value / Counts(context, type, slides, add);
     Paddings padding;
     for (int32_t window : windows_) padding.emplace_back(window - 1, window - 1);
@@ -269,7 +271,7 @@ class AvgPoolGradOp : public AvgPoolBase {
     for (size_t d = 0; d < rank; ++d) {
       const Slide& slide = slides[d];
       if (slide.trivial()) continue;
-      // Back from the elements under windows to those of the input.
+      // From the elements under the windows back to those of the input.
       const int64_t missing = std::max<int64_t>(0, slide.size + slide.window - 1 - slide.span());
       result = SliceAt(xla::PadInDim(result, zero, d, 0, missing), slide.low, slide.size, d);
     }

@@ -1,4 +1,5 @@
-// Scans and average pools over dimensions of dynamic size, against plain loops over what is real.
+// Compares scans and average pools over dimensions of dynamic size with plain loops over real
+// elements.
 #include <cmath>
 #include <cstdint>
 #include <functional>
@@ -89,7 +90,7 @@ TEST(DynamicScansTest, WithoutElementsThereIsNothingToScan) {
   EXPECT_EQ(result->shape(), tensorflow::TensorShape({2, 0}));
 }
 
-// What an average pool does, or its gradient.
+// An average pool and its gradient.
 struct Pool {
   std::vector<int> windows, strides;
   bool same = false;
@@ -105,7 +106,7 @@ struct Pool {
     return sizes;
   }
 
-  // The real elements under the window of a result.
+  // The real elements in the window of a result.
   std::vector<Index> Under(const Index& result, const Index& input) const {
     std::vector<Index> elements;
     ForEachIndex(WindowSizes(), [&](const Index& offset) {
@@ -169,7 +170,7 @@ TEST(DynamicAvgPoolTest, IsTheMeanOfRealElements) {
   for (const Pool& pool : Pools()) {
     for (const int dimension : {0, 1, 2}) {
       const tensorflow::TensorShape shape({2, 5, 4, 2});
-      // Also sizes smaller than a window, which VALID has no result for.
+      // Includes sizes smaller than a window, for which VALID has no result.
       for (int size = 1; size <= shape.dim_size(dimension); size += 2) {
         const Tensor x = Padded(shape, dimension, size);
         OpTester tester("TpuExt>DynamicAvgPool");

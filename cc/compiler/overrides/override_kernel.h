@@ -1,4 +1,4 @@
-// The XLA kernel of an override, see override_ops.h: it can always hand on to the stock op's
+// The XLA kernel of an override, see override_ops.h. It can always delegate to the stock op's
 // kernel.
 #ifndef TF_TPU_EXT_CC_COMPILER_OVERRIDES_OVERRIDE_KERNEL_H_
 #define TF_TPU_EXT_CC_COMPILER_OVERRIDES_OVERRIDE_KERNEL_H_
@@ -21,7 +21,7 @@ namespace tf_tpu_ext {
 
 class OverrideKernel : public tensorflow::XlaOpKernel {
  public:
-  // The op's name is the prefix and the stock op's.
+  // The op's name is the prefix and the stock op's name.
   OverrideKernel(tensorflow::OpKernelConstruction* construction, absl::string_view prefix)
       : XlaOpKernel(construction), node_(construction->def()) {
     node_.set_op(std::string(absl::StripPrefix(type_string(), prefix)));

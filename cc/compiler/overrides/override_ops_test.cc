@@ -58,7 +58,7 @@ TEST_F(OverrideOpsTest, HaveTheSignatureOfTheStockOp) {
   EXPECT_EQ(made->op_def.output_arg_size(), stock->op_def.output_arg_size());
   EXPECT_EQ(made->op_def.summary(), "Cumsum for a test.");
   EXPECT_NE(made->shape_inference_fn, nullptr);
-  // What this TensorFlow lacks is left out.
+  // Ops that this TensorFlow lacks are left out.
   EXPECT_FALSE(OpRegistry::Global()->LookUp("TpuExtTest>NoSuchOp", &made).ok());
 }
 

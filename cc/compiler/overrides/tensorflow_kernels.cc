@@ -24,10 +24,10 @@ namespace {
 using tensorflow::NodeDef;
 using tensorflow::TensorShape;
 
-// Calling a kernel takes some 15 microseconds, in which XLA's code does about so much.
+// Calling a kernel takes about 15 microseconds, in which XLA's code does about this much work.
 constexpr int64_t kLeastWork = 100'000;
 
-// Elements of a window that are compared one by one.
+// The largest window whose elements are compared one by one.
 constexpr int64_t kLargestTile = 16;
 
 const absl::flat_hash_set<std::string>& Ops() {
@@ -44,8 +44,8 @@ const absl::flat_hash_set<std::string>& Ops() {
   return true;
 }();
 
-// An attribute of one number a dimension that must leave batch and channels alone; ones if the op
-// has none.
+// The spatial part of an attribute with one number per dimension, which must not affect batch and
+// channels. All ones if the op lacks the attribute.
 std::optional<std::vector<int32_t>> Spatial(const NodeDef& node, const char* name, int spatial) {
   std::vector<int32_t> values;
   if (!tensorflow::GetNodeAttr(node, name, &values).ok() || values.empty()) {
@@ -64,15 +64,14 @@ struct Windows {
   int64_t work = 0;
 };
 
-// What one element of a window costs XLA, compared to a multiplication and addition of a
-// convolution.
+// What an element of a window costs XLA, relative to a multiply-add of a convolution.
 int64_t CostOf(const WindowOp& route) {
   if (route.family == WindowOp::kConvolution) return 1;
   if (route.family == WindowOp::kDepthwise) return 16;
   return route.output == kResultOfOp ? 8 : 64;
 }
 
-// The sizes that windows of `sizes` make of the input's spatial dimensions.
+// The output shape of windows of `sizes` that slide over the input's spatial dimensions.
 std::optional<TensorShape> SlideOver(const TensorShape& input, const std::vector<int64_t>& sizes,
                                      const Windows& windows, tensorflow::Padding padding,
                                      int64_t channels) {
@@ -89,7 +88,7 @@ std::optional<TensorShape> SlideOver(const TensorShape& input, const std::vector
   return output;
 }
 
-// Reads the strides and dilations; false if the op has a form that no kernel takes.
+// Reads the strides and dilations. Returns false if no kernel accepts this form of the op.
 bool ReadAttributes(const NodeDef& node, const WindowOp& route, Windows* windows,
                     tensorflow::Padding* padding) {
   std::string format;
@@ -106,8 +105,8 @@ bool ReadAttributes(const NodeDef& node, const WindowOp& route, Windows* windows
   return true;
 }
 
-// Reads the shapes of the operands, and the result's if an operand holds it; false if one is empty
-// or of another rank than the op's.
+// Reads the shapes of the operands, and of the result if an operand holds it. Returns false if one
+// is empty or has the wrong rank.
 bool ReadShapes(const WindowOp& route, const std::vector<KernelOperand>& operands,
                 Windows* windows) {
   const auto read = [&](int place, TensorShape* shape) {
@@ -126,8 +125,8 @@ bool ReadShapes(const WindowOp& route, const std::vector<KernelOperand>& operand
          read(route.output, &windows->output);
 }
 
-// The sizes of a window, and the channels of what the windows make. None if a filter does not fit
-// the input: it is an error, or the convolution is grouped, which kernels don't support.
+// The sizes of a window, and the number of channels of the output. None if the filter does not fit
+// the input: either the op is in error, or the convolution is grouped, which kernels don't support.
 struct WindowSizes {
   std::vector<int64_t> sizes;
   int64_t channels = 0;
@@ -173,14 +172,14 @@ std::optional<Windows> WindowsOf(const NodeDef& node, const WindowOp& route,
   return windows;
 }
 
-// The node of an op with the attributes of another, as far as it has them.
+// A node of the given op, with those attributes of `node` that the op has.
 std::optional<NodeDef> WithAttributesOf(const NodeDef& node, const std::string& op) {
   const tensorflow::OpDef* definition = nullptr;
   if (!tensorflow::OpRegistry::Global()->LookUpOpDef(op, &definition).ok()) return std::nullopt;
   NodeDef made;
   made.set_name(node.op());
   made.set_op(op);
-  // A node must name its inputs; nobody looks them up.
+  // A node must name its inputs, but nobody looks them up.
   for (const auto& input : definition->input_arg()) made.add_input(input.name());
   auto& attributes = *made.mutable_attr();
   for (const auto& attribute : definition->attr()) {
@@ -191,7 +190,7 @@ std::optional<NodeDef> WithAttributesOf(const NodeDef& node, const std::string& 
       attributes[attribute.name()] = attribute.default_value();
     }
   }
-  // Sizes are handed over as 32 bits.
+  // Sizes are passed as 32-bit integers.
   if (auto sizes = attributes.find("Tshape"); sizes != attributes.end()) {
     sizes->second.set_type(tensorflow::DT_INT32);
   }
@@ -212,7 +211,7 @@ std::optional<NodeDef> OneDnnNode(const NodeDef& node, const std::string& op) {
   return HasKernel(*made) ? made : std::nullopt;
 }
 
-// Whether oneDNN computes the op in bfloat16 as XLA does, with sums in float32, and faster.
+// Whether oneDNN computes the op in bfloat16 with sums in float32, as XLA does, but faster.
 bool TakesHalf(const WindowOp& route) {
   return route.family == WindowOp::kConvolution &&
          tensorflow::port::TestCPUFeature(tensorflow::port::AVX512F);
@@ -248,7 +247,7 @@ std::optional<KernelChoice> ChooseKernel(const NodeDef& node,
   }
   std::optional<Windows> windows = WindowsOf(node, route, operands);
   if (!windows || windows->work < kLeastWork) return std::nullopt;
-  // Of windows that share no element XLA's is faster.
+  // If windows share no elements, XLA's gradient is faster.
   if (node.op() == "AvgPoolGrad" && !windows->overlap) return std::nullopt;
   choice.work = windows->work;
   if (node.op() == "MaxPoolGrad") {
@@ -261,8 +260,8 @@ std::optional<KernelChoice> ChooseKernel(const NodeDef& node,
   }
   std::optional<NodeDef> kernel = OneDnnNode(node, node.op());
   if (kernel && node.op() == "MaxPoolGrad") {
-    // Which element of a window is the largest only oneDNN's own forward kernel says. Even twice,
-    // that is faster than any other gradient.
+    // Only oneDNN's own forward kernel says which element of a window is the largest. Even running
+    // it a second time is faster than any other gradient.
     choice.before = OneDnnNode(node, "MaxPool");
     if (!choice.before) kernel.reset();
   }

@@ -58,7 +58,7 @@ TEST(ChooseKernelTest, Convolution) {
   ASSERT_TRUE(choice.has_value());
   EXPECT_EQ(choice->shape, kMaps);
   EXPECT_EQ(choice->type, DT_FLOAT);
-  // The name of the op plays no part: equal convolutions share a kernel.
+  // The op's name does not matter: equal convolutions share a kernel.
   NodeDef other = Node("Conv2D");
   other.set_name("other");
   EXPECT_EQ(choice->node.DebugString(),
@@ -110,7 +110,7 @@ TEST(ChooseKernelTest, Pools) {
   node.set_op("MaxPoolGrad");
   EXPECT_EQ(ChooseKernel(node, {Of(kImages), Of(pooled), Of(pooled)})->shape, kImages);
   EXPECT_FALSE(ChooseKernel(node, {Of(kImages), Of(kImages), Of(pooled)}).has_value());
-  // Where windows share no element XLA's is faster.
+  // If windows share no elements, XLA is faster.
   node.set_op("AvgPoolGrad");
   const std::vector<KernelOperand> operands = {Sizes({16, 28, 28, 32}), Of(pooled)};
   EXPECT_FALSE(ChooseKernel(node, operands).has_value());

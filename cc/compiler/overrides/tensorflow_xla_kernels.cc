@@ -1,4 +1,4 @@
-// XLA kernels of the ops that TensorFlow's own kernels may compute.
+// XLA kernels of the ops that may run on TensorFlow's own kernels.
 #include <optional>
 #include <string>
 #include <utility>
@@ -23,15 +23,15 @@ namespace {
 using tensorflow::XlaOpKernelContext;
 using xla::XlaOp;
 
-// The gradient of a max pool by its input, whose windows tile it. The first of a window's largest
-// elements gets the window's gradient. Fuses with what comes before and after, as XLA's own
-// select-and-scatter does not, and reads the input once.
+// The gradient of a max pool with respect to its input, if its windows tile the input. The first of
+// the largest elements of a window gets the window's gradient. Unlike XLA's own select-and-scatter,
+// this fuses with the ops before and after it, and reads the input only once.
 XlaOp TiledMaxPoolGrad(XlaOp input, XlaOp output, XlaOp gradient,
                        const tensorflow::TensorShape& shape, const std::vector<int32_t>& tile) {
   const int64_t batch = shape.dim_size(0), channels = shape.dim_size(3);
   const int64_t height = shape.dim_size(1), width = shape.dim_size(2);
   const int32_t count = tile[0] * tile[1];
-  // Where in its window the element is that gets the gradient; not a number is equal to nothing.
+  // The position in each window of the element that gets the gradient. NaN equals nothing.
   XlaOp first = xla::FullLike(xla::ConvertElementType(output, xla::S32), count - 1);
   for (int32_t number = count - 2; number >= 0; --number) {
     const int64_t row = number / tile[1], column = number % tile[1];
@@ -73,7 +73,7 @@ class TensorFlowKernelOverride : public OverrideKernel {
   }
 
  private:
-  // False if an operand that must be known is not.
+  // Returns false if an operand that must be known is not.
   bool Describe(XlaOpKernelContext* context, std::vector<KernelOperand>* operands) const {
     const int sizes = SizesOperand(StockOp());
     for (int i = 0; i < context->num_inputs(); ++i) {

@@ -1,5 +1,5 @@
-// The overrides of convolutions and pools as they are compiled: to a call of TensorFlow's kernel,
-// or to XLA's code, which is run and compared with plain loops.
+// Tests what the overrides of convolutions and pools are compiled to: a call of TensorFlow's
+// kernel, or XLA's code, which is run and compared with plain loops.
 #include <algorithm>
 #include <cstdint>
 #include <string>
@@ -22,7 +22,8 @@ using tensorflow::Tensor;
 
 using Window = std::vector<int>;
 
-// A convolution of images by its definition. Groups: the filter has a part of the channels.
+// A convolution of images, by definition. If it is grouped, the filter has only some of the
+// channels.
 Tensor ConvolutionOf(const Tensor& x, const Tensor& filter, const Window& strides,
                      const Window& dilations, bool same) {
   const int64_t groups = x.dim_size(3) / filter.dim_size(2);
@@ -81,7 +82,8 @@ TEST(ConvolutionOverrideTest, OfNoImagesIsEmpty) {
 }
 
 TEST(ConvolutionOverrideTest, PaddingOfABatchIsNoImage) {
-  // Of three images the first two are real: a kernel would not know, so XLA computes all sizes.
+  // Only the first two of three images are real. A kernel would not know, so XLA computes dynamic
+  // sizes.
   const Tensor x = Padded({3, 16, 16, 16}, 0, 2), filter = Numbers({3, 3, 16, 16});
   const auto result = OpTester("TpuExt>KernelConv2D")
                           .DynamicInput(x, 0, 2)
@@ -93,8 +95,8 @@ TEST(ConvolutionOverrideTest, PaddingOfABatchIsNoImage) {
              "padded: ");
 }
 
-// The gradient of a max pool by its definition: the first largest element of a window gets what
-// belongs to the window.
+// The gradient of a max pool, by definition: the first of a window's largest elements gets the
+// window's gradient.
 Tensor MaxPoolGradOf(const Tensor& x, const Tensor& gradient, const Window& ksize,
                      const Window& strides) {
   Tensor result = Zeros(SizesOf(x));
@@ -136,12 +138,12 @@ absl::StatusOr<Tensor> RunMaxPoolGrad(const Tensor& x, const Tensor& output, con
 }
 
 TEST(MaxPoolGradOverrideTest, TheFirstLargestElementGetsTheGradient) {
-  // Few different numbers: most windows have several largest ones.
+  // There are only three different numbers, so most windows have several largest elements.
   Tensor x = Numbers({2, 8, 12, 3});
   ForEachIndex(SizesOf(x), [&](const Index& index) {
     At(x, index) = static_cast<float>(static_cast<int>(At(x, index)) % 3);
   });
-  // The first three tile the input; the last overlap.
+  // The first three tile the input, the last one overlaps.
   for (const Window& windows :
        {Window{1, 2, 2, 1}, Window{1, 4, 3, 1}, Window{1, 1, 4, 1}, Window{1, 3, 3, 1}}) {
     const Window strides = windows[1] == 3 ? Window{1, 2, 2, 1} : windows;
@@ -173,7 +175,7 @@ TEST(MaxPoolOverrideTest, SmallOnesComputeTheSame) {
   }
 }
 
-// The calls of TensorFlow's kernels that an op is compiled to.
+// A call of a TensorFlow kernel that an op is compiled to.
 struct EmittedCall {
   KernelCall call;
   std::vector<int64_t> result;

@@ -1,5 +1,5 @@
 // XLA kernels of CrossReplicaSum, AllToAll and CollectivePermute. TensorFlow's CPU wheel registers
-// the ops but no kernel that lowers them.
+// these ops, but no kernels that lower them.
 
 #include <cstddef>
 #include <cstdint>
@@ -35,19 +35,19 @@ using ::tensorflow::OpKernelConstruction;
 using ::tensorflow::XlaOpKernel;
 using ::tensorflow::XlaOpKernelContext;
 
-// Positions of the ops' inputs and outputs.
+// The numbers of the ops' inputs and outputs.
 constexpr int kInput = 0;
 constexpr int kReplicas = 1;  // group_assignment or source_target_pairs
 constexpr int kOutput = 0;
 
-// A tensor without dynamic dimensions, and the sizes that its dynamic dimensions had.
+// A tensor whose dimensions were made static, and the sizes of those that were dynamic.
 struct StaticOperand {
   xla::XlaOp value;
   std::vector<std::pair<int64_t, xla::XlaOp>> dynamic_sizes;  // (dimension, size)
 };
 
-// Replicas may hold different sizes of a dynamic dimension: they exchange the whole bound, with
-// zeros where a replica has no element, so that no padding reaches another replica's result.
+// Replicas may have different sizes of a dynamic dimension. They exchange arrays of the full bound,
+// with zeros where a replica has no elements, so that no padding reaches another replica's result.
 absl::StatusOr<StaticOperand> ZeroPadded(xla::XlaOp input) {
   xla::XlaBuilder* builder = input.builder();
   TF_ASSIGN_OR_RETURN(const xla::Shape shape, builder->GetShape(input));
@@ -74,7 +74,7 @@ xla::XlaOp RestoreSizes(xla::XlaOp result, const StaticOperand& operand) {
   return result;
 }
 
-// A collective op: Compile() reads which replicas take part, Lower() emits the XLA collective.
+// A collective op: Compile() reads which replicas take part, and Lower() emits the XLA collective.
 template <class Replicas>
 class CollectiveOp : public XlaOpKernel {
  public:
@@ -99,7 +99,7 @@ class CollectiveOp : public XlaOpKernel {
   }
 
  protected:
-  // Checks the op's shapes, beyond what its replicas must be.
+  // Checks whatever else the op requires of its shapes.
   virtual absl::Status CheckShapes(XlaOpKernelContext* context) { return absl::OkStatus(); }
   virtual xla::XlaOp Lower(xla::XlaOp input, const Replicas& replicas, int64_t num_replicas) = 0;
 
@@ -116,7 +116,7 @@ std::vector<xla::ReplicaGroup> ToXla(const ReplicaGroups& groups) {
   return result;
 }
 
-// A group of one keeps its input. This also holds where nothing connects replicas, as under
+// A group of one keeps its input. This also holds where replicas are not connected, such as under
 // jit_compile on a plain CPU.
 bool GroupsOfOne(const ReplicaGroups& groups) { return groups.front().size() == 1; }
 
@@ -126,8 +126,9 @@ class CrossReplicaSumOp : public CollectiveOp<ReplicaGroups> {
       : CollectiveOp(construction, ParseGroupAssignment) {}
 
  protected:
-  // 16-bit floats are summed in float32 and rounded once. XLA:CPU's all-reduce takes no bfloat16 (a
-  // pass of XLA's may widen it, and need not), and rounds a half sum after every addition.
+  // 16-bit floats are summed in float32 and rounded once. XLA:CPU's all-reduce does not support
+  // bfloat16 (an XLA pass may widen it, but need not), and rounds a half-precision sum after every
+  // addition.
   xla::XlaOp Lower(xla::XlaOp input, const ReplicaGroups& groups, int64_t) override {
     if (GroupsOfOne(groups)) return input;
     const std::vector<xla::ReplicaGroup> xla_groups = ToXla(groups);
@@ -191,7 +192,7 @@ class CollectivePermuteOp : public CollectiveOp<SourceTargetPairs> {
  protected:
   xla::XlaOp Lower(xla::XlaOp input, const SourceTargetPairs& pairs,
                    int64_t num_replicas) override {
-    // A replica that is no target receives zeros.
+    // A replica that is not a target receives zeros.
     if (pairs.empty()) return xla::ZerosLike(input);
     if (num_replicas == 1) return input;
     return xla::CollectivePermute(input, pairs);

@@ -1,5 +1,5 @@
-// How the collective ops are lowered. A program of one replica; tests/test_collectives.py runs them
-// on several.
+// Tests how the collective ops are lowered in a program of one replica. tests/test_collectives.py
+// runs them on several.
 #include <string>
 #include <vector>
 

@@ -1,5 +1,5 @@
-// XLA kernels of ops, other than collectives, that TensorFlow can lower for a TPU but that the CPU
-// wheel registers without a kernel: ResizeNearestNeighborGrad, InplaceUpdate and InplaceAdd.
+// XLA kernels of ops, other than collectives, that TensorFlow can lower for a TPU but that its CPU
+// wheel registers without kernels: ResizeNearestNeighborGrad, InplaceUpdate and InplaceAdd.
 //
 // They share a file because the headers of XLA kernels take 20 s to compile.
 
@@ -44,8 +44,9 @@ struct Sampling {
   bool half_pixel_centers = false;
 };
 
-// For each of `resized` pixels of one dimension: the pixel, of `original`, that it was copied from.
-// In float, as TensorFlow's CPU kernel does it: a rounding apart is a pixel apart.
+// For each of `resized` pixels of a dimension, the one of the `original` pixels that it was copied
+// from. Computed in float like TensorFlow's CPU kernel, because a difference in rounding would
+// select another pixel.
 std::vector<int64_t> SourcePixels(int64_t original, int64_t resized, const Sampling& sampling) {
   const bool corners = sampling.align_corners && resized > 1;
   const float scale = corners ? static_cast<float>(original - 1) / static_cast<float>(resized - 1)
@@ -60,8 +61,8 @@ std::vector<int64_t> SourcePixels(int64_t original, int64_t resized, const Sampl
   return sources;
 }
 
-// Sums `grads` along `dimension` over the pixels that share a source; the dimension becomes
-// `original` long.
+// Sums `grads` along `dimension` over the pixels that share a source. The dimension's size becomes
+// `original`.
 xla::XlaOp SumBySource(xla::XlaOp grads, int64_t dimension, int64_t original, int64_t resized,
                        const Sampling& sampling, xla::PrimitiveType type) {
   if (original == resized) return grads;
@@ -124,17 +125,17 @@ class ResizeNearestNeighborGradOp : public XlaOpKernel {
   Sampling sampling_;
 };
 
-// "In place" is history: both ops return a new tensor, and XLA reuses the old one's memory where
+// "In place" is historical: both ops return a new tensor, and XLA reuses the old one's memory if
 // nothing else reads it.
 
-// Row numbers count modulo the number of rows, negative ones from the end.
+// Row numbers wrap around, so negative ones count from the end.
 xla::XlaOp WrapRows(xla::XlaOp rows, int64_t num_rows) {
   const xla::XlaOp count = xla::ScalarLike(rows, num_rows);
   const xla::XlaOp remainder = xla::Rem(rows, count);
   return xla::Select(xla::Lt(remainder, xla::ScalarLike(rows, 0)), remainder + count, remainder);
 }
 
-// x[i, :] = combine(x[i, :], v), where combine is the value itself or a sum.
+// x[i, :] = combine(x[i, :], v), where combine returns v or the sum.
 class RowUpdateOp : public XlaOpKernel {
  public:
   explicit RowUpdateOp(OpKernelConstruction* construction)
@@ -179,7 +180,7 @@ class RowUpdateOp : public XlaOpKernel {
                      ". Give v one row for each number in i."));
   }
 
-  // (old, new) -> what the row becomes.
+  // Maps (old, new) to the row's new value.
   xla::XlaComputation Combiner(xla::XlaBuilder* builder, xla::PrimitiveType type) const {
     if (add_) return xla::CreateScalarAddComputation(type, builder);
     auto replace = builder->CreateSubBuilder("replace");

@@ -1,4 +1,4 @@
-// Kernels of ops that the wheel lacks, compared with plain loops.
+// Compares the kernels of ops that the wheel lacks with plain loops.
 #include <cmath>
 #include <cstdint>
 #include <string>
@@ -89,7 +89,7 @@ TEST(RowUpdateTest, RefusesRowsOfOtherShapes) {
   }
 }
 
-// Every gradient goes to the pixel that it was copied from.
+// The gradient of each pixel goes to the pixel that it was copied from.
 std::vector<float> ResizeGradient(const Tensor& grads, int height, int width, bool align_corners,
                                   bool half_pixel_centers) {
   const int from_height = static_cast<int>(grads.dim_size(1));
