@@ -159,7 +159,7 @@ OwnedText TfTpuExt_Configure(int cores, int local_devices, double wait_limit_sec
   return tf_tpu_ext::GiveError(status);
 }
 
-// Uses the folder as the compilation cache once there is something to keep, if it is safe then.
+// Makes the folder the compilation cache, without touching it before there is something to store.
 void TfTpuExt_UseCacheLater(const char* folder) {
   tf_tpu_ext::MachineOptions options = tf_tpu_ext::GetMachineOptions();
   options.compilation_cache = tf_tpu_ext::CompilationCache::OpenLater(folder);

@@ -54,7 +54,7 @@ struct MachineOptions {
   bool lowers_for_target = false;
   // Where machine code is kept for later processes; null if it is not kept.
   std::shared_ptr<const CompilationCache> compilation_cache;
-  // How large its folder may become.
+  // Maximum size of its folder.
   int64_t max_cache_bytes = int64_t{2} << 30;
 };
 

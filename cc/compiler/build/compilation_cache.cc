@@ -31,8 +31,8 @@ namespace {
 
 using tensorflow::Env;
 
-// What a file starts with; the fingerprint of the rest follows. A machine that crashed may leave a
-// file that has its name but not its contents, and XLA runs the machine code that it is given.
+// The start of a file, followed by the fingerprint of the rest. A crash of the machine may leave a
+// file with its name but not its contents, and XLA runs whatever machine code it is given.
 constexpr absl::string_view kMagic = "tf_tpu_ext compilation 1\n";
 
 constexpr char kSuffix[] = ".xla";
@@ -44,29 +44,29 @@ std::string Fingerprint(absl::string_view text) {
   return absl::StrFormat("%016x%016x", fingerprint.high64, fingerprint.low64);
 }
 
-// The name is nobody else's, so that the file is renamed into place whole.
+// Writes to a unique name, so that the complete file is renamed into place.
 absl::Status WriteWhole(const std::string& path, absl::string_view contents) {
-  // Of threads of this process; the others are told apart by their process.
+  // Distinguishes this process's threads. The process ID distinguishes processes.
   static std::atomic<int64_t> next{0};
   const std::string part = absl::StrCat(path, ".", getpid(), ".", next.fetch_add(1), kPartSuffix);
   absl::Status status = tensorflow::WriteStringToFile(Env::Default(), part, contents);
-  // Whatever the umask says, for Read refuses files that others may write to. Not every file system
-  // has modes.
+  // Regardless of the umask, because Read refuses files that others may write to. Not every file
+  // system has modes.
   chmod(part.c_str(), 0644);
   if (status.ok()) status = Env::Default()->RenameFile(part, path);
   if (!status.ok()) Env::Default()->DeleteFile(part).IgnoreError();
   return status;
 }
 
-// Whether users other than the owner may write.
+// Whether users other than the owner may write to it.
 bool OthersWrite(const struct stat& found) { return (found.st_mode & (S_IWGRP | S_IWOTH)) != 0; }
 
 bool IsOfThisUser(const struct stat& found) {
   return found.st_uid == geteuid() || found.st_uid == 0;
 }
 
-// An error if another user could put code into the folder, which this process would run: by writing
-// to it, or by putting another folder in its place. Only local folders have modes.
+// Returns an error if another user could put code into the folder for this process to run, either
+// by writing to it or by replacing it with another folder. Only local folders have modes.
 absl::Status CheckNobodyElseWrites(const std::string& folder) {
   struct stat found;
   if (stat(folder.c_str(), &found) != 0) return absl::OkStatus();
@@ -83,7 +83,7 @@ absl::Status CheckNobodyElseWrites(const std::string& folder) {
   while (parent != "/" && !parent.empty()) {
     parent = std::string(tensorflow::io::Dirname(parent));
     const bool is_there = stat(parent.c_str(), &found) == 0;
-    // Where the sticky bit is set, as in /tmp, only its owner may rename the folder.
+    // If the sticky bit is set, as in /tmp, only its owner may rename the folder.
     if (is_there && OthersWrite(found) && (found.st_mode & S_ISVTX) == 0) {
       return absl::PermissionDeniedError(absl::StrFormat(
           "others may put another folder in its place: %s has mode %04o. Use a folder of your own.",
@@ -93,8 +93,8 @@ absl::Status CheckNobodyElseWrites(const std::string& folder) {
   return absl::OkStatus();
 }
 
-// The lines that tell one kind of processor from another; empty if the system does not say. XLA
-// compiles for the instructions that the processor has, and the folder may be on a shared disk.
+// The lines that distinguish kinds of processors. Empty if the system does not say. XLA compiles
+// for the processor's instruction set, and the folder may be on a shared disk.
 std::string DescribeProcessor() {
   std::ifstream file("/proc/cpuinfo");
   std::string description;
@@ -106,7 +106,7 @@ std::string DescribeProcessor() {
   return description;
 }
 
-// By contents, for a library that is being worked on keeps its version.
+// By contents, because a library under development keeps its version.
 std::string DescribeLibrary() {
   Dl_info info;
   std::string contents;
@@ -145,7 +145,7 @@ std::vector<Entry> EntriesOf(const std::string& folder) {
   Env::Default()->GetChildren(folder, &names).IgnoreError();
   std::vector<Entry> entries;
   for (const std::string& name : names) {
-    // What a process that ended early has left is an entry, too.
+    // Partial files left by a process that ended early count, too.
     if (!absl::EndsWith(name, kSuffix) && !absl::EndsWith(name, kPartSuffix)) continue;
     Entry entry;
     entry.path = tensorflow::io::JoinPath(folder, name);
@@ -159,8 +159,8 @@ std::vector<Entry> EntriesOf(const std::string& folder) {
   return entries;
 }
 
-// Removes the least recently used entries of a folder with more than `max_bytes`, and some more,
-// so that this is rarely done. Returns how many bytes are left.
+// If the folder holds more than `max_bytes`, removes the least recently used entries until a tenth
+// of the limit is free, so that this happens rarely. Returns how many bytes are left.
 int64_t RemoveOldest(const std::string& folder, int64_t max_bytes) {
   std::vector<Entry> entries = EntriesOf(folder);
   int64_t total = 0;
@@ -208,7 +208,7 @@ std::string CompilationCache::PathOf(absl::string_view key) const {
 absl::StatusOr<std::string> CompilationCache::Read(absl::string_view key) const {
   const std::string path = PathOf(key);
   if (!CanBeUsed()) return absl::NotFoundError(path);
-  // The folder may have been open to others before.
+  // Others may have been able to write to the folder earlier.
   struct stat found;
   if (stat(path.c_str(), &found) == 0 && (!IsOfThisUser(found) || OthersWrite(found))) {
     return absl::PermissionDeniedError(absl::StrCat(
@@ -221,7 +221,7 @@ absl::StatusOr<std::string> CompilationCache::Read(absl::string_view key) const 
   if (absl::ConsumePrefix(&rest, kMagic) && rest.size() >= fingerprint_size) {
     const absl::string_view code = rest.substr(fingerprint_size);
     if (rest.substr(0, fingerprint_size) == Fingerprint(code)) {
-      // Used now. Only local files need it: others have no limit that this process could keep.
+      // Marks the entry as used. This has no effect on files that are not on a local disk.
       utimensat(AT_FDCWD, path.c_str(), /*times=*/nullptr, /*flags=*/0);
       return std::string(code);
     }
@@ -243,7 +243,7 @@ void CompilationCache::KeepBelow(int64_t max_bytes, int64_t written) const {
   unwatched_ -= written;
   if (unwatched_ > 0) return;
   const int64_t left = max_bytes - RemoveOldest(folder_, max_bytes);
-  // Not all that is left: other processes write meanwhile.
+  // A fraction of what is left, because other processes write in the meantime.
   unwatched_ = left / 8;
 }
 

@@ -23,8 +23,8 @@ using Metadata = tensorflow::tpu::TPUCompileMetadataProto;
 
 using CoreSlice = CompiledProgram::CoreSlice;
 
-// Adds an argument or output of a replica whose ops are placed one by one to the slices of the
-// cores that it belongs to.
+// Adds an argument or output to the slices of the cores that it belongs to, in a replica whose ops
+// are placed on single cores.
 template <typename N, typename Described>
 absl::Status AddToSlices(const Described& described, N number, const char* what,
                          ByNumber<N, N> CoreSlice::* list,
@@ -65,7 +65,7 @@ absl::StatusOr<ByNumber<LogicalCore, CoreSlice>> SliceByCore(const Metadata& met
   return slices;
 }
 
-// First what the function returns, then the new values of its variables.
+// The function's results first, then the new values of its variables.
 ByNumber<OutputNumber, CompiledProgram::Output> DescribeOutputs(
     const tensorflow::XlaCompilationResult& result) {
   ByNumber<OutputNumber, CompiledProgram::Output> outputs;
@@ -75,7 +75,7 @@ ByNumber<OutputNumber, CompiledProgram::Output> DescribeOutputs(
     if (output.is_constant) {
       described.constant = std::make_shared<tensorflow::Tensor>(output.constant_value);
     } else if (output.type == tensorflow::DT_RESOURCE) {
-      // The caller knows the handle: it is one of the arguments.
+      // The caller knows the handle, because it is one of the arguments.
       described.constant = std::make_shared<tensorflow::Tensor>();
     }
     outputs.Add(std::move(described));

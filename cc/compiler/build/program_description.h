@@ -1,4 +1,4 @@
-// What is known of a program before it is compiled.
+// What is known about a program before it is compiled.
 #ifndef TF_TPU_EXT_CC_COMPILER_BUILD_PROGRAM_DESCRIPTION_H_
 #define TF_TPU_EXT_CC_COMPILER_BUILD_PROGRAM_DESCRIPTION_H_
 
@@ -15,24 +15,25 @@
 
 namespace tf_tpu_ext {
 
-// The core in the pod of every slot of the whole program; empty for one that may run anywhere.
+// The core in the pod for every slot of the whole program. Empty for a program that may run
+// anywhere.
 absl::StatusOr<ByNumber<Slot, Core>> AssignCores(
     const tensorflow::tpu::TPUCompileMetadataProto& metadata);
 
-// The same of the replicas of this host alone, whose cores have their numbers here. An error if the
-// cores of a replica are on several hosts.
+// The same for the replicas of this host only, with this host's numbers of its cores. An error if
+// the cores of a replica are on several hosts.
 absl::StatusOr<ByNumber<Slot, Core>> CoresHere(
     const tensorflow::tpu::TPUCompileMetadataProto& metadata, const PodShape& pod);
 
-// The devices of so many replicas with the cores in their order; null if there are none.
+// The devices of `replicas` replicas, given their cores in order. Null if there are no cores.
 std::shared_ptr<const xla::DeviceAssignment> ToDeviceAssignment(const ByNumber<Slot, Core>& cores,
                                                                 int replicas, int partitions);
 
-// On how many cores XLA splits every op.
+// The number of cores over which XLA splits every op.
 int NumPartitions(const tensorflow::tpu::TPUCompileMetadataProto& metadata);
 
-// The program without a name and an executable, and without the sizes of dynamic arguments and
-// results, which its module tells.
+// Describes the program except for its name, its executable, and the sizes of dynamic arguments and
+// results, which its module contains.
 absl::StatusOr<CompiledProgram> DescribeProgram(
     const LoweredModule& lowered, const tensorflow::tpu::TPUCompileMetadataProto& metadata);
 

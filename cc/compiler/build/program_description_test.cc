@@ -31,7 +31,7 @@ Metadata Cores(int replicas, int cores_per_replica) {
   return metadata;
 }
 
-// Replica r's core c is 10 r + c.
+// Core c of replica r is 10 r + c.
 void AssignByTens(Metadata* metadata) {
   xla::DeviceAssignment assignment(metadata->num_replicas(), metadata->num_cores_per_replica());
   for (int r = 0; r < metadata->num_replicas(); ++r) {
@@ -67,7 +67,7 @@ TEST(AssignCoresTest, WithoutOneTakesTheFirstCores) {
 TEST(AssignCoresTest, AProgramOfOneCoreMayRunAnywhere) {
   EXPECT_TRUE(AssignCores(Cores(1, 1))->empty());
   EXPECT_TRUE(AssignCores(Metadata())->empty());
-  // Unless the program says where.
+  // Unless the program says where it runs.
   Metadata metadata = Cores(1, 1);
   AssignByTens(&metadata);
   EXPECT_EQ(AssignCores(metadata)->values(), ToNumbers<Core>({0}));
@@ -100,7 +100,7 @@ TEST(ToDeviceAssignmentTest, IsByReplicaAndPartition) {
   EXPECT_EQ(spmd->computation_count(), 2);
   EXPECT_EQ((*spmd)(1, 0), 6);
   EXPECT_EQ((*spmd)(2, 1), 9);
-  // Cores that run as one are represented by the first of each replica.
+  // Cores that run as one are represented by the first core of each replica.
   const auto merged = ToDeviceAssignment(cores, /*replicas=*/3, /*partitions=*/1);
   EXPECT_EQ(merged->computation_count(), 1);
   EXPECT_EQ((*merged)(1, 0), 6);

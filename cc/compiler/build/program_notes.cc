@@ -23,17 +23,17 @@ using xla::HloComputation;
 using xla::HloInstruction;
 using xla::HloOpcode;
 
-// tf2xla's own ops, for what goes into a program and out of it.
+// tf2xla's own ops for a program's inputs and outputs.
 constexpr char kArgumentsOp[] = "XLA_Args";
 constexpr char kResultsOp[] = "XLA_Retvals";
 
-// A matrix unit multiplies tiles of this many rows and columns; vectors have so many sublanes.
+// The rows and columns of a tile in a matrix unit, and the number of sublanes of a vector.
 constexpr int64_t kLanes = 128;
 constexpr int64_t kSublanes = 8;
-// Products that use less of it are noted.
+// Products that use less than this fraction are noted.
 constexpr double kLeastUse = 0.25;
 
-// The name of a type that no TPU computes in; empty for others.
+// The name of a type that TPUs don't compute in natively. Empty for all others.
 std::string EmulatedType(xla::PrimitiveType type) {
   switch (type) {
     case xla::F64:
@@ -63,8 +63,8 @@ bool Computes(const HloInstruction& instruction) {
   }
 }
 
-// By a custom call of ours, or by XLA's transfers in a program for a target. Infeed and outfeed
-// don't wait for the host as long as their queues serve them.
+// Through one of our custom calls, or through XLA's transfers in a program for a target. Infeed and
+// outfeed don't wait for the host as long as their queues keep up.
 bool CallsHost(const HloInstruction& instruction) {
   if (instruction.opcode() == HloOpcode::kCustomCall) {
     const std::string& target = instruction.custom_call_target();
@@ -74,7 +74,7 @@ bool CallsHost(const HloInstruction& instruction) {
          xla::Cast<xla::HloSendRecvInstruction>(&instruction)->is_host_transfer();
 }
 
-// What loops of the module run.
+// The computations that loops of the module run.
 absl::flat_hash_set<const HloComputation*> InLoops(const xla::HloModule& module) {
   std::vector<const HloComputation*> open;
   for (const HloComputation* computation : module.computations()) {
@@ -103,8 +103,8 @@ double Filled(int64_t size, int64_t tile) {
   return size == 0 ? 1.0 : static_cast<double>(size) / static_cast<double>(tiles * tile);
 }
 
-// How much of the matrix unit a product uses: its last two dimensions and what it sums over are
-// filled up to whole tiles.
+// The fraction of the matrix unit that a product uses. Its last two dimensions and those that it
+// sums over are padded to whole tiles.
 double UseOfMatrixUnit(const HloInstruction& dot) {
   const xla::Shape& result = dot.shape();
   const int rank = static_cast<int>(result.dimensions().size());
@@ -118,7 +118,7 @@ double UseOfMatrixUnit(const HloInstruction& dot) {
   return use * Filled(summed, kLanes);
 }
 
-// Of several names, as inlined functions have them, the last is the whole one.
+// Inlined functions have several names. The last one is the complete one.
 std::string OpOf(const HloInstruction& instruction) {
   const std::string& names = instruction.metadata().op_name();
   return names.substr(names.rfind(';') + 1);

@@ -1,4 +1,4 @@
-// What a program does that a TPU is slow at.
+// Finds what is slow on a TPU in a program.
 #ifndef TF_TPU_EXT_CC_COMPILER_BUILD_PROGRAM_NOTES_H_
 #define TF_TPU_EXT_CC_COMPILER_BUILD_PROGRAM_NOTES_H_
 
@@ -11,12 +11,12 @@
 
 namespace tf_tpu_ext {
 
-// Values of emulated types and of dynamic sizes, calls of the host in loops, and products that
-// leave most of a matrix unit idle, each kind and type once. The module, for this machine or for a
-// target, must not be optimized yet.
+// Notes values of emulated types and of dynamic sizes, host calls in loops, and matrix products
+// that leave most of a matrix unit idle, each kind and type once. The module, for this machine or
+// for a target, must not be optimized yet.
 std::vector<ProgramNote> NotesOf(const xla::HloModule& module, const OpLines& lines);
 
-// The TensorFlow op of the first instruction that is of one; empty if there is none.
+// The TensorFlow op of the first instruction that has one. Empty if there is none.
 std::string FirstOp(const xla::HloModule& module);
 
 }  // namespace tf_tpu_ext

@@ -11,7 +11,7 @@
 namespace tf_tpu_ext {
 namespace {
 
-// How often each kind was noted, by kind and what.
+// Maps each kind and what it concerns to how often it was noted.
 std::map<std::string, int64_t> Counts(absl::string_view text) {
   std::map<std::string, int64_t> counts;
   for (const ProgramNote& note : NotesOf(*ParseModule(text), OpLines())) {

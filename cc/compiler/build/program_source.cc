@@ -29,7 +29,7 @@ namespace {
 
 using Metadata = tensorflow::tpu::TPUCompileMetadataProto;
 
-// The number of each element.
+// Maps each element to its number.
 template <typename N, typename T>
 absl::flat_hash_map<T, N> Inverse(const ByNumber<N, T>& elements) {
   absl::flat_hash_map<T, N> numbers;
@@ -37,14 +37,14 @@ absl::flat_hash_map<T, N> Inverse(const ByNumber<N, T>& elements) {
   return numbers;
 }
 
-// A variable with a new value, as a program of the source has it.
+// A variable with a new value, in a program of the source.
 struct UpdatedVariable {
   ArgumentNumber argument;
   ParameterNumber parameter;
   ResultNumber result;
 };
 
-// The variables whose new values a program computes that has such outputs of the step as results.
+// The variables whose new values a program computes, given the step's outputs that its results are.
 std::vector<UpdatedVariable> UpdatedVariables(
     const ProgramSource& source, const ByNumber<ResultNumber, OutputNumber>& output_of_result) {
   const auto result_of_output = Inverse(output_of_result);
@@ -59,8 +59,8 @@ std::vector<UpdatedVariable> UpdatedVariables(
   return updated;
 }
 
-// Lets a program that has such outputs of the step as results write the new values of variables
-// over the old ones, and returns these variables.
+// Lets a program write new values of variables over the old ones, given the step's outputs that its
+// results are. Returns these variables.
 absl::StatusOr<std::vector<UpdatedVariable>> Overwrite(
     const ProgramSource& source, const ByNumber<ResultNumber, OutputNumber>& output_of_result,
     xla::HloModule* module) {
@@ -90,7 +90,7 @@ ByNumber<ResultNumber, OutputNumber> OutputsOfResults(
   return output_of_result;
 }
 
-// Builds the update, and leaves the rest of the outputs in `source`.
+// Builds the update and leaves the remaining outputs in `source`.
 absl::StatusOr<std::shared_ptr<const SharedUpdate>> BuildSharedUpdate(XlaCompiler& compiler,
                                                                       SplitProgram split,
                                                                       ProgramSource* source) {
@@ -146,7 +146,7 @@ absl::StatusOr<std::shared_ptr<const SharedUpdate>> BuildSharedUpdate(XlaCompile
   return update;
 }
 
-// The parameters that hold variables, or what the bridge knows to be alike.
+// The parameters that hold variables, or that the bridge knows to be equal on all replicas.
 std::vector<ParameterNumber> BatchedMirroredParameters(const ProgramSource& source,
                                                        const Metadata& metadata) {
   std::vector<ParameterNumber> mirrored = source.mirrored_parameters;
@@ -180,9 +180,9 @@ absl::StatusOr<std::shared_ptr<const CompiledProgram>> BuildSource(XlaCompiler& 
                           BuildSharedUpdate(compiler, *std::move(split), &source));
     }
   }
-  // Other forms of the program may be made of the source later.
+  // The source may still be needed for other forms of the program.
   if (module == nullptr) module = source.module->Clone(/*suffix=*/"");
-  // What is left of it: the split takes collectives away.
+  // Only what is left counts: the split removes collectives.
   compiled.waits = compiled.waits || HasCollectives(*module);
   if (source.overwrites_variables && !compiled.waits && !CallsOut(*module)) {
     const ByNumber<ResultNumber, OutputNumber> output_of_result =

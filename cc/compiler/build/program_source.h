@@ -1,4 +1,4 @@
-// A program that is lowered and not yet compiled, and the forms in which it may be compiled.
+// A program that is lowered but not yet compiled, and the forms in which it may be compiled.
 #ifndef TF_TPU_EXT_CC_COMPILER_BUILD_PROGRAM_SOURCE_H_
 #define TF_TPU_EXT_CC_COMPILER_BUILD_PROGRAM_SOURCE_H_
 
@@ -20,33 +20,34 @@
 
 namespace tf_tpu_ext {
 
-// A program as it is compiled: whole, or after something has been split off.
+// A program to be compiled: the whole program, or what remains after a part has been split off.
 struct ProgramSource {
   std::shared_ptr<const xla::HloModule> module;
   xla::CompileOptions options;
   CompiledProgram compiled;  // without an executable
   int num_arguments = 0;
-  // Whether several replicas run it, each on one core and with results of the same sizes.
+  // Whether the program has several replicas, each on one core and with results of the same sizes.
   bool replicas_alike = false;
-  // Parameters that are expected to be equal for all replicas.
+  // Parameters that should be equal on all replicas.
   std::vector<ParameterNumber> mirrored_parameters;
-  // Variables, each with its new value.
+  // Variables with their new values.
   std::vector<std::pair<ArgumentNumber, OutputNumber>> updated_arguments;
-  // Whether what its replicas compute alike may be split off.
+  // Whether the part that all replicas compute identically may be split off.
   bool shares_update = false;
-  // Whether the program may overwrite variables: one of one core, which nothing can stop.
+  // Whether the program may overwrite variables: it has a single core, and nothing can interrupt
+  // it.
   bool overwrites_variables = false;
 };
 
-// Compiles the program of each replica; what its replicas compute alike as a shared update, if it
-// may be split off.
+// Compiles the program of each replica. If allowed, compiles the part that all replicas compute
+// identically as a shared update.
 absl::StatusOr<std::shared_ptr<const CompiledProgram>> BuildSource(XlaCompiler& compiler,
                                                                    ProgramSource source);
 
-// Lets the whole program write the new values of variables over the old ones.
+// Lets the whole program write new values of variables over the old ones.
 absl::Status DonateVariables(const ProgramSource& source, xla::HloModule* module);
 
-// Compiles the program of groups of replicas. Nothing if the program is not of that kind.
+// Compiles the program for groups of replicas. Returns null if it can't run in groups.
 absl::StatusOr<std::shared_ptr<const BatchedReplicas>> BuildBatched(
     XlaCompiler& compiler, const ProgramSource& whole,
     const tensorflow::tpu::TPUCompileMetadataProto& metadata);

@@ -1,5 +1,5 @@
-// Training steps of several replicas: the shared update, and groups of replicas. What the parts
-// compute together is compared with plain loops over the replicas.
+// Tests training steps of several replicas: the shared update, and groups of replicas. What the
+// parts compute together is compared with plain loops over the replicas.
 #include "cc/compiler/build/program_source.h"
 
 #include <gtest/gtest.h>
@@ -21,8 +21,8 @@ using Values = std::vector<float>;
 
 constexpr int kRows = 4, kDepth = 32, kColumns = 32;
 
-// Argument 0 is a variable, output 1 its new value. The gradient is the product of the replica's
-// rows with themselves, transposed; the loss is the product of its rows with the variable.
+// Argument 0 is a variable and output 1 its new value. The gradient is the product of the replica's
+// rows, transposed, with themselves. The loss is the product of its rows with the variable.
 constexpr char kTraining[] = R"(
 HloModule training
 sum {
@@ -102,7 +102,7 @@ struct TrainingStep : TestProgram {
   }
 };
 
-// Runs the parts of a step as the runtime does, and expects the losses and the new variable of all
+// Runs the parts of a step as the runtime does, and checks the losses and the new variable of all
 // replicas.
 void ExpectTrains(const CompiledProgram& program) {
   ASSERT_NE(program.shared_update, nullptr);
@@ -123,7 +123,7 @@ void ExpectTrains(const CompiledProgram& program) {
     EXPECT_EQ(results[0], LossOf(replica)) << replica;
     gradients.push_back(results[1]);
   }
-  // The update's parameters are those of the step, and then the gradients.
+  // The update's parameters are those of the step, followed by the gradients.
   std::vector<xla::Literal> arguments = ArgumentsOf(0);
   if (update.combinations[0].by_update) {
     for (const Values& gradient : gradients) arguments.push_back(Matrix(gradient, kDepth));
@@ -182,7 +182,7 @@ TEST(BuildSourceTest, BothPartsAreRestored) {
   ExpectTrains(**program);
 }
 
-// With two processors, eight replicas are two groups.
+// On two processors, eight replicas form two groups.
 constexpr int kReplicas = 8, kGroup = 4;
 
 TEST(BuildBatchedTest, AGroupComputesWhatItsReplicasDo) {
@@ -199,7 +199,7 @@ TEST(BuildBatchedTest, AGroupComputesWhatItsReplicasDo) {
   EXPECT_EQ(batched.mirrored_arguments, ToNumbers<ArgumentNumber>({0}));
   const CompiledProgram& groups = *batched.program;
   EXPECT_EQ(groups.num_replicas, kReplicas / kGroup);
-  // A group runs where its first replica would.
+  // A group runs on the core of its first replica.
   EXPECT_EQ(groups.cores.values(), ToNumbers<Core>({0, kGroup}));
   ASSERT_NE(groups.shared_update, nullptr);
 

@@ -1,5 +1,5 @@
-// For tests: programs from HLO text, as the bridge's are when they have been lowered, and what
-// their machine code computes.
+// For tests: creates programs from HLO text, as if lowered from the bridge's modules, and runs
+// their machine code.
 #ifndef TF_TPU_EXT_CC_COMPILER_BUILD_PROGRAM_TESTING_H_
 #define TF_TPU_EXT_CC_COMPILER_BUILD_PROGRAM_TESTING_H_
 
@@ -44,7 +44,7 @@
 
 namespace tf_tpu_ext {
 
-// What the compiler needs of a process, for the life of the test program.
+// What the compiler needs from a process. Lives as long as the test program.
 struct CompilerProcess {
   static CompilerProcess& Get() {
     static auto* const made = [] {
@@ -57,7 +57,7 @@ struct CompilerProcess {
     return *made;
   }
 
-  // As on a machine of two processors.
+  // A machine with two processors.
   struct TwoThreads : ComputePool {
     int NumThreads() const override { return 2; }
   };
@@ -67,7 +67,7 @@ struct CompilerProcess {
   Process process;
 };
 
-// An empty folder that is the machine's compilation cache while this exists.
+// An empty folder that is the machine's compilation cache during this object's lifetime.
 class TestCache {
  public:
   TestCache() : folder_(absl::StrCat(::testing::TempDir(), "/compilation_cache_", getpid())) {
@@ -102,8 +102,8 @@ class TestCache {
   const std::string folder_;
 };
 
-// A program of so many replicas whose parameters are its arguments and whose root is a tuple of its
-// outputs.
+// A program of `replicas` replicas whose parameters are its arguments and whose root is a tuple of
+// its outputs.
 struct TestProgram {
   TestProgram(absl::string_view hlo, int replicas) {
     CompilerProcess::Get();
@@ -140,7 +140,7 @@ struct TestProgram {
   CompilationRecord record;
 };
 
-// Runs the machine code once; its results in their order.
+// Runs the machine code once. Returns the results in order.
 inline absl::StatusOr<std::vector<xla::Literal>> RunCode(
     xla::Executable& executable, const std::vector<xla::Literal>& arguments) {
   xla::LocalClient* client = xla::ClientLibrary::LocalClientOrDie();
@@ -166,7 +166,7 @@ inline absl::StatusOr<std::vector<xla::Literal>> RunCode(
   return literal.DecomposeTuple();
 }
 
-// Numbers that differ between places and seeds, exact in sums and products of some of them.
+// Numbers that differ by position and seed. Sums and products of a few of them are exact.
 inline std::vector<float> Numbers(int count, int seed) {
   std::vector<float> numbers;
   for (int i = 0; i < count; ++i) numbers.push_back((seed * 31 + i * 7 + i * i) % 23 - 11);

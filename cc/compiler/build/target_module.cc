@@ -39,12 +39,13 @@ xla::CompileOptions OptionsFor(const CompiledProgram& compiled, const Metadata& 
   return options;
 }
 
-// tf2xla knows no lines of most programs, and of others a line of TensorFlow's own.
+// For most programs, tf2xla knows no lines. For the others, it names a line in TensorFlow's own
+// code.
 void NameLines(const OpLines& lines, xla::HloModule* module) {
   for (xla::HloComputation* computation : module->computations()) {
     for (xla::HloInstruction* instruction : computation->instructions()) {
       xla::OpMetadata metadata = instruction->metadata();
-      // Of several names, as inlined functions have them, the last is the whole one.
+      // Inlined functions have several names. The last one is the complete one.
       const std::string& names = metadata.op_name();
       const std::string name = names.substr(names.rfind(';') + 1);
       const SourceLine source = lines.Find(name);

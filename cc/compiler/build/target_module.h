@@ -1,4 +1,4 @@
-// From a program that was lowered for a real TPU to what its compiler is given.
+// Prepares a program that was lowered for a real TPU for the TPU's compiler.
 #ifndef TF_TPU_EXT_CC_COMPILER_BUILD_TARGET_MODULE_H_
 #define TF_TPU_EXT_CC_COMPILER_BUILD_TARGET_MODULE_H_
 
@@ -9,8 +9,9 @@
 
 namespace tf_tpu_ext {
 
-// Fills in the module and options of the program. Nothing of ours is done to the module: replicas
-// stay apart, chains whole, sizes dynamic. Variables share memory with their new values.
+// Fills in the module and options of the program. Applies none of our passes to the module:
+// replicas stay separate, chains uncut, sizes dynamic. Variables share memory with their new
+// values.
 absl::Status DescribeForTarget(const LoweredModule& lowered,
                                const tensorflow::tpu::TPUCompileMetadataProto& metadata,
                                TargetProgram* program);

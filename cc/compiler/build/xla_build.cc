@@ -61,8 +61,8 @@ xla::CompileOptions MakeCompileOptions(const CompiledProgram& compiled, int part
     options.compile_portable_executable = true;
   }
   if (has_host_transfers) {
-    // Knowing a loop's trip count, XLA:CPU would no longer run its condition, nor the transfers in
-    // it.
+    // If XLA:CPU knew a loop's trip count, it would no longer run the loop's condition, nor the
+    // transfers in it.
     for (const char* pass :
          {"while-loop-trip-count-annotator", "while_loop_trip_count_annotator"}) {
       build.mutable_debug_options()->add_xla_disable_hlo_passes(pass);
@@ -71,7 +71,8 @@ xla::CompileOptions MakeCompileOptions(const CompiledProgram& compiled, int part
   return options;
 }
 
-// The parameters that are variables with new values, or that the bridge knows to be alike.
+// The parameters that are variables with new values, or that the bridge knows to be equal on all
+// replicas.
 std::vector<ParameterNumber> MirroredParameters(const LoweredModule& lowered,
                                                 const Metadata& metadata,
                                                 const CompiledProgram& compiled) {
@@ -88,7 +89,7 @@ std::vector<ParameterNumber> MirroredParameters(const LoweredModule& lowered,
   return mirrored;
 }
 
-// How many calls of TensorFlow's kernels the computation holds.
+// The number of calls of TensorFlow's kernels in the computation.
 int64_t CountKernelCalls(const xla::XlaComputation& computation) {
   int64_t calls = 0;
   for (const auto& part : computation.proto().computations()) {
@@ -99,15 +100,15 @@ int64_t CountKernelCalls(const xla::XlaComputation& computation) {
   return calls;
 }
 
-// What the compiler needed would stay with the allocator, on top of what the program needs when it
-// runs. Takes 4 to 20 ms.
+// Otherwise the allocator would keep the memory that the compiler needed, in addition to what the
+// program needs at run time. Takes 4 to 20 ms.
 void ReturnFreedMemory() {
 #ifdef __GLIBC__
   malloc_trim(0);
 #endif
 }
 
-// Notes with the outputs that are computed, in their order, which dimensions are dynamic.
+// Records which dimensions of the computed outputs are dynamic, in the order of the outputs.
 void NoteDynamicSizes(const DynamicSizes& of_results,
                       ByNumber<OutputNumber, CompiledProgram::Output>* outputs) {
   ResultNumber result;
@@ -118,8 +119,8 @@ void NoteDynamicSizes(const DynamicSizes& of_results,
   }
 }
 
-// Whether nothing but the replica's values tells one run of the program from another: each is one
-// core's, and has results of the same sizes.
+// Whether replicas differ only in their values: each runs on one core, and has results of the same
+// sizes.
 bool RunsAreAlike(const CompiledProgram& compiled) {
   return compiled.num_cores_per_replica == 1 &&
          absl::c_all_of(compiled.outputs, [](const CompiledProgram::Output& output) {
@@ -127,14 +128,15 @@ bool RunsAreAlike(const CompiledProgram& compiled) {
          });
 }
 
-// What a program that computes nothing returns: of a variable that it updates, the old value.
+// The parameters that a program that computes nothing returns: for each variable that it updates,
+// the old value.
 std::map<int, int> ParametersOfResults(const LoweredModule& lowered,
                                        const CompiledProgram& compiled) {
   absl::flat_hash_map<OutputNumber, ArgumentNumber> argument_of_output;
   for (const auto& [argument, output] : lowered.updated_arguments) {
     argument_of_output[output] = argument;
   }
-  // A function of one core brings its variables as resources.
+  // A function for one core takes its variables as resources.
   OutputNumber output(static_cast<int>(lowered.result.outputs.size()));
   for (const auto& update : lowered.result.resource_updates) {
     argument_of_output[output] = ArgumentNumber(update.input_index);
@@ -157,15 +159,15 @@ std::map<int, int> ParametersOfResults(const LoweredModule& lowered,
   return parameter_of_result;
 }
 
-// Whether the program does nothing: it is only compiled, for a target. One that meets the host
-// while it runs computes all the same, or the host would wait for it.
+// Whether the program does nothing, because it is only compiled for a target. A program that
+// interacts with the host while it runs does compute, because the host would wait for it.
 bool SkipsComputation(const LoweredModule& lowered, const xla::HloModule& module) {
   return !lowered.options.compute && !lowered.has_host_transfers && !lowered.takes.any() &&
          lowered.host_functions.empty() && module.result_shape().IsTuple() &&
          !module.result_shape().is_dynamic();
 }
 
-// Has the program show its values.
+// Makes the program show its values.
 std::shared_ptr<const Probes> MakeProbes(const LoweredModule& lowered, const Metadata& metadata,
                                          const CompiledProgram& compiled, xla::HloModule* module) {
   Probes probes = InsertProbes(module, /*divided=*/NumPartitions(metadata) > 1);
@@ -179,7 +181,7 @@ std::shared_ptr<const Probes> MakeProbes(const LoweredModule& lowered, const Met
   }
   for (ParameterNumber parameter : compiled.parameter_arguments.numbers()) {
     const ArgumentNumber argument = compiled.parameter_arguments[parameter];
-    // A function of one core has no metadata of its arguments.
+    // A function for one core has no metadata of its arguments.
     if (argument.value() >= metadata.args_size() ||
         !metadata.args(argument.value()).is_same_data_across_replicas()) {
       continue;
@@ -193,7 +195,7 @@ std::shared_ptr<const Probes> MakeProbes(const LoweredModule& lowered, const Met
   return std::make_shared<const Probes>(std::move(probes));
 }
 
-// The program as one module, with all that decides in which forms it may be compiled.
+// The program as one module, with everything that decides in which forms it may be compiled.
 absl::StatusOr<ProgramSource> MakeSource(const LoweredModule& lowered, const Metadata& metadata,
                                          CompiledProgram compiled, CompilationRecord* record) {
   TF_ASSIGN_OR_RETURN(std::unique_ptr<xla::HloModule> module,
@@ -206,20 +208,20 @@ absl::StatusOr<ProgramSource> MakeSource(const LoweredModule& lowered, const Met
   compiled.padded_arguments = PaddedArguments(*module, compiled.parameter_arguments);
   TF_ASSIGN_OR_RETURN(const DynamicSizes dynamic_sizes, MakeResultsStatic(module.get()));
   NoteDynamicSizes(dynamic_sizes, &compiled.outputs);
-  // Before anything goes that has no users: replicas with programs of their own meet in every
-  // collective, also in one whose result only some of them use.
+  // Must come before anything without users is removed: replicas with their own programs meet in
+  // every collective, even if only some of them use its result.
   if (lowered.for_one_replica) TF_RETURN_IF_ERROR(OrderCollectives(module.get()));
-  // The passes that follow count users, and would split off what has none.
+  // The passes that follow count users, and would split off code without users.
   TF_RETURN_IF_ERROR(xla::HloDCE().Run(module.get()).status());
   if (!lowered.options.full_matmul_precision) {
-    // tf2xla gives convolutions that precision by this setting.
+    // tf2xla sets the precision of convolutions from this setting.
     TF_RETURN_IF_ERROR(RoundProducts(tsl::tensor_float_32_execution_enabled(), module.get()));
   }
 
   if (lowered.options.check)
     compiled.probes = MakeProbes(lowered, metadata, compiled, module.get());
 
-  // A watched program runs as it was written, on each replica.
+  // A watched program runs as written, on each replica.
   if (compiled.probes == nullptr) {
     TF_RETURN_IF_ERROR(SumInProducts(module.get()));
     if (NumPartitions(metadata) == 1) TF_RETURN_IF_ERROR(MakeRandomBitsNatively(module.get()));
@@ -230,7 +232,7 @@ absl::StatusOr<ProgramSource> MakeSource(const LoweredModule& lowered, const Met
       MakeCompileOptions(compiled, NumPartitions(metadata), lowered.has_host_transfers);
   source.num_arguments = metadata.args_size();
   source.updated_arguments = lowered.updated_arguments;
-  // What replicas of other hosts do, and whether they fail, is known only at the end of the step.
+  // Whether replicas on other hosts fail is known only at the end of the step, as is what they do.
   const bool alike = RunsAreAlike(compiled) && !compiled.runs_on_other_hosts();
   source.replicas_alike = alike && compiled.num_replicas > 1 && !lowered.for_one_replica;
   if (source.replicas_alike) {
@@ -245,13 +247,13 @@ absl::StatusOr<ProgramSource> MakeSource(const LoweredModule& lowered, const Met
   return source;
 }
 
-// The program of groups of replicas; null where each replica runs for itself.
+// The program for groups of replicas. Null if each replica runs on its own.
 std::shared_ptr<const BatchedReplicas> TryBatched(XlaCompiler& compiler,
                                                   const ProgramSource& source,
                                                   const Metadata& metadata) {
   auto batched = BuildBatched(compiler, source, metadata);
   if (batched.ok()) return *std::move(batched);
-  // The error may be the program's own: then compiling it for one replica will tell.
+  // The error may be the program's own. If so, compiling it for one replica reports it.
   LOG(WARNING) << "TPU program " << source.compiled.name
                << " can't be compiled for groups of replicas: " << batched.status().message();
   return nullptr;
@@ -263,7 +265,7 @@ absl::StatusOr<std::shared_ptr<const CompiledProgram>> BuildProgram(const Lowere
                                                                     const Metadata& metadata,
                                                                     int64_t id,
                                                                     CompilationRecord* record) {
-  // First, so that it is done last: when all that was needed is gone.
+  // Declared first, so that it runs last, when everything that was needed has been freed.
   const absl::Cleanup at_end = ReturnFreedMemory;
   TF_ASSIGN_OR_RETURN(CompiledProgram compiled, DescribeProgram(lowered, metadata));
   compiled.name = record->name;

@@ -1,4 +1,4 @@
-// From an XLA computation to machine code.
+// Compiles an XLA computation to machine code.
 #ifndef TF_TPU_EXT_CC_COMPILER_BUILD_XLA_BUILD_H_
 #define TF_TPU_EXT_CC_COMPILER_BUILD_XLA_BUILD_H_
 
@@ -15,7 +15,7 @@
 
 namespace tf_tpu_ext {
 
-// Makes the program `id`, named as in the record, and notes in the record how.
+// Builds the program `id` with the name in the record, and notes in the record how it was built.
 absl::StatusOr<std::shared_ptr<const CompiledProgram>> BuildProgram(
     const LoweredModule& lowered, const tensorflow::tpu::TPUCompileMetadataProto& metadata,
     int64_t id, CompilationRecord* record);

@@ -1,5 +1,5 @@
-// Programs of one core, and those whose replicas run one by one. What they compute is compared with
-// plain loops.
+// Tests programs of one core, and programs whose replicas run one by one. Compares their results
+// with plain loops.
 #include "cc/compiler/build/xla_build.h"
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ namespace {
 
 using Pairs = std::vector<std::pair<int, int>>;
 
-// Argument 0 is a variable, result 1 its new value.
+// Argument 0 is a variable and result 1 its new value.
 constexpr char kStep[] = R"(
 HloModule step
 ENTRY entry {
@@ -56,7 +56,7 @@ void ExpectStep(const CompiledProgram& program) {
   }
 }
 
-// The results that the machine code may write over a parameter, and that parameter.
+// The results that the machine code may write over a parameter, with that parameter.
 Pairs Aliases(const CompiledProgram& program) {
   Pairs aliases;
   program.executable->module().input_output_alias_config().ForEachAlias(
@@ -135,7 +135,7 @@ TEST(BuildProgramTest, ConstantOutputsAreNotComputed) {
   ASSERT_TRUE(program.ok()) << program.status();
   ASSERT_EQ((*program)->outputs.size(), 3);
   EXPECT_EQ((*program)->outputs[OutputNumber(0)].constant->scalar<int32_t>()(), 42);
-  // Variables are named by output, aliases by result.
+  // Variables refer to outputs, aliases to results.
   EXPECT_EQ(
       (*program)->overwritten_variables,
       (std::vector<std::pair<ArgumentNumber, OutputNumber>>{{ArgumentNumber(0), OutputNumber(2)}}));

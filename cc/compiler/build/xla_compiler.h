@@ -1,4 +1,4 @@
-// XLA's compiler for processors, and what it has compiled before.
+// XLA's CPU compiler and its cache.
 #ifndef TF_TPU_EXT_CC_COMPILER_BUILD_XLA_COMPILER_H_
 #define TF_TPU_EXT_CC_COMPILER_BUILD_XLA_COMPILER_H_
 
@@ -20,16 +20,16 @@ class PjRtClient;
 namespace tf_tpu_ext {
 
 // Compiles the computations of one program, or takes their machine code from the compilation cache
-// that the machine has when the program begins to be compiled. For one thread at a time.
+// that the machine has when compilation begins. Not thread-safe.
 class XlaCompiler {
  public:
-  // `name` is the program's, for messages.
+  // `name` is the program's name, for messages.
   static absl::StatusOr<XlaCompiler> Create(std::string name);
 
   absl::StatusOr<std::shared_ptr<xla::Executable>> Compile(std::unique_ptr<xla::HloModule> module,
                                                            const xla::CompileOptions& options);
 
-  // Whether nothing had to be compiled.
+  // Whether everything came from the cache.
   bool restored_all() const { return !compiled_; }
 
  private:

@@ -1,4 +1,4 @@
-// The machine code of a module, compiled or from the cache, against a plain loop.
+// Compares a module's machine code, compiled or from the cache, with a plain loop.
 #include "cc/compiler/build/xla_compiler.h"
 
 #include <gtest/gtest.h>
@@ -62,7 +62,7 @@ xla::CompileOptions Options() {
 
 class XlaCompilerTest : public ::testing::Test {
  protected:
-  // Compiles the text, expects that the code computes 3 x + y, and returns whether it came from the
+  // Compiles the text, checks that the code computes 3 x + y, and returns whether it came from the
   // cache.
   static bool IsRestored(const std::string& hlo = kScaledSum,
                          const xla::CompileOptions& options = Options()) {
@@ -130,7 +130,7 @@ TEST_F(XlaCompilerTest, ReplacesADamagedFile) {
 TEST_F(XlaCompilerTest, ReplacesWhatIsWholeButNoMachineCode) {
   EXPECT_FALSE(IsRestored());
   const std::string path = absl::StrCat(cache_.folder(), "/", cache_.Files().at(0));
-  // The cache's own form, under the name of the program's key.
+  // The cache's own format, under the name of the program's key.
   const auto other = *CompilationCache::Open(absl::StrCat(cache_.folder(), "/other"));
   ASSERT_TRUE(other->Write("key", "no machine code", kMaxBytes).ok());
   std::vector<std::string> written;
@@ -175,7 +175,7 @@ TEST_F(XlaCompilerTest, WhatXlaDoesNotCompileIsItsErrorAndNotKept) {
   EXPECT_TRUE(cache_.Files().empty());
 }
 
-// A chain much longer than kMaxChain, which is compiled in several parts.
+// A chain much longer than kMaxChain is compiled in several parts.
 TEST_F(XlaCompilerTest, LongChainsComputeTheSame) {
   TestCache::Use(nullptr);
   std::string body = "  x0 = f32[8] parameter(0)\n  y = f32[8] parameter(1)\n";
@@ -198,12 +198,12 @@ TEST_F(XlaCompilerTest, LongChainsComputeTheSame) {
   const auto results = RunCode(**executable, arguments);
   ASSERT_TRUE(results.ok()) << results.status();
   const std::vector<float> result = ValuesOf((*results)[0]);
-  // One more addition than subtractions.
+  // There is one more addition than subtractions.
   for (int i = 0; i < 8; ++i) EXPECT_EQ(result[i], x[i] + y[i]) << i;
 }
 
-// XLA of 2.21 gives a large sum, which begins with a constant, to YNNPACK: each run that begins
-// while others are going on builds a graph of its own.
+// XLA in TensorFlow 2.21 passes a large sum that starts with a constant to YNNPACK. Each run that
+// begins while others are in progress builds its own graph.
 TEST_F(XlaCompilerTest, FirstRunsMayBeginTogether) {
   TestCache::Use(nullptr);
   constexpr int kPrograms = 100, kThreads = 4, kSize = 100000;

@@ -12,17 +12,17 @@ namespace tf_tpu_ext {
 namespace {
 
 constexpr absl::string_view kHostComputation = "\"tf._XlaHostComputeMlir\"(";
-// Quotes within a string are escaped, so these begin an attribute.
+// Quotes inside strings are escaped, so this matches only the start of an attribute.
 constexpr absl::string_view kSendKey = "send_key = \"";
 
-// Begins at `start`, and goes on for as long as names do.
+// The name that starts at `start`, up to the first character that names don't have.
 absl::string_view NameAt(absl::string_view text, size_t start, size_t prefix) {
   size_t end = start + prefix;
   while (end < text.size() && (absl::ascii_isalnum(text[end]) || text[end] == '_')) ++end;
   return text.substr(start, end - start);
 }
 
-// The mark in a location, or in one that it is made of; empty if there is none.
+// The mark in a location or in one of its parts. Empty if there is none.
 absl::string_view MarkOf(absl::string_view location, const ModuleLocations& locations) {
   std::vector<absl::string_view> open = {location};
   absl::flat_hash_set<absl::string_view> seen;

@@ -41,8 +41,8 @@ bool TalksToHost(const NodeDef& node) {
   return ops->contains(node.op());
 }
 
-// The bridge's op stands for a transfer, or for a call if it names a function. It keeps its result
-// shapes in an attribute that one of its two forms lacks, and many attributes that mean nothing
+// The bridge's op stands for a transfer, or for a call if it names a function. Its result shapes
+// are in an attribute that only one of the two forms has. Many of its other attributes mean nothing
 // here.
 void RenameHostCompute(NodeDef* node) {
   auto& attributes = *node->mutable_attr();
@@ -82,7 +82,8 @@ std::string InputNode(const std::string& input) {
       absl::StripPrefix(static_cast<std::string>(*absl::StrSplit(input, ':').begin()), "^"));
 }
 
-// Gradients of embeddings need not depend on the activations, but answer them: they come after.
+// Gradients of embeddings need not depend on the activations, but they respond to them, so they
+// come later.
 void OrderEmbeddingOps(FunctionDef* function) {
   std::string receive;
   for (const NodeDef& node : function->node_def()) {
@@ -104,7 +105,7 @@ std::vector<std::string> Callees(const NodeDef& node) {
   return callees;
 }
 
-// Node numbers in an order that respects all inputs and is otherwise the order of the program.
+// Node numbers in an order that respects all inputs and otherwise follows the program.
 std::vector<int> ProgramOrder(const FunctionDef& function) {
   const int size = function.node_def_size();
   absl::flat_hash_map<std::string, int> number;
@@ -139,10 +140,10 @@ class Orderer {
  public:
   explicit Orderer(FunctionLibraryDefinition* library) : library_(library) {}
 
-  // Orders the function and all that it calls; returns whether it talks to the host.
+  // Orders the function and everything it calls. Returns whether it talks to the host.
   absl::StatusOr<bool> Order(const std::string& name) {
     if (auto known = talks_.find(name); known != talks_.end()) return known->second;
-    talks_[name] = false;  // a recursive call adds nothing of its own
+    talks_[name] = false;  // a recursive call adds nothing
     const FunctionDef* found = library_->Find(name);
     if (found == nullptr) return false;
     FunctionDef function = *found;
@@ -177,7 +178,7 @@ class Orderer {
       AttrValue inputs;
       inputs.mutable_list()->add_s(previous.empty() ? tensorflow::kXlaTokenArgNodeName : previous);
       attributes[tensorflow::kXlaTokenInputNodesAttrName] = std::move(inputs);
-      // tf2xla visits nodes along edges: it must see the owner of a token before its users.
+      // tf2xla visits nodes along edges, and has to see the owner of a token before its users.
       if (!previous.empty()) node->add_input(absl::StrCat("^", previous));
       previous = node->name();
     }

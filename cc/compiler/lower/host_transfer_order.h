@@ -9,9 +9,10 @@
 
 namespace tf_tpu_ext {
 
-// Turns the bridge's host computations into our own op and chains every op that talks to the host,
-// and every loop, branch or call that holds one, by tf2xla's token attributes: XLA then runs them
-// in program order, within and across loop iterations. Only functions that `entry` reaches matter.
+// Turns the bridge's host computations into our own op. Also chains all ops that talk to the host,
+// and all loops, branches and calls that contain one, through tf2xla's token attributes, so that
+// XLA runs them in program order, within and across loop iterations. Only considers functions that
+// `entry` reaches.
 absl::Status OrderHostTransfers(const std::string& entry,
                                 tensorflow::FunctionLibraryDefinition* library,
                                 bool* has_host_transfers);

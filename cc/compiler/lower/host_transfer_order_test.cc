@@ -19,7 +19,7 @@ using tensorflow::NodeDef;
 
 constexpr char kArgument[] = "_xla_token_arg_node";
 
-// A function made of nodes; nothing here checks that the ops exist.
+// A function made of nodes. Nothing here checks that the ops exist.
 class Body {
  public:
   explicit Body(const std::string& name) { function_.mutable_signature()->set_name(name); }
@@ -31,7 +31,7 @@ class Body {
     for (std::string& input : inputs) node->add_input(std::move(input));
     return *this;
   }
-  // Lets the last node call a function.
+  // Makes the last node call a function.
   Body& Calls(const std::string& attribute, const std::string& function) {
     auto& attributes = *last()->mutable_attr();
     attributes[attribute].mutable_func()->set_name(function);
@@ -67,7 +67,7 @@ class HostTransferOrderTest : public ::testing::Test {
     return NodeDef();
   }
 
-  // Which node's token the node takes; empty if it is not ordered.
+  // The node whose token this node takes. Empty if it is not ordered.
   std::string TokenOf(const std::string& function, const std::string& name) const {
     const NodeDef node = Node(function, name);
     const auto inputs = node.attr().find("_xla_token_input_nodes");
@@ -117,7 +117,7 @@ TEST_F(HostTransferOrderTest, EveryOpThatTalksToTheHostIsChained) {
 }
 
 TEST_F(HostTransferOrderTest, DataOrderComesBeforeTheOrderInTheFunction) {
-  // The receiver stands first but uses what the sender's control output allows.
+  // The receiver comes first in the list, but depends on the sender's control output.
   Define(Body("main")
              .Add("receive", "XlaRecvFromHost", {"^middle"})
              .Add("middle", "Neg", {"send:output:0", "argument"})

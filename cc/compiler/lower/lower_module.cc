@@ -46,8 +46,8 @@ using tensorflow::XlaCompiler;
 using Metadata = tensorflow::tpu::TPUCompileMetadataProto;
 
 constexpr char kEntryFunction[] = "main";
-// Calls are inlined, regions become functions, and shapes are filled in, so that the graph is one
-// that XlaCompiler takes.
+// Inlines calls, turns regions into functions, and infers shapes, so that XlaCompiler accepts the
+// graph.
 constexpr char kPassPipeline[] =
     "builtin.module(prepare-tpu-computation-for-tf-export,"
     "tf-region-control-flow-to-functional,tf-shape-inference)";
@@ -74,7 +74,7 @@ absl::Status ExportFunctions(const std::string& module, FunctionLibraryDefinitio
                                                           &control_returns);
 }
 
-// Arguments and results lose their shardings on the way through MLIR; the metadata kept them.
+// Arguments and results lose their shardings in MLIR, but the metadata still has them.
 void RestoreShardings(const Metadata& metadata, Graph* graph) {
   for (Node* node : graph->op_nodes()) {
     if (!node->IsArg() && !node->IsRetval()) continue;
@@ -88,7 +88,8 @@ void RestoreShardings(const Metadata& metadata, Graph* graph) {
   }
 }
 
-// Ops whose value is not the same on every device, or that only the compiler may evaluate.
+// Whether the node may be constant-folded. Ops whose value differs between devices, or that only
+// the compiler may evaluate, may not.
 bool MayFold(const Node* node) {
   static const auto* const kept =
       new absl::flat_hash_set<std::string>({"StatelessRandomUniform", "StatelessRandomNormal",
@@ -147,7 +148,7 @@ absl::Status DescribeArguments(const Metadata& metadata, const std::vector<Tenso
   return absl::OkStatus();
 }
 
-// Makes of the functions of the bridge's module what tf2xla can compile.
+// Rewrites the functions of the bridge's module so that tf2xla can compile them.
 absl::Status RewriteFunctions(const std::string& module, const Metadata& metadata,
                               LoweredModule* lowered, FunctionLibraryDefinition* library) {
   const Partitioning partitioning = PartitioningOf(metadata);
@@ -155,16 +156,16 @@ absl::Status RewriteFunctions(const std::string& module, const Metadata& metadat
   if (partitioning == Partitioning::kMerged && !for_target) {
     TF_RETURN_IF_ERROR(RemovePlacement(library));
   }
-  // It also gives the bridge's host computations our op's name, which the next two look for.
+  // This also renames the bridge's host computations to our op, which the next two look for.
   TF_RETURN_IF_ERROR(OrderHostTransfers(kEntryFunction, library, &lowered->has_host_transfers));
   TF_RETURN_IF_ERROR(CountClusters(ClusterMarks(module), library));
   TF_RETURN_IF_ERROR(TakeHostFunctions(library, &lowered->host_functions));
-  // The rest is ours: a TPU has TensorFlow's own kernels.
+  // The rest is specific to us: a TPU uses TensorFlow's own kernels.
   if (for_target) return absl::OkStatus();
   TF_RETURN_IF_ERROR(ChooseTpuPlatforms(library));
   TF_RETURN_IF_ERROR(UseCheckedOps(library));
-  // Both replace average pools: where sizes are dynamic, the first must have them, for the stock
-  // kernel, to which the second hands on, reads padding.
+  // Both this and UseTensorFlowKernels replace average pools. This comes first, because the other
+  // may fall back to the stock kernel, which reads padding if sizes are dynamic.
   TF_RETURN_IF_ERROR(ReplaceOpsOfDynamicSize(metadata, library));
   // Only XLA can split an op over cores.
   if (lowered->options.tensorflow_kernels && partitioning != Partitioning::kSpmd) {
@@ -173,7 +174,7 @@ absl::Status RewriteFunctions(const std::string& module, const Metadata& metadat
   return absl::OkStatus();
 }
 
-// Neither the compiler nor what runs the program compares them again.
+// Checks the counts here, because neither the compiler nor the runtime compares them again.
 absl::Status CheckDescribes(const Metadata& metadata, const tensorflow::FunctionBody& function) {
   const auto number_differs = [](const char* what, int in_module, int in_metadata) {
     return absl::InvalidArgumentError(
@@ -199,7 +200,7 @@ absl::Status CheckDescribes(const Metadata& metadata, const tensorflow::Function
   return absl::OkStatus();
 }
 
-// The entry function's graph, ready to be compiled. Gives the arguments the names of its nodes.
+// Creates the entry function's graph, ready to be compiled. Names the arguments after its nodes.
 absl::Status MakeGraph(const Metadata& metadata, tensorflow::FunctionLibraryRuntime* runtime,
                        std::vector<XlaCompiler::Argument>* arguments,
                        std::unique_ptr<Graph>* graph) {

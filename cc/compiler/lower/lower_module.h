@@ -1,4 +1,4 @@
-// From the bridge's serialized MLIR module to an XLA computation.
+// Lowers the bridge's serialized MLIR module to an XLA computation.
 #ifndef TF_TPU_EXT_CC_COMPILER_LOWER_LOWER_MODULE_H_
 #define TF_TPU_EXT_CC_COMPILER_LOWER_LOWER_MODULE_H_
 
@@ -24,35 +24,36 @@ inline constexpr char kCompilationDevice[] = "XLA_CPU_JIT";
 
 // How the cores of one replica share its computation.
 enum class Partitioning {
-  kNone,    // one core a replica
+  kNone,    // one core per replica
   kSpmd,    // XLA splits every op over the cores
-  kMerged,  // ops are placed on cores one by one: XLA:CPU runs them all as one program
+  kMerged,  // ops are placed on single cores, and XLA:CPU runs them all as one program
 };
 
 Partitioning PartitioningOf(const tensorflow::tpu::TPUCompileMetadataProto& metadata);
 
 struct LoweredModule {
   ProgramOptions options;
-  // Whether it is lowered for the compiler of a real TPU, with TensorFlow's kernels only.
+  // Whether to lower for a real TPU's compiler, with TensorFlow's kernels only.
   bool for_target = false;
-  // Which Python lines made its ops.
+  // The Python lines that made the ops.
   OpLines lines;
   tensorflow::XlaCompilationResult result;
   // Whether the program talks to the host while it runs.
   bool has_host_transfers = false;
   // Whether the other replicas of the step may run other programs.
   bool for_one_replica = false;
-  // The pod whose cores the program is for.
+  // The pod that the program is for.
   PodShape pod;
-  // What it calls on the host by itself.
+  // The functions that the program itself calls on the host.
   std::vector<HostFunctionSource> host_functions;
   // Variables, each with its new value.
   std::vector<std::pair<ArgumentNumber, OutputNumber>> updated_arguments;
-  // What it takes from queues of its cores.
+  // What the program takes from queues of its cores.
   TakenQueues takes;
 };
 
-// What the program of a mlir_module attribute takes from queues, known before it is lowered.
+// What the program in an mlir_module attribute takes from queues, which is known before it is
+// lowered.
 TakenQueues QueuesOf(const std::string& module);
 
 // Lowers `module`, the mlir_module attribute of a _TPUCompileMlir op, for arguments of the given

@@ -1,5 +1,5 @@
-// Modules as the bridge hands them over, lowered and run by XLA's interpreter: what they compute is
-// compared with plain loops.
+// Lowers modules as the bridge emits them, runs them on XLA's interpreter, and compares the results
+// with plain loops.
 #include "cc/compiler/lower/lower_module.h"
 
 #include <cstdint>
@@ -43,7 +43,7 @@ using tensorflow::TensorShape;
 using Metadata = tensorflow::tpu::TPUCompileMetadataProto;
 using Values = std::vector<float>;
 
-// What a host computation was compiled from. The real kernel is of a room above.
+// The attributes from which a host computation was compiled. The real kernel is in a room above.
 struct SeenHostCompute {
   std::string send_key, counted_as;
   int64_t program_replicas = 0;
@@ -99,7 +99,7 @@ struct Program {
     return xla::HloModule::CreateFromProto(proto, config);
   }
 
-  // The first result for these values of the arguments, which have the shapes of the program.
+  // The first result for these values of the arguments, which have the program's shapes.
   absl::StatusOr<Values> Run(const std::vector<Values>& arguments) const {
     TF_ASSIGN_OR_RETURN(const std::unique_ptr<xla::HloModule> module, Hlo());
     std::vector<xla::Literal> literals;
@@ -117,7 +117,7 @@ struct Program {
     return Values(values.begin(), values.end());
   }
 
-  // Of the instructions of the whole module.
+  // Counts instructions in the whole module.
   int Count(const std::function<bool(const xla::HloInstruction&)>& counts) const {
     const auto module = Hlo();
     EXPECT_TRUE(module.ok()) << module.status();
@@ -197,7 +197,7 @@ TEST(LowerModuleTest, NamesVariablesWithNewValues) {
 }
 
 TEST(LowerModuleTest, CallsAndBranchesCompute) {
-  // The larger of the sums decides: twice the value, or the value less one.
+  // The sign of the sum selects the branch: twice the value, or the value minus one.
   const std::string module = Module(R"mlir(
   func.func @main(%arg0: tensor<2xf32>) -> tensor<2xf32> {
     %axis = "tf.Const"() {value = dense<0> : tensor<1xi32>} : () -> tensor<1xi32>
@@ -248,7 +248,7 @@ TEST(LowerModuleTest, LoopsCompute) {
   EXPECT_EQ(*program.Run({{1, -2}}), (Values{32, -64}));
 }
 
-// Two clusters of the host, the second of them split by the bridge.
+// Two clusters, the second of which the bridge has split.
 constexpr char kHostComputations[] = R"mlir(
   func.func @main(%arg0: tensor<2xf32>) -> tensor<2xf32> {
     %0 = "tf._XlaHostComputeMlir"(%arg0) <{host_mlir_module = "", recv_key = "r0", send_key = "s0"}> : (tensor<2xf32>) -> tensor<2xf32> loc("f@outside_compilation_cluster_a1")
@@ -265,13 +265,13 @@ TEST(LowerModuleTest, HostComputationsBecomeOurOps) {
   ASSERT_TRUE(status.ok()) << status;
   EXPECT_TRUE(program.lowered.has_host_transfers);
   ASSERT_EQ(seen->size(), 2u);
-  // In the order of the program.
+  // In program order.
   EXPECT_EQ((*seen)[0].send_key, "s0");
   EXPECT_EQ((*seen)[1].send_key, "s1");
   EXPECT_EQ((*seen)[0].counted_as, "outside_compilation_cluster_a1");
   EXPECT_EQ((*seen)[1].counted_as, "");
   EXPECT_EQ((*seen)[0].program_replicas, 3);
-  // The fake host negates.
+  // The fake host negates its input.
   EXPECT_EQ(*program.Run({{1, 2}}), (Values{0, 0}));
 }
 
@@ -361,7 +361,7 @@ TEST(LowerModuleTest, DynamicArgumentsHaveABoundAndOpsReadNoPadding) {
   const xla::HloInstruction* argument = (*hlo)->entry_computation()->parameter_instruction(0);
   EXPECT_TRUE(argument->shape().is_dynamic_dimension(0));
   EXPECT_EQ(argument->shape().dimensions(0), 4);
-  // The stock kernel would take the padding into the sum: here it is selected away by its position.
+  // The stock kernel would include the padding in the sum. Here a select masks it by position.
   EXPECT_EQ(program.Count([](const xla::HloInstruction& instruction) {
     return instruction.opcode() == xla::HloOpcode::kSelect;
   }),

@@ -18,8 +18,8 @@ namespace {
 
 using Calls = absl::btree_map<std::string, absl::btree_set<std::string>>;
 
-// The symbols that a line of MLIR's text names, in their order. Strings may hold anything, and name
-// nothing; a symbol with unusual characters is itself quoted: @"a b".
+// The symbols in a line of MLIR text, in order. Strings may contain anything and are skipped. A
+// symbol with unusual characters is itself quoted: @"a b".
 std::vector<std::string> SymbolsOf(absl::string_view line) {
   std::vector<std::string> symbols;
   for (size_t i = 0; i < line.size(); ++i) {
@@ -58,7 +58,7 @@ Calls CallsOf(absl::string_view module) {
   return calls;
 }
 
-// Goes down from a function; `path` are those above it.
+// Follows the calls of a function. `path` holds its callers.
 absl::Status Visit(const Calls& calls, const std::string& function, std::vector<std::string>* path,
                    absl::btree_set<std::string>* done) {
   const auto found = calls.find(function);

@@ -7,8 +7,8 @@
 
 namespace tf_tpu_ext {
 
-// An error if a function of the module, which is MLIR's text, calls itself, through others or not.
-// MLIR's passes would inline without end, and the process die of its stack.
+// Returns an error if a function of the module, in MLIR's textual form, calls itself directly or
+// indirectly. MLIR's passes would inline it forever, until the process overflows its stack.
 absl::Status CheckNoRecursion(absl::string_view module);
 
 }  // namespace tf_tpu_ext

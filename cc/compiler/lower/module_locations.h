@@ -10,21 +10,21 @@
 
 namespace tf_tpu_ext {
 
-// Refers to the text of the module.
+// Keeps a reference to the module's text.
 class ModuleLocations {
  public:
   explicit ModuleLocations(absl::string_view module);
 
-  // The location that an alias such as "#loc3" stands for; empty if there is none.
+  // The location that an alias such as "#loc3" stands for, or empty if there is none.
   absl::string_view Named(absl::string_view alias) const;
 
-  // The alias at the start of `text`; empty if there is none.
+  // The alias at the start of `text`, or empty if there is none.
   static absl::string_view AliasAt(absl::string_view text);
 
-  // The lines of the module that hold ops.
+  // The lines of the module that contain ops.
   const std::vector<absl::string_view>& ops() const { return ops_; }
 
-  // The location at the end of an op's line, which may be an alias; empty if it has none.
+  // The location at the end of an op's line, which may be an alias, or empty if there is none.
   static absl::string_view OfOp(absl::string_view line);
 
  private:

@@ -11,7 +11,7 @@
 namespace tf_tpu_ext {
 namespace {
 
-// Takes a string in quotes. Quotes, backslashes and what can't be printed are `\` with two digits.
+// Takes a quoted string. Quotes, backslashes and unprintable characters are `\` and two digits.
 std::string TakeString(absl::string_view* text) {
   std::string taken;
   text->remove_prefix(1);
@@ -48,7 +48,7 @@ ModulePlace ModulePlaces::At(absl::string_view location) { return Take(&location
 ModulePlace ModulePlaces::Take(absl::string_view* text) {
   if (const absl::string_view alias = ModuleLocations::AliasAt(*text); !alias.empty()) {
     text->remove_prefix(alias.size());
-    // No location is made of itself; should one be, this ends it.
+    // No location should contain itself. If one does, the recursion ends here.
     const auto [known, added] = known_.try_emplace(alias);
     if (!added) return known->second;
     return known_[alias] = At(locations_.Named(alias));
@@ -74,12 +74,12 @@ ModulePlace ModulePlaces::TakeNamed(absl::string_view* text) {
     place.line = Take(text).line;
     absl::ConsumePrefix(text, ")");
   }
-  // "type:" is no name, and a function's may follow.
+  // "type:" is not a name, and the name of a function may follow.
   if (!absl::EndsWith(name, ":")) place.name = name.substr(0, name.find('@'));
   return place;
 }
 
-// callsite(inner at outer) for ops of inlined functions, callsite(outer at inner) for frames.
+// callsite(inner at outer) for ops of inlined functions, callsite(outer at inner) for stack frames.
 ModulePlace ModulePlaces::TakeCall(absl::string_view* text) {
   ModulePlace first = Take(text);
   absl::ConsumePrefix(text, " at ");

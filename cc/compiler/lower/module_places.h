@@ -1,4 +1,4 @@
-// What the locations of a module say of its ops.
+// What the locations of a module say about its ops.
 #ifndef TF_TPU_EXT_CC_COMPILER_LOWER_MODULE_PLACES_H_
 #define TF_TPU_EXT_CC_COMPILER_LOWER_MODULE_PLACES_H_
 
@@ -12,11 +12,11 @@
 namespace tf_tpu_ext {
 
 struct ModulePlace {
-  // What the op is called when the module becomes a graph; empty if the location has no name.
+  // The op's name when the module becomes a graph. Empty if the location has no name.
   std::string name;
-  // The innermost line of the user's.
+  // The innermost line in the user's code.
   SourceLine line;
-  // Whether it is an op's own, with its type, rather than a frame of a stack.
+  // Whether the location is an op's own, with its type, rather than a stack frame.
   bool of_op = false;
 };
 
@@ -24,11 +24,11 @@ class ModulePlaces {
  public:
   explicit ModulePlaces(const ModuleLocations& locations) : locations_(locations) {}
 
-  // What a location in MLIR's syntax says.
+  // Parses a location in MLIR's syntax.
   ModulePlace At(absl::string_view location);
 
  private:
-  // Each takes its part from the front of `text`.
+  // Each parses and removes its part from the front of `text`.
   ModulePlace Take(absl::string_view* text);
   ModulePlace TakeNamed(absl::string_view* text);
   ModulePlace TakeCall(absl::string_view* text);

@@ -17,11 +17,11 @@ namespace {
 
 using tensorflow::FunctionLibraryDefinition;
 
-// No program calls so deep; functions may call themselves.
+// Deeper than the calls of any program. Functions may call themselves.
 constexpr int kDeepestCall = 64;
 constexpr char kCalled[] = "f";
 
-// Without the number that tells an op from others of its name.
+// Strips the number that makes the op's name unique.
 absl::string_view WithoutNumber(absl::string_view op) {
   while (!op.empty() && absl::ascii_isdigit(op.back())) op.remove_suffix(1);
   return absl::StripSuffix(op, "_");

@@ -12,27 +12,28 @@
 
 namespace tf_tpu_ext {
 
-// By the names that XLA's metadata give the ops.
+// Indexed by the op names in XLA's metadata.
 class OpLines {
  public:
   OpLines() = default;
 
-  // The lines of a function, and of all functions that it calls.
+  // The lines of a function and of all functions that it calls.
   OpLines(const std::string& function, const tensorflow::FunctionLibraryDefinition& library);
 
-  // The lines of the ops in the text of a module. Ops that have the same name and other lines get
-  // names of their own in the text.
+  // The lines of the ops in the text of a module. If ops with different lines have the same name,
+  // they get unique names in the text.
   static OpLines OfModule(std::string* module);
 
-  // Unknown if there is no such op, or no line is known for it.
+  // Unknown if there is no such op, or its line is not known.
   SourceLine Find(absl::string_view op) const;
 
  private:
   struct Function {
     std::map<std::string, SourceLine, std::less<>> ops;
-    // Ops that are calls, and what they call: its ops' names begin with the call's.
+    // Ops that are calls, and the functions that they call. Names of ops in these functions start
+    // with the call's name.
     std::map<std::string, std::string, std::less<>> calls;
-    // Bodies and branches: the names of their ops stand for themselves.
+    // Loop bodies and branches, whose ops' names have no such prefix.
     std::vector<std::string> bodies;
   };
 

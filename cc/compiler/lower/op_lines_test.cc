@@ -39,7 +39,7 @@ TEST(OpLinesTest, OfModulesAreTheInnermostOfTheUsers) {
   const OpLines lines = OpLines::OfModule(&module);
   EXPECT_EQ(lines.Find("dense/MatMul").Text(), "model.py:12");
   EXPECT_EQ(lines.Find("dense/MatMul_3").Text(), "model.py:12");
-  // That of the call, where an inlined function's own is unknown.
+  // The line of the call is used if the inlined op's own line is unknown.
   EXPECT_EQ(lines.Find("tanh").Text(), "model.py:12");
   EXPECT_FALSE(lines.Find("sin").known());
   EXPECT_FALSE(lines.Find("absent").known());
@@ -64,7 +64,7 @@ TEST(OpLinesTest, NoTextIsTooStrange) {
   }
 }
 
-// A function of ops that are made by line 1, 2, ... of a file of the function's name.
+// Adds functions whose ops are made by lines 1, 2, ... of a file with the function's name.
 class Functions {
  public:
   void Add(const std::string& name, const std::vector<std::pair<std::string, std::string>>& ops) {

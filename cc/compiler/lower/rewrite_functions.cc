@@ -18,7 +18,7 @@ using tensorflow::FunctionDef;
 using tensorflow::FunctionLibraryDefinition;
 using tensorflow::NodeDef;
 
-// `change` says whether it has changed the function.
+// `change` returns whether it has changed the function.
 absl::Status ChangeFunctions(FunctionLibraryDefinition* library,
                              const std::function<bool(FunctionDef*)>& change) {
   for (const std::string& name : library->ListFunctionNames()) {
@@ -60,7 +60,8 @@ absl::Status CountClusters(const std::map<std::string, std::string>& marks,
       if (mark == marks.end()) continue;
       attributes["counted_as"].set_s(mark->second);
       attributes["counts_call"].set_b(counted.insert(mark->second).second);
-      // It says that the op comes from a function of the mark's name, and errors would tell so.
+      // It claims that the op comes from a function with the mark's name, and errors would show
+      // that.
       node.clear_experimental_debug_info();
     }
     return !counted.empty();
@@ -98,7 +99,7 @@ bool ChooseTpuPlatform(NodeDef* node) {
   const auto tpu = std::find(platforms.begin(), platforms.end(), "TPU");
   if (tpu == platforms.end()) return false;
   const auto cpu = std::find(platforms.begin(), platforms.end(), "CPU");
-  // The module branches on the place of the platform in this list.
+  // The module branches on the platform's index in this list.
   if (cpu != platforms.end()) *cpu = "TPU";
   *tpu = "CPU";
   return true;

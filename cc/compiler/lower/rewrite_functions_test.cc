@@ -81,7 +81,7 @@ TEST_F(RewriteFunctionsTest, NothingIsPlacedAnyMore) {
   EXPECT_EQ(NodeOf("f", 0).attr().size(), 1u);
   EXPECT_EQ(NodeOf("f", 0).attr().at("T").type(), tensorflow::DT_FLOAT);
   EXPECT_EQ(NodeOf("f", 0).input(0), "x");
-  // What only said where a value belongs passes it on.
+  // An op that only places a value becomes an identity.
   EXPECT_EQ(NodeOf("g", 0).op(), "Identity");
   EXPECT_EQ(NodeOf("g", 0).attr().size(), 1u);
   EXPECT_EQ(NodeOf("g", 0).attr().at("T").type(), tensorflow::DT_INT32);
@@ -102,7 +102,7 @@ TEST_F(RewriteFunctionsTest, TheFirstPartOfAClusterCountsItsCalls) {
   EXPECT_EQ(counted("f", 0), "cluster a");
   EXPECT_EQ(counted("f", 1), "cluster b");
   EXPECT_EQ(counted("f", 2), "cluster a, once");
-  // Each function is called for itself.
+  // Each function counts its own calls.
   EXPECT_EQ(counted("g", 0), "cluster a");
   EXPECT_EQ(NodeOf("f", 3).attr().count("counted_as"), 0u);
   EXPECT_TRUE(NodeOf("f", 3).has_experimental_debug_info());
@@ -161,7 +161,7 @@ TEST_F(RewriteFunctionsTest, ModulesForTpusRunAsOnATpu) {
   Define("f", {CallOfModule({"CPU", "CUDA", "TPU"}), CallOfModule({"TPU"}), CallOfModule({"CPU"}),
                CallOfModule({}), Node("Neg")});
   ASSERT_TRUE(ChooseTpuPlatforms(&library_).ok());
-  // What the compiler takes for the CPU's place is the TPU's.
+  // The TPU is at the index that the compiler uses for the CPU.
   EXPECT_EQ(PlatformsOf(NodeOf("f", 0)), (Platforms{"TPU", "CUDA", "CPU"}));
   EXPECT_EQ(PlatformsOf(NodeOf("f", 1)), (Platforms{"CPU"}));
   EXPECT_EQ(PlatformsOf(NodeOf("f", 2)), (Platforms{"CPU"}));

@@ -11,7 +11,7 @@ constexpr absl::string_view kEntry = "@main(";
 constexpr absl::string_view kArgument = "%arg";
 constexpr absl::string_view kAliasingOutput = "tf.aliasing_output = ";
 
-// Takes a string literal off the front of the text.
+// Removes a string literal from the front of the text.
 void SkipString(absl::string_view* text) {
   text->remove_prefix(1);
   while (!text->empty() && text->front() != '"') {
@@ -36,7 +36,7 @@ std::vector<std::pair<ArgumentNumber, OutputNumber>> UpdatedArguments(absl::stri
   if (entry == absl::string_view::npos) return updated;
   absl::string_view text = module.substr(entry + kEntry.size());
   int argument = -1;
-  // The parenthesis that ends the list of arguments; types and attributes have their own.
+  // Finds the parenthesis that closes the argument list. Types and attributes have their own.
   for (int depth = 1; depth > 0 && !text.empty();) {
     if (text.front() == '"') {
       SkipString(&text);

@@ -1,4 +1,4 @@
-// Which arguments of a program are variables that it gives new values.
+// Finds the arguments of a program that are variables to which it assigns.
 #ifndef TF_TPU_EXT_CC_COMPILER_LOWER_UPDATED_ARGUMENTS_H_
 #define TF_TPU_EXT_CC_COMPILER_LOWER_UPDATED_ARGUMENTS_H_
 
@@ -10,8 +10,8 @@
 
 namespace tf_tpu_ext {
 
-// The variables, each with its new value, as the bridge notes them in the text of a module
-// (tf.aliasing_output), in the order of the arguments.
+// The variables and their new values, as recorded by the bridge in the text of a module
+// (tf.aliasing_output). Sorted by argument.
 std::vector<std::pair<ArgumentNumber, OutputNumber>> UpdatedArguments(absl::string_view module);
 
 }  // namespace tf_tpu_ext
