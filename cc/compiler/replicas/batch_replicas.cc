@@ -13,13 +13,13 @@ namespace {
 
 struct Attempt {
   BatchedModule batched;
-  // The elements of variables whose replicas come to differ. Each step copies them into batches and
-  // back, where a mirrored variable is read in place.
+  // The number of elements in variables that differ between replicas. Each step copies these into
+  // batches and back, while mirrored variables are read in place.
   int64_t elements_apart = 0;
 };
 
-// Batches the program, with a variable for each replica where the new values differ. That may make
-// other new values differ, so it is tried again until none does: each time with more batches.
+// Batches the program. A variable whose new values differ becomes a batch. That may make other new
+// values differ, so it tries again, with more batches each time, until none do.
 absl::StatusOr<Attempt> Try(const xla::HloModule& module, const BatchOptions& options,
                             std::vector<bool> batched_parameters) {
   Attempt attempt;
@@ -49,7 +49,7 @@ absl::StatusOr<BatchedModule> BatchReplicas(const xla::HloModule& module,
   for (int parameter : options.mirrored_parameters) batched[parameter] = false;
   TF_ASSIGN_OR_RETURN(Attempt best, Try(module, options, batched));
   if (best.elements_apart > 0) {
-    // A number such as a learning rate may be the same for all replicas though nothing says so.
+    // A number such as a learning rate may be the same for all replicas even if nothing says so.
     for (size_t i = 0; i < parameters.size(); ++i) {
       const xla::Shape& shape = parameters[i]->shape();
       if (shape.IsArray() && shape.dimensions().empty()) batched[i] = false;

@@ -1,12 +1,12 @@
-// Makes one program of several replicas'.
+// Turns the programs of several replicas into one.
 //
-// With more replicas than processors, each replica's ops are small, and each replica holds
-// gradients and intermediate values of its own. Here a group of replicas runs as one program, whose
-// arrays have a first dimension for the replicas: a matrix product of all their rows with the same
-// weights is one product, and the sum of their gradients is made where the gradients are. What is
-// the same for all replicas, such as mirrored variables, keeps its shape and is computed once. This
-// is what jax.vmap does, with a batching rule for each kind of instruction (batching_rules.h); what
-// has none is computed for one replica after the other.
+// If there are more replicas than processors, each replica's ops are small, and each replica holds
+// its own gradients and intermediate values. Here a group of replicas runs as one program, whose
+// arrays have a leading dimension for the replicas. The product of all their rows with the same
+// weights becomes one product, and gradients are summed where they are computed. Whatever is the
+// same for all replicas, such as mirrored variables, keeps its shape and is computed once. This is
+// what jax.vmap does, with a batching rule for each kind of instruction (batching_rules.h).
+// Instructions without a rule are computed for one replica after another.
 #ifndef TF_TPU_EXT_CC_COMPILER_REPLICAS_BATCH_REPLICAS_H_
 #define TF_TPU_EXT_CC_COMPILER_REPLICAS_BATCH_REPLICAS_H_
 
@@ -21,27 +21,26 @@ namespace tf_tpu_ext {
 
 struct BatchOptions {
   int num_replicas = 1;
-  // Replicas in a group: a divisor of `num_replicas`.
+  // The number of replicas in a group, a divisor of `num_replicas`.
   int group_size = 1;
-  // Parameters that are expected to be equal for all replicas, as variables are.
+  // Parameters that should be equal for all replicas, as variables are.
   std::vector<int> mirrored_parameters;
-  // Variables: numbers of a parameter and of the result that is its new value.
+  // Variables: the numbers of a parameter and of the result that is its new value.
   std::vector<std::pair<int, int>> updated_parameters;
 };
 
 struct BatchedModule {
-  // Of a program for num_replicas / group_size cores.
+  // A program for num_replicas / group_size cores.
   std::unique_ptr<xla::HloModule> module;
   int group_size = 1;
-  // By number. The parameters that are no batches must be equal for all replicas; results that are
-  // no batches belong to all of them.
+  // By number. Parameters that are not batched must be equal for all replicas. Results that are not
+  // batched belong to all replicas.
   std::vector<bool> batched_parameters;
   std::vector<bool> batched_results;
 };
 
-// `module` is the program of one replica, with a tuple of arrays as its result, and holds nothing
-// that it doesn't need, as xla::HloDCE leaves it. An error says what of it must run for each
-// replica alone.
+// `module` is the program of one replica. Its result is a tuple of arrays, and it contains no dead
+// code, as after xla::HloDCE. An error says what must run separately for each replica.
 absl::StatusOr<BatchedModule> BatchReplicas(const xla::HloModule& module,
                                             const BatchOptions& options);
 

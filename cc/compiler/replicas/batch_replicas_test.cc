@@ -42,7 +42,7 @@ difference {
 ENTRY entry {
 )";
 
-// The program of one replica, with parameter 0 mirrored and updated by result 0.
+// Batches the program of one replica, whose parameter 0 is mirrored and updated by result 0.
 absl::StatusOr<BatchedModule> BatchText(const std::string& entry, int group_size = kGroup) {
   const std::unique_ptr<xla::HloModule> module = ParseModule(absl::StrCat(kSum, entry, "}\n"));
   BatchOptions options;
@@ -90,7 +90,7 @@ TEST(BatchReplicasTest, OneProductServesAllRows) {
   EXPECT_EQ(Count(*batched, HloOpcode::kDot), 1);
   EXPECT_EQ(ResultShape(*batched, 0), (std::vector<int64_t>{4, 5}));
   EXPECT_EQ(ResultShape(*batched, 1), (std::vector<int64_t>{kGroup, 2, 5}));
-  // As XLA's compiler gets it.
+  // As XLA's compiler receives it.
   auto compiled = ToModule(ToComputation(*batched->module));
   ASSERT_TRUE(compiled.ok()) << compiled.status();
   EXPECT_EQ((*compiled)->result_shape(), batched->module->result_shape());
@@ -155,7 +155,7 @@ TEST(BatchReplicasTest, ReplicasKnowTheirNumbers) {
   auto groups = BatchText(entry);
   ASSERT_TRUE(groups.ok()) << groups.status();
   EXPECT_EQ(ResultShape(*groups, 1), (std::vector<int64_t>{kGroup}));
-  // The group's number times its size, and the place in it.
+  // The number of the group times its size, plus the position in the group.
   const xla::HloInstruction* sum = Only(*groups, HloOpcode::kAdd);
   EXPECT_EQ(sum->operand(1)->opcode(), HloOpcode::kIota);
   const xla::HloInstruction* first = Only(*groups, HloOpcode::kMultiply);
@@ -189,7 +189,7 @@ TEST(BatchReplicasTest, TheFirstReplicasValueIsOneForAll) {
   EXPECT_EQ(Count(*one_group, HloOpcode::kAllToAll), 0);
 }
 
-// A batch from the infeed, and its sum to the outfeed, one replica after the other.
+// A batch from the infeed goes in and its sum to the outfeed, one replica after another.
 TEST(BatchReplicasTest, EachReplicaHasItsFeeds) {
   TransferCall receive, send;
   receive.op = "InfeedDequeue";
@@ -304,7 +304,7 @@ TEST(BatchReplicasTest, RandomNumbersAreEachReplicasOwn) {
 
 TEST(BatchReplicasTest, TooMuchForEachReplicaIsRefused) {
   std::string entry = "  state = f32[2,2] parameter(0)\n  x0 = s32[] parameter(1)\n";
-  // Slices at places of their own have no batching rule.
+  // Slices at different positions have no batching rule.
   for (int i = 0; i < 2000; ++i) {
     absl::StrAppend(&entry, "  slice", i, " = f32[1,1] dynamic-slice(state, x0, x0), ",
                     "dynamic_slice_sizes={1,1}\n");

@@ -11,7 +11,7 @@ using xla::HloComputation;
 using xla::HloInstruction;
 
 absl::StatusOr<BatchedValues> ReplicaBatcher::Call(Scope& scope, const HloInstruction& call) {
-  // Inlined: another call may have other batches among its operands.
+  // Inlined, because different operands may be batches in another call.
   std::vector<BatchedValues> parameters;
   for (const HloInstruction* operand : call.operands()) parameters.push_back(scope.Of(operand));
   return Batch(*call.to_apply(), parameters, scope.out);
@@ -31,12 +31,12 @@ absl::StatusOr<BatchedValues> ReplicaBatcher::While(Scope& scope, const HloInstr
   BatchedComputation& out = *scope.out;
   BatchedValues state = scope.Of(loop.operand(0));
   BatchedValues like = state;
-  // What a round makes different for the replicas is different from the beginning: the loop is
-  // made again with that as a batch, until a round changes no more.
+  // If an iteration makes a value differ between replicas, it must be a batch from the start. So
+  // the loop is rebuilt until an iteration changes nothing more.
   while (true) {
     BatchedComputation new_condition(condition.name(), group_size_, &context_);
     TF_ASSIGN_OR_RETURN(const BatchedValues goes_on, BatchCalled(condition, like, &new_condition));
-    // Replicas would leave it in different rounds.
+    // Replicas would leave the loop in different iterations.
     if (!IsMirrored(goes_on)) return ForEach(scope, loop);
     BatchedComputation new_body(body.name(), group_size_, &context_);
     TF_ASSIGN_OR_RETURN(BatchedValues next, BatchCalled(body, like, &new_body));
@@ -76,7 +76,7 @@ absl::StatusOr<BatchedValues> ReplicaBatcher::Conditional(Scope& scope,
     results.push_back(std::move(result));
     arguments.push_back(out.FlatTuple(argument));
   }
-  // What one branch makes a batch is one in all of them.
+  // A result that is a batch in one branch is one in all of them.
   BatchedValues like = results[0];
   for (size_t i = 0; i < like.size(); ++i) {
     for (const BatchedValues& result : results) {

@@ -1,4 +1,4 @@
-// What the replicas of a group do together, and with other groups.
+// Communication between the replicas of a group, and with other groups.
 #include <utility>
 
 #include "cc/compiler/hlo/collective_patterns.h"
@@ -13,7 +13,7 @@ namespace {
 using xla::HloInstruction;
 using xla::HloOpcode;
 
-// Whether a reduction may begin with any of its values and go on with any other.
+// Whether a reduction may take its values in any order.
 bool IsAssociative(HloOpcode opcode) {
   switch (opcode) {
     case HloOpcode::kAdd:
@@ -56,7 +56,7 @@ absl::StatusOr<BatchedValues> ReplicaBatcher::FirstReplica(Scope& scope,
   if (!value.batched) return BatchedValues{value};
   const BatchedValue of_group = out.Element(value, 0);
   if (num_groups_ == 1) return BatchedValues{of_group};
-  // The same exchange, between the groups.
+  // The same exchange between the groups.
   const HloInstruction& exchange = *slice.operand(0);
   const HloInstruction& pieces = *exchange.operand(0);
   const int64_t split = pieces.concatenate_dimension();
@@ -100,7 +100,7 @@ BatchedValue ReplicaBatcher::Combined(Scope& scope, const HloInstruction& value,
     if (const std::optional<BatchedValue> sum = SumOver(scope, value)) return *sum;
   }
   BatchedComputation& out = *scope.out;
-  // A mirrored value counts once for each replica, too.
+  // A mirrored value, too, counts once for each replica.
   const BatchedValue replicas = scope.Of(&value)[0];
   BatchedValue combined = out.Element(replicas, 0);
   for (int j = 1; j < group_size_; ++j) {
@@ -112,9 +112,9 @@ BatchedValue ReplicaBatcher::Combined(Scope& scope, const HloInstruction& value,
 
 std::optional<BatchedValue> ReplicaBatcher::SumOver(Scope& scope, const HloInstruction& summed) {
   const BatchedValues& value = scope.Of(&summed);
-  // Gradients are often scaled and transposed between product and sum: the sum goes through what is
-  // linear, to an instruction that can sum over the batch by itself.
-  // With another user the replicas' values are needed all the same.
+  // Gradients are often scaled and transposed between a product and the sum. The sum moves through
+  // linear instructions to one that can itself sum over the batch.
+  // If the value has other users, each replica's value is needed anyway.
   if (value.size() != 1 || !value[0].batched || summed.user_count() != 1) return std::nullopt;
   BatchedComputation& out = *scope.out;
   const HloOpcode opcode = summed.opcode();
@@ -125,11 +125,11 @@ std::optional<BatchedValue> ReplicaBatcher::SumOver(Scope& scope, const HloInstr
     return BatchedValue{out.AddClone(summed, summed.shape(), {sum->instruction}), false,
                         summed.shape()};
   }
-  // Quotients of integers are rounded, each for itself.
+  // Integer quotients are rounded individually.
   const bool divides = opcode == HloOpcode::kDivide &&
                        xla::primitive_util::IsFloatingPointType(summed.shape().element_type());
   if (opcode == HloOpcode::kMultiply || divides) {
-    // A factor that is the same for all comes after the sum.
+    // A factor that is the same for all replicas is applied after the sum.
     const BatchedValue right = scope.Of(summed.operand(1))[0];
     const int factor = right.batched && !divides ? 0 : 1;
     const BatchedValue same = scope.Of(summed.operand(factor))[0];

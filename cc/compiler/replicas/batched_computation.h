@@ -16,62 +16,62 @@
 
 namespace tf_tpu_ext {
 
-// An array: one for all replicas (mirrored), or those of the replicas along a new first dimension,
-// the batch.
+// Either one array for all replicas (mirrored), or the replicas' arrays along a new first
+// dimension, the batch.
 struct BatchedValue {
   xla::HloInstruction* instruction = nullptr;
   bool batched = false;
   xla::Shape shape;  // of one replica's array
 };
 
-// The arrays of an instruction, which has several if it makes a tuple, in their order.
+// The arrays of an instruction, in order. There are several if it produces a tuple.
 using BatchedValues = std::vector<BatchedValue>;
 
 class BatchedComputation {
  public:
-  // `context` is of the new module, to which copies of the original's reducers are added.
+  // `context` belongs to the new module, to which the original's reducers are copied.
   BatchedComputation(absl::string_view name, int batch_size, xla::HloCloneContext* context)
       : batch_size_(batch_size), context_(context), builder_(name) {}
 
   int batch_size() const { return batch_size_; }
 
-  // The shape of a batch of such arrays.
+  // The shape of a batch of arrays of this shape.
   xla::Shape BatchedShape(const xla::Shape& shape) const;
-  // Of the value's instruction.
+  // The shape of the value's instruction.
   xla::Shape ShapeOf(const BatchedValue& value) const;
 
   xla::HloInstruction* Add(std::unique_ptr<xla::HloInstruction> instruction);
-  // Adds an instruction that takes the place of one of the original program.
+  // Adds an instruction that replaces one of the original program.
   xla::HloInstruction* AddFor(const xla::HloInstruction& original,
                               std::unique_ptr<xla::HloInstruction> instruction);
-  // Adds a copy of an instruction of the original program, for other operands.
+  // Adds a copy of an instruction of the original program with other operands.
   xla::HloInstruction* AddClone(const xla::HloInstruction& original, const xla::Shape& shape,
                                 absl::Span<xla::HloInstruction* const> operands);
-  // A computation of the original program, in the new one.
+  // Copies a computation of the original program to the new one.
   xla::HloComputation* Clone(xla::HloComputation* original);
 
-  // The value as a batch.
+  // Returns the value as a batch.
   BatchedValue Batch(const BatchedValue& value);
-  // One replica's array.
+  // Returns one replica's array.
   BatchedValue Element(const BatchedValue& value, int number);
-  // The batch of arrays of one shape, one for each replica.
+  // Makes a batch of arrays of the same shape, one for each replica.
   BatchedValue Join(absl::Span<const BatchedValue> elements);
-  // The same elements in another shape.
+  // Returns the same elements in another shape.
   xla::HloInstruction* Reshape(const BatchedValue& value, const xla::Shape& shape);
   xla::HloInstruction* Constant(xla::PrimitiveType type, int64_t value);
 
-  // A tuple of shape `shape`, which may hold tuples, of all its arrays.
+  // Packs all arrays into a tuple of this shape, which may be nested.
   xla::HloInstruction* Tuple(const xla::Shape& shape, absl::Span<const BatchedValue> arrays);
-  // The arrays of an instruction, none of them a batch.
+  // The arrays of an instruction, none of which is a batch.
   BatchedValues Arrays(xla::HloInstruction* instruction);
 
-  // A tuple of the values, none of which is a tuple; and the values of an instruction of such a
-  // shape, each of them a batch if it is one in `like`.
+  // A tuple of the values, none of which is itself a tuple, and its shape. Elements() returns the
+  // values of an instruction of that shape. Each is a batch if it is one in `like`.
   xla::Shape FlatTupleShape(absl::Span<const BatchedValue> values) const;
   xla::HloInstruction* FlatTuple(absl::Span<const BatchedValue> values);
   BatchedValues Elements(xla::HloInstruction* instruction, absl::Span<const BatchedValue> like);
 
-  // Makes the tuple of the values, none of which is a tuple, the result.
+  // Makes the tuple of the values, none of which is itself a tuple, the result.
   std::unique_ptr<xla::HloComputation> Finish(absl::Span<const BatchedValue> results);
   // Makes the value the result.
   std::unique_ptr<xla::HloComputation> Finish(const BatchedValue& result);

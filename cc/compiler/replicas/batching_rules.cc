@@ -18,7 +18,7 @@ using xla::HloInstruction;
 using xla::HloOpcode;
 using xla::Shape;
 
-// The batched form of an instruction with such operands; nothing if there is none.
+// The batched form of an instruction with these operands, or nothing if there is none.
 using Rule = std::optional<BatchedValues> (*)(BatchedComputation&, const HloInstruction&,
                                               const BatchedValues&);
 
@@ -54,8 +54,8 @@ BatchedValues Made(BatchedComputation& out, const HloInstruction& original,
   return Batch(original, out.AddFor(original, std::move(batched)));
 }
 
-// The predicate of a select and the bounds of a clamp may be scalars. They remain so if all of them
-// are mirrored; else all take the batch's shape, so that they don't mix.
+// The predicate of a select and the bounds of a clamp may be scalars. They stay scalars if all of
+// them are mirrored. Otherwise all take the batch's shape, because the two can't be mixed.
 std::optional<BatchedValues> BatchElementwise(BatchedComputation& out,
                                               const HloInstruction& instruction,
                                               const BatchedValues& operands) {
@@ -80,7 +80,8 @@ std::optional<BatchedValues> BatchElementwise(BatchedComputation& out,
   return Batch(instruction, out.AddClone(instruction, shape, arrays));
 }
 
-// What treats the last dimensions as matrices or rows, of which there are more.
+// For instructions that treat the last dimensions as matrices or rows. The batch only adds more of
+// them.
 std::optional<BatchedValues> BatchRows(BatchedComputation& out, const HloInstruction& instruction,
                                        const BatchedValues& operands) {
   return Batch(instruction, out.AddClone(instruction, out.BatchedShape(instruction.shape()),
@@ -151,7 +152,7 @@ std::optional<BatchedValues> BatchSlice(BatchedComputation& out, const HloInstru
 
 std::optional<BatchedValues> BatchPad(BatchedComputation& out, const HloInstruction& instruction,
                                       const BatchedValues& operands) {
-  // It pads the whole batch with one number.
+  // The whole batch is padded with the same number.
   if (operands[1].batched) return std::nullopt;
   xla::PaddingConfig padding;
   padding.add_dimensions();
@@ -161,8 +162,8 @@ std::optional<BatchedValues> BatchPad(BatchedComputation& out, const HloInstruct
                                         operands[0].instruction, operands[1].instruction, padding));
 }
 
-// Where the arrays, the first ones of the operands, are sliced; nothing if that differs, for there
-// is one place for the whole batch.
+// The position at which the arrays, which are the first operands, are sliced. Nothing if it differs
+// between replicas, because there is only one position for the whole batch.
 std::optional<std::vector<HloInstruction*>> StartIndices(BatchedComputation& out,
                                                          const BatchedValues& operands,
                                                          size_t arrays) {
@@ -201,7 +202,7 @@ std::optional<BatchedValues> BatchDynamicUpdateSlice(BatchedComputation& out,
 std::optional<BatchedValues> BatchSelectAndScatter(BatchedComputation& out,
                                                    const HloInstruction& instruction,
                                                    const BatchedValues& operands) {
-  // It begins with one number for the whole batch.
+  // The whole batch starts with the same number.
   if (operands[2].batched) return std::nullopt;
   return Made(out, instruction,
               HloInstruction::CreateSelectAndScatter(
@@ -218,8 +219,9 @@ std::optional<BatchedValues> BatchGather(BatchedComputation& out, const HloInstr
   if (!numbers.operand_batching_dims().empty()) return std::nullopt;
   std::vector<int64_t> slice_sizes(instruction.gather_slice_sizes().begin(),
                                    instruction.gather_slice_sizes().end());
-  // A replica with indices of its own looks into its own table: the batch is a batching dimension,
-  // of which a slice takes one element. With the indices of all, a slice takes that of every table.
+  // If both tables and indices differ, each replica looks into its own table: the batch is a
+  // batching dimension, and a slice takes one element of it. If the indices are the same for all, a
+  // slice takes elements from every table.
   if (tables) {
     ShiftByOne(numbers.mutable_collapsed_slice_dims());
     ShiftByOne(numbers.mutable_start_index_map());
@@ -235,14 +237,14 @@ std::optional<BatchedValues> BatchGather(BatchedComputation& out, const HloInstr
   } else {
     ShiftAndPrepend(numbers.mutable_offset_dims());
   }
-  // Indices that are sorted for each replica are not so one replica after the other.
+  // Indices that are sorted within each replica are not sorted across replicas.
   return Made(out, instruction,
               HloInstruction::CreateGather(out.BatchedShape(instruction.shape()),
                                            operands[0].instruction, operands[1].instruction,
                                            numbers, slice_sizes, /*indices_are_sorted=*/false));
 }
 
-// The shape of an instruction whose arrays are all batches.
+// The shape of an instruction all of whose arrays are batches.
 Shape AllBatchedShape(const BatchedComputation& out, const Shape& shape) {
   if (!shape.IsTuple()) return out.BatchedShape(shape);
   std::vector<Shape> elements;
@@ -250,7 +252,7 @@ Shape AllBatchedShape(const BatchedComputation& out, const Shape& shape) {
   return xla::ShapeUtil::MakeTupleShape(elements);
 }
 
-// The arrays of an instruction that may make several, all of them batches.
+// The arrays of an instruction that may produce several. All of them are batches.
 BatchedValues SeveralMade(BatchedComputation& out, const HloInstruction& original,
                           std::unique_ptr<HloInstruction> batched) {
   HloInstruction* made = out.AddFor(original, std::move(batched));
@@ -260,7 +262,8 @@ BatchedValues SeveralMade(BatchedComputation& out, const HloInstruction& origina
   return out.Elements(made, like);
 }
 
-// The arrays of a reduction, batched, and what it begins with; nothing if that differs.
+// The arrays of a reduction as batches, and its initial values. Nothing if these differ between
+// replicas.
 struct ReductionOperands {
   std::vector<HloInstruction*> arrays, initial_values;
 };
@@ -340,7 +343,8 @@ Rule RuleOf(const HloInstruction& instruction) {
   if (const auto found = rules->find(instruction.opcode()); found != rules->end()) {
     return found->second;
   }
-  // The computation of a map is made for its dimensions; random numbers are made for a shape.
+  // A map's computation is specific to its dimensions, and random numbers are generated for a
+  // shape.
   const bool elementwise = instruction.IsElementwise() && instruction.opcode() != HloOpcode::kMap &&
                            PurityOf(instruction) == Purity::kPure;
   return elementwise ? BatchElementwise : nullptr;

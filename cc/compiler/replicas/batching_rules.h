@@ -1,4 +1,4 @@
-// How instructions compute for several replicas at once.
+// Rules that compute instructions for several replicas at once.
 #ifndef TF_TPU_EXT_CC_COMPILER_REPLICAS_BATCHING_RULES_H_
 #define TF_TPU_EXT_CC_COMPILER_REPLICAS_BATCHING_RULES_H_
 
@@ -14,21 +14,21 @@
 
 namespace tf_tpu_ext {
 
-// Adds what computes the instruction for all replicas: it has no effects and calls reducers and
-// comparators at most. `operands` are its operands' arrays, at least one of them a batch. Nothing
-// if the replicas have to be computed one by one.
+// Adds instructions that compute `instruction` for all replicas. It has no side effects and calls
+// at most reducers and comparators. `operands` are its operands' arrays, at least one of which is a
+// batch. Returns nothing if the replicas have to be computed one by one.
 std::optional<BatchedValues> BatchInstruction(const xla::HloInstruction& instruction,
                                               const BatchedValues& operands,
                                               BatchedComputation* out);
 
-// Adds what computes the sum over the replicas of what the instruction makes, without making it for
-// each of them. `from_zero` says that it is a reduction or scatter that adds, beginning with zero.
-// Nothing if there is no such way.
+// Adds instructions that compute the sum of the replicas' values of `summed` without computing each
+// of them. `from_zero` says that it is a reduction or scatter that adds to zero. Returns nothing if
+// that is impossible.
 std::optional<BatchedValue> SumOfReplicas(const xla::HloInstruction& summed,
                                           const BatchedValues& operands, bool from_zero,
                                           BatchedComputation* out);
 
-// Of products, convolutions and kernels that compute them, for BatchInstruction().
+// For matrix products, convolutions and kernels that compute them. Used by BatchInstruction().
 std::optional<BatchedValues> BatchDot(BatchedComputation& out, const xla::HloInstruction& dot,
                                       const BatchedValues& operands);
 std::optional<BatchedValues> BatchConvolution(BatchedComputation& out,
@@ -37,13 +37,13 @@ std::optional<BatchedValues> BatchConvolution(BatchedComputation& out,
 std::optional<BatchedValues> BatchKernelCall(BatchedComputation& out,
                                              const xla::HloInstruction& call,
                                              const BatchedValues& operands);
-// The sum over the replicas of what a kernel computes that sums over its batch.
+// The sum over the replicas of what a kernel computes, if it sums over its batch.
 std::optional<BatchedValue> SumOfKernelCalls(BatchedComputation& out,
                                              const xla::HloInstruction& call,
                                              const BatchedValues& operands);
 
-// Numbers of dimensions when there is a new first one: as they are then, and with the new one
-// before them.
+// Renumbers dimensions for a new first dimension. ShiftAndPrepend() and ShiftedAndPrepended() also
+// add the new dimension in front.
 template <typename Numbers>
 void ShiftByOne(Numbers* numbers) {
   for (auto& number : *numbers) ++number;

@@ -1,4 +1,4 @@
-// Products and sums over a batch: where the replicas' rows or samples become one larger batch.
+// Products, and sums over a batch: the rows or samples of all replicas become one larger batch.
 #include <utility>
 
 #include "absl/status/statusor.h"
@@ -18,14 +18,14 @@ using xla::HloInstruction;
 using xla::HloOpcode;
 using xla::Shape;
 
-// All samples of all replicas as one batch.
+// The shape with all samples of all replicas as one batch.
 Shape ShapeOfAllSamples(const Shape& shape, int batch_size) {
   Shape samples = shape;
   samples.set_dimensions(0, batch_size * shape.dimensions(0));
   return samples;
 }
 
-// The op that a custom call computes by one of TensorFlow's kernels; null if it is another call.
+// The op that a custom call computes with one of TensorFlow's kernels, or null for other calls.
 const WindowOp* WindowOpOf(const HloInstruction& call) {
   if (!call.IsCustomCall(kKernelTarget)) return nullptr;
   const absl::StatusOr<KernelCall> kernel = DecodeKernelCall(call.raw_backend_config_string());
@@ -53,7 +53,7 @@ HloInstruction* CallOfAllSamples(BatchedComputation& out, const HloInstruction& 
   }
   HloInstruction* made = out.AddClone(call, result, arrays);
   auto* custom_call = xla::Cast<xla::HloCustomCallInstruction>(made);
-  // The layouts that the call asks for are kept as shapes, which have grown with the operands.
+  // The call stores the layouts that it requires as shapes, which have to grow with the operands.
   if (custom_call->layout_constrained()) {
     std::vector<Shape> shapes = custom_call->operand_shapes_with_layout();
     for (size_t i = 0; i < shapes.size(); ++i) {
@@ -66,7 +66,7 @@ HloInstruction* CallOfAllSamples(BatchedComputation& out, const HloInstruction& 
   return made;
 }
 
-// Whether the operands that differ are batches of samples, and not filters.
+// Whether all operands that differ between replicas are batches of samples, not filters.
 bool DifferInSamplesOnly(const WindowOp& op, const BatchedValues& operands) {
   for (int i = 0; i < static_cast<int>(operands.size()); ++i) {
     if (operands[i].batched && !op.HoldsBatch(i)) return false;
@@ -74,8 +74,9 @@ bool DifferInSamplesOnly(const WindowOp& op, const BatchedValues& operands) {
   return true;
 }
 
-// A product where only one side differs: its rows are all replicas' rows. XLA puts the batch
-// behind the other side's dimensions or before them, from where it is moved to the front.
+// A product of which only one side differs between replicas: its rows are those of all replicas.
+// XLA puts the batch before or after the dimensions of the other side. From there it is moved to
+// the front.
 BatchedValue DotOfOneSide(BatchedComputation& out, const HloInstruction& dot,
                           const BatchedValue& lhs, const BatchedValue& rhs,
                           const xla::DotDimensionNumbers& numbers) {
@@ -99,7 +100,7 @@ BatchedValue DotOfOneSide(BatchedComputation& out, const HloInstruction& dot,
           true, dot.shape()};
 }
 
-// The replicas are one more dimension to sum over: their products are never made.
+// The replicas become one more dimension to sum over, so their products are never computed.
 BatchedValue SumOfDots(BatchedComputation& out, const HloInstruction& dot,
                        const BatchedValues& operands) {
   xla::DotDimensionNumbers numbers = dot.dot_dimension_numbers();
@@ -122,7 +123,8 @@ BatchedValue SumOfReductions(BatchedComputation& out, const HloInstruction& redu
           false, reduce.shape()};
 }
 
-// One scatter of all replicas' updates: one table, where each replica's own would be as large.
+// One scatter of all replicas' updates into one table, instead of a table of that size for each
+// replica.
 BatchedValue SumOfScatters(BatchedComputation& out, const HloInstruction& scatter,
                            const BatchedValues& operands) {
   xla::ScatterDimensionNumbers numbers = scatter.scatter_dimension_numbers();
@@ -163,8 +165,8 @@ std::optional<BatchedValues> BatchConvolution(BatchedComputation& out,
                                               const HloInstruction& convolution,
                                               const BatchedValues& operands) {
   const auto& numbers = convolution.convolution_dimension_numbers();
-  // The samples of all replicas are one batch without a copy only where the batch comes first. With
-  // filters of their own, or where parts of the batch have filters, they are not alike.
+  // Only if the batch comes first do the samples of all replicas form one batch without a copy. Nor
+  // can they form one if each replica has its own filters, or filters apply to parts of the batch.
   if (operands[1].batched || numbers.input_batch_dimension() != 0 ||
       numbers.output_batch_dimension() != 0 || convolution.batch_group_count() > 1) {
     return std::nullopt;

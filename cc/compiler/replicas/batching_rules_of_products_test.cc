@@ -1,4 +1,4 @@
-// Rules of products, and of sums over the replicas.
+// Tests the rules of products and of sums over replicas.
 #include <memory>
 #include <utility>
 #include <vector>
@@ -60,7 +60,7 @@ INSTANTIATE_TEST_SUITE_P(Rules, ProductRuleTest, ::testing::ValuesIn(kProducts),
 
 class SumRuleTest : public ::testing::TestWithParam<RuleCase> {};
 
-// The sum over the replicas of `r`, from XLA's interpreter and added up here.
+// The sum of `r` over the replicas is computed by XLA's interpreter and added up here.
 TEST_P(SumRuleTest, ComputesTheSumOfWhatReplicasDo) {
   const RuleCase& rule = GetParam();
   const std::unique_ptr<xla::HloModule> alone = Step(rule.body, rule.result);

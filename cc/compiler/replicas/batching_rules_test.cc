@@ -1,4 +1,4 @@
-// Rules of instructions that keep, move, choose or combine elements.
+// Tests the rules of instructions that keep, move, select or combine elements.
 #include "cc/compiler/replicas/batching_rules.h"
 
 #include <memory>
@@ -177,7 +177,7 @@ const RuleCase kRules[] = {
 
 INSTANTIATE_TEST_SUITE_P(Rules, BatchingRuleTest, ::testing::ValuesIn(kRules), NameOf);
 
-// XLA's interpreter clamps to arrays only.
+// XLA's interpreter supports only arrays as a clamp's bounds.
 TEST(BatchingRulesTest, ScalarBoundsDoNotMix) {
   for (const bool own : {false, true}) {
     const std::unique_ptr<xla::HloModule> module = Step(

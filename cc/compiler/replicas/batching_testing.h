@@ -1,5 +1,5 @@
-// For tests of batching: what the batched program computes for a replica, by XLA's interpreter, is
-// compared with what the replica's own program computes.
+// For tests of batching: runs the batched program in XLA's interpreter and compares what it
+// computes for each replica with the result of the replica's own program.
 #ifndef TF_TPU_EXT_CC_COMPILER_REPLICAS_BATCHING_TESTING_H_
 #define TF_TPU_EXT_CC_COMPILER_REPLICAS_BATCHING_TESTING_H_
 
@@ -31,7 +31,7 @@ namespace tf_tpu_ext {
 
 inline constexpr int kReplicas = 3;
 
-// What instructions of a test may call.
+// Computations that a test's instructions may call.
 inline constexpr char kReducers[] = R"(
 HloModule step
 
@@ -74,17 +74,17 @@ add_and_count {
 
 struct RuleCase {
   const char* name;
-  // Parameter 0 is the same for all replicas; the root is `r`, with the type first.
+  // Parameter 0 is the same for all replicas. The root is `r`, and `result` begins with its type.
   const char* body;
   const char* result;
-  // How often this opcode is in the entry of the batched program.
+  // How often this opcode occurs in the entry computation of the batched program.
   xla::HloOpcode opcode;
   int count;
 };
 
 inline void PrintTo(const RuleCase& rule, std::ostream* out) { *out << rule.name; }
 
-// Numbers that differ between parameters, replicas and places.
+// Numbers that differ by parameter, replica and position.
 inline xla::Literal Filled(const xla::Shape& shape, int seed) {
   xla::Literal literal = xla::Literal::CreateFromShape(shape);
   for (int64_t i = 0; i < xla::ShapeUtil::ElementsIn(shape); ++i) {
@@ -119,7 +119,7 @@ inline std::vector<xla::Literal> Evaluate(const xla::HloModule& module,
                                           const std::vector<xla::Literal>& arguments) {
   std::vector<const xla::Literal*> pointers;
   for (const xla::Literal& argument : arguments) pointers.push_back(&argument);
-  // The interpreter does not know batches of gathers, which XLA's compiler makes plain ones.
+  // The interpreter does not support batched gathers, which XLA's compiler turns into plain ones.
   const std::unique_ptr<xla::HloModule> plain = module.Clone();
   CHECK_OK(xla::BatchedGatherScatterNormalizer().Run(plain.get()).status());
   auto result = xla::HloEvaluator().Evaluate(*plain->entry_computation(), pointers);
@@ -128,7 +128,7 @@ inline std::vector<xla::Literal> Evaluate(const xla::HloModule& module,
   return result->DecomposeTuple();
 }
 
-// The arrays of all replicas, one after the other.
+// The arrays of all replicas, one after another.
 inline xla::Literal BatchOf(const std::vector<const xla::Literal*>& replicas) {
   xla::Literal batch = xla::Literal::CreateFromShape(
       xla::ShapeUtil::PrependMajorDimension(kReplicas, replicas[0]->shape()));
@@ -186,7 +186,7 @@ inline void ExpectNear(const xla::Literal& expected, const xla::Literal& actual)
   }
 }
 
-// Expects that the batched program computes for each replica what the replica's own one does.
+// Checks that the batched program computes the same for each replica as the replica's own program.
 inline void ExpectRuleHolds(const RuleCase& rule, const std::string& called = "") {
   const std::unique_ptr<xla::HloModule> module = Step(rule.body, rule.result, called);
   const BatchedModule batched = BatchAll(*module);

@@ -10,10 +10,10 @@
 namespace tf_tpu_ext {
 namespace {
 
-// Starting a run costs as much as computing so many elements.
+// Starting a run costs as much as computing this many elements.
 constexpr int64_t kRunCost = 50'000;
-// A group is worth it if it costs less than so much of what its replicas do: its arrays take more
-// memory, and each replica's are warm in a cache where those of a group are not.
+// A group must cost less than this fraction of its replicas' total cost to be worthwhile: its
+// arrays take more memory, and don't stay warm in a cache as those of a single replica do.
 constexpr double kMostOfAlone = 0.95;
 
 }  // namespace
@@ -32,7 +32,7 @@ absl::StatusOr<BatchedModule> GroupReplicas(const xla::HloModule& module, BatchO
     options.group_size = replicas;
     absl::StatusOr<BatchedModule> batched = BatchReplicas(module, options);
     if (batched.ok()) {
-      // A replica alone computes its own part, and all that is the same for all.
+      // A replica on its own computes its own part, and everything that is the same for all.
       const ComputationCost together = CostOf(*batched->module);
       const auto of_single_replicas = [&](int64_t together, int64_t alone) {
         return (together - alone) * replicas / std::max(1, replicas - 1);

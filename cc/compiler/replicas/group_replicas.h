@@ -8,13 +8,14 @@
 
 namespace tf_tpu_ext {
 
-// How many replicas run as one program: with `num_processors` processors there remain as many
-// groups or, where they can't be equal, somewhat more.
+// How many replicas run as one program. With `num_processors` processors there are as many groups,
+// but at least two, and more if they could not be of equal size.
 int GroupSize(int num_replicas, int num_processors);
 
-// Batches as many replicas as the processors ask for: all of them if loops compute less that
-// belongs to single replicas than what is the same for all, such as the new weights, and would be
-// computed by each group. An error also if groups would save next to nothing.
+// Batches as many replicas as suits the number of processors. It batches all of them if the work in
+// loops that is the same for all, such as computing new weights, exceeds the work that differs
+// between replicas, because each group would repeat the common work. Also returns an error if
+// groups would save next to nothing.
 absl::StatusOr<BatchedModule> GroupReplicas(const xla::HloModule& module, BatchOptions options,
                                             int num_processors);
 

@@ -26,7 +26,7 @@ TEST(GroupSizeTest, LeavesAGroupForEachProcessor) {
   EXPECT_EQ(GroupSize(1, 2), 1);
 }
 
-// A loop that changes weights by what ROWS rows of each replica make of them.
+// A loop that updates weights with values computed from ROWS rows of each replica.
 constexpr char kTrainingLoop[] = R"(
 HloModule step
 
@@ -98,7 +98,7 @@ TEST(GroupReplicasTest, ALoopThatDividesMoreHasAGroupForEachProcessor) {
   auto batched = GroupLoop(/*rows=*/100, 8, 2);
   ASSERT_TRUE(batched.ok()) << batched.status();
   EXPECT_EQ(batched->group_size, 4);
-  // Nothing is left to save where there is a processor for each.
+  // With a processor for each replica, there is nothing to save.
   EXPECT_EQ(GroupLoop(/*rows=*/100, 8, 64).status().code(), absl::StatusCode::kUnimplemented);
 }
 

@@ -1,4 +1,4 @@
-// What is done for one replica of a group after the other.
+// Instructions that are repeated for each replica of a group.
 #include <string>
 #include <utility>
 
@@ -11,7 +11,7 @@ namespace {
 using xla::HloComputation;
 using xla::HloInstruction;
 
-// With all that it calls.
+// Includes everything that it calls.
 int64_t NumInstructions(const HloInstruction& instruction) {
   int64_t instructions = 1;
   for (const HloComputation* callee : instruction.called_computations()) {
@@ -22,7 +22,7 @@ int64_t NumInstructions(const HloInstruction& instruction) {
   return instructions;
 }
 
-// Makes a batch of each array that the replicas have made one by one.
+// Makes a batch of each array that the replicas have computed one by one.
 BatchedValues JoinReplicas(BatchedComputation& out, const std::vector<BatchedValues>& replicas) {
   BatchedValues batches;
   for (size_t array = 0; array < replicas[0].size(); ++array) {
@@ -59,8 +59,8 @@ absl::StatusOr<BatchedValues> ReplicaBatcher::ForEach(Scope& scope,
 BatchedValues ReplicaBatcher::Feed(BatchedComputation& out, const HloInstruction& instruction,
                                    const TransferCall& transfer,
                                    const BatchedValues& operands) const {
-  // The token, which comes last, passes from one replica's call to the next: the host sees them in
-  // the order of the replicas.
+  // The token, which comes last, passes from one replica's call to the next, so the host sees the
+  // calls in the order of the replicas.
   HloInstruction* token = operands.back().instruction;
   TransferCall of_member = transfer;
   std::vector<BatchedValues> replicas;

@@ -21,12 +21,12 @@ using xla::HloComputation;
 using xla::HloInstruction;
 using xla::HloOpcode;
 
-// What is done for each replica may have so many times the instructions of the whole program, and
-// so many more: past that, compiling it would cost more than batching saves.
+// Repeating instructions for each replica may add up to kMaxGrowth times the whole program's
+// instructions plus kFreeGrowth. Beyond that, compiling them would cost more than batching saves.
 constexpr int64_t kMaxGrowth = 4;
 constexpr int64_t kFreeGrowth = 1000;
 
-// The exchange with the host that a custom call is; nothing if it is none.
+// The exchange with the host that a custom call performs, or nothing if it is another call.
 std::optional<TransferCall> TransferOf(const HloInstruction& instruction) {
   if (!instruction.IsCustomCall(kTransferTarget)) return std::nullopt;
   absl::StatusOr<TransferCall> call = DecodeTransferCall(instruction.raw_backend_config_string());
@@ -107,7 +107,7 @@ absl::StatusOr<BatchedModule> ReplicaBatcher::Run(const std::vector<bool>& batch
   batched.batched_parameters = batched_parameters;
   for (const BatchedValue& result : results) batched.batched_results.push_back(result.batched);
   AddEntry(out.Finish(results), module_.get());
-  // Values of single replicas whose sum is made otherwise, and what was tried and given up.
+  // Removes values of single replicas whose sum is computed in another way, and abandoned attempts.
   TF_RETURN_IF_ERROR(xla::HloDCE().Run(module_.get()).status());
   batched.module = std::move(module_);
   return batched;
@@ -128,15 +128,16 @@ absl::StatusOr<BatchedValues> ReplicaBatcher::Batch(const HloComputation& comput
   return scope.Of(computation.root_instruction());
 }
 
-// The order matters: what is handled first is neither mirrored nor batched by a rule as a whole.
+// The order matters: instructions that are handled first are neither mirrored nor batched by a rule
+// as a whole.
 absl::StatusOr<BatchedValues> ReplicaBatcher::BatchOne(Scope& scope,
                                                        const HloInstruction& instruction) {
-  // The order that it asks for would have to be kept between all that becomes of both.
+  // The required order would have to hold between everything that the two instructions turn into.
   if (!instruction.control_predecessors().empty()) {
     return Alone(instruction, "an instruction that waits for others");
   }
   if (instruction.shape().is_dynamic()) return Alone(instruction, "a dynamic size");
-  // For the slice that takes the first replica's value of it, which looks through it.
+  // Left to the slice that takes the first replica's value from it, which looks through it.
   if (instruction.opcode() == HloOpcode::kAllToAll) return BatchedValues{BatchedValue()};
   BatchedValues operands = scope.Operands(instruction);
   for (const BatchedValue& operand : operands) {
@@ -144,8 +145,8 @@ absl::StatusOr<BatchedValues> ReplicaBatcher::BatchOne(Scope& scope,
     if (instruction.opcode() == HloOpcode::kSlice) return FirstReplica(scope, instruction);
     return Alone(instruction, "an exchange between replicas");
   }
-  // Who waits on the host for a replica's other effects, or for the outfeed of one that needs no
-  // other, may let another replica wait for that.
+  // Infeeds are repeated, and outfeeds if replicas wait for each other anyway. Host code that waits
+  // for any other effect of one replica might make another replica wait.
   const std::optional<TransferCall> transfer = TransferOf(instruction);
   if (transfer.has_value() && (transfer->is_infeed() || (transfer->is_outfeed() && meets_))) {
     return Feed(*scope.out, instruction, *transfer, operands);
@@ -158,7 +159,7 @@ absl::StatusOr<BatchedValues> ReplicaBatcher::BatchOne(Scope& scope,
     case HloOpcode::kOptimizationBarrier:
       return Barrier(*scope.out, instruction, operands);
     case HloOpcode::kSetDimensionSize:
-      return BatchedValues{operands[0]};  // not dynamic: to what it is
+      return BatchedValues{operands[0]};  // stays static: set to its full size
     case HloOpcode::kGetTupleElement:
       return ElementOfTuple(instruction, operands);
     case HloOpcode::kReplicaId:

@@ -1,4 +1,4 @@
-// Walks through the program of one replica and makes that of a group.
+// Traverses the program of one replica and builds the program of a group.
 #ifndef TF_TPU_EXT_CC_COMPILER_REPLICAS_REPLICA_BATCHER_H_
 #define TF_TPU_EXT_CC_COMPILER_REPLICAS_REPLICA_BATCHER_H_
 
@@ -21,8 +21,8 @@
 
 namespace tf_tpu_ext {
 
-// Batches a program once, for parameters of which it is known which are batches. An array that has
-// not come to differ between replicas stays one for all of them (BatchedValue::batched).
+// Batches a program once, given which parameters are batches. An array remains mirrored as long as
+// it does not differ between replicas (BatchedValue::batched).
 class ReplicaBatcher {
  public:
   ReplicaBatcher(const xla::HloModule& module, const BatchOptions& options);
@@ -30,7 +30,7 @@ class ReplicaBatcher {
   absl::StatusOr<BatchedModule> Run(const std::vector<bool>& batched_parameters);
 
  private:
-  // A computation of the original program, as its batched form is made.
+  // A computation of the original program whose batched form is being built.
   struct Scope {
     const BatchedValues& Of(const xla::HloInstruction* instruction) const {
       return values.at(instruction);
@@ -42,14 +42,14 @@ class ReplicaBatcher {
     absl::flat_hash_map<const xla::HloInstruction*, BatchedValues> values;
   };
 
-  // replica_batcher.cc: the walk.
+  // replica_batcher.cc: traversal.
 
-  // Adds the computation's batched form to `out` and returns its result.
+  // Adds the batched form of the computation to `out` and returns its result.
   absl::StatusOr<BatchedValues> Batch(const xla::HloComputation& computation,
                                       const std::vector<BatchedValues>& parameters,
                                       BatchedComputation* out);
   absl::StatusOr<BatchedValues> BatchOne(Scope& scope, const xla::HloInstruction& instruction);
-  // What is the same for all replicas is computed once.
+  // Adds an instruction that is computed once because it is the same for all replicas.
   static BatchedValues ForAll(Scope& scope, const xla::HloInstruction& instruction);
 
   // batched_calls.cc: calls, loops and branches.
@@ -57,26 +57,25 @@ class ReplicaBatcher {
   absl::StatusOr<BatchedValues> Call(Scope& scope, const xla::HloInstruction& call);
   absl::StatusOr<BatchedValues> While(Scope& scope, const xla::HloInstruction& loop);
   absl::StatusOr<BatchedValues> Conditional(Scope& scope, const xla::HloInstruction& conditional);
-  // Makes a computation with a tuple of the arrays as its only parameter.
+  // Builds a computation whose only parameter is a tuple of the arrays.
   absl::StatusOr<BatchedValues> BatchCalled(const xla::HloComputation& called,
                                             const BatchedValues& like, BatchedComputation* out);
 
-  // batched_collectives.cc: what replicas do together.
+  // batched_collectives.cc: communication between replicas.
 
   BatchedValues ReplicaId(BatchedComputation& out, const xla::HloInstruction& instruction) const;
   absl::StatusOr<BatchedValues> FirstReplica(Scope& scope, const xla::HloInstruction& slice) const;
   absl::StatusOr<BatchedValues> AllReduce(Scope& scope, const xla::HloInstruction& reduction) const;
-  // The value of the group, by the reducer's opcode.
+  // Combines the value within the group, according to the reducer's opcode.
   BatchedValue Combined(Scope& scope, const xla::HloInstruction& value,
                         xla::HloOpcode opcode) const;
-  // The sum of a value over the replicas, where there is a way to it that does not need the value
-  // of each replica.
+  // The sum of a value over the replicas, if it can be computed without the value of each replica.
   static std::optional<BatchedValue> SumOver(Scope& scope, const xla::HloInstruction& summed);
 
-  // one_by_one.cc: what is done for one replica after the other.
+  // one_by_one.cc: instructions that are repeated for each replica.
 
   absl::StatusOr<BatchedValues> ForEach(Scope& scope, const xla::HloInstruction& instruction);
-  // Each replica's infeed or outfeed.
+  // The infeed or outfeed of each replica.
   BatchedValues Feed(BatchedComputation& out, const xla::HloInstruction& instruction,
                      const TransferCall& transfer, const BatchedValues& operands) const;
 
@@ -84,23 +83,23 @@ class ReplicaBatcher {
   const int group_size_;
   const int num_replicas_;
   const int num_groups_;
-  // Whether no replica can go through the program without the others.
+  // Whether no replica can run through the program without the others.
   bool meets_ = false;
-  // Instructions that are there for each replica, and how many may be.
+  // The number of instructions that are repeated for each replica, and the limit.
   int64_t repeated_ = 0;
   int64_t max_repeated_ = 0;
   std::unique_ptr<xla::HloModule> module_;
-  // From the original to the new module.
+  // Copies from the original module to the new one.
   xla::HloCloneContext context_;
 };
 
-// An error: why the program must run for each replica alone.
+// An error that says why the program must run separately for each replica.
 absl::Status Alone(const xla::HloInstruction& instruction, absl::string_view why);
 
 bool IsMirrored(const BatchedValues& values);
 
-// Whether the instruction, with all that it calls, does the same wherever it runs; and, if random
-// numbers are not allowed, whenever.
+// Whether the instruction, with everything it calls, does the same wherever it runs, and, unless
+// random numbers are allowed, whenever it runs.
 bool IsRepeatable(const xla::HloInstruction& instruction, bool random_allowed);
 
 }  // namespace tf_tpu_ext

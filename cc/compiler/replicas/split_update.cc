@@ -27,17 +27,17 @@ using xla::HloOpcode;
 
 using Instructions = std::vector<const HloInstruction*>;
 
-// Of more replicas, values that several instructions read are better added up once.
+// Sums over more replicas, like sums that several instructions read, are better computed once.
 constexpr int kMostSummedByUpdate = 4;
 
-// Whether the instruction computes each element from one element of each operand, as compilers fuse
-// it with what makes its operands.
+// Whether the instruction computes each element from one element of each operand, so that compilers
+// fuse it with the instructions that compute its operands.
 bool IsElementwiseArithmetic(HloOpcode opcode) {
   return opcode == HloOpcode::kAdd || opcode == HloOpcode::kSubtract ||
          opcode == HloOpcode::kMultiply || opcode == HloOpcode::kDivide;
 }
 
-// A sum that one instruction reads costs that instruction less than a pass over memory.
+// Summing as part of the only instruction that reads the sum costs less than a pass over memory.
 bool MayBeSummedByUpdate(const HloInstruction& sum, const Combination& combination,
                          int num_replicas) {
   return combination.kind == Combination::kSum && combination.type == xla::F32 &&
@@ -46,10 +46,11 @@ bool MayBeSummedByUpdate(const HloInstruction& sum, const Combination& combinati
          IsElementwiseArithmetic(sum.users()[0]->opcode());
 }
 
-// The whole with other results: all that only the update needs is gone with its results.
+// The original program with other results. Whatever only the update needs disappears with its
+// results.
 absl::StatusOr<std::unique_ptr<HloModule>> BuildReplica(const HloModule& whole,
                                                         const Instructions& results) {
-  // Without a suffix, a clone keeps the names.
+  // Without a suffix, a clone keeps all names.
   std::unique_ptr<HloModule> module = whole.Clone(/*suffix=*/"");
   HloComputation* entry = module->entry_computation();
   std::vector<HloInstruction*> values;
@@ -64,7 +65,8 @@ absl::StatusOr<std::unique_ptr<HloModule>> BuildReplica(const HloModule& whole,
   entry->set_root_instruction(entry->AddInstruction(HloInstruction::CreateTuple(values)),
                               /*accept_different_shape=*/true);
   ResultChanged(module.get());
-  // The collectives go, too, for nobody reads what they combine: no replica waits for another.
+  // This removes the collectives, too, because nobody reads what they combine. No replica waits for
+  // another.
   TF_RETURN_IF_ERROR(xla::HloDCE().Run(module.get()).status());
   return module;
 }
@@ -81,7 +83,7 @@ class UpdateBuilder {
 
   void Build(const Instructions& results, SplitProgram* split) && {
     const absl::flat_hash_set<const HloInstruction*> needed = Needed(results);
-    // All of them, so that parameters keep their numbers.
+    // Keeps all parameters, so that their numbers don't change.
     for (const HloInstruction* parameter : entry_.parameter_instructions()) {
       made_[parameter] = builder_.AddInstruction(parameter->Clone(/*suffix=*/"", &context_));
       if (needed.contains(parameter)) {
@@ -91,7 +93,7 @@ class UpdateBuilder {
     int combination = 0;
     for (const HloInstruction* instruction : parts_.order) {
       if (parts_.parts.at(instruction) == Part::kCombine) {
-        // Also one that nothing reads: the replicas bring its values all the same.
+        // Even if nothing reads it, because the replicas pass its values anyway.
         made_[instruction] = AddCombined(*instruction, combination++, split);
       } else if (needed.contains(instruction) && instruction->opcode() != HloOpcode::kParameter) {
         std::vector<HloInstruction*> operands = Made(instruction->operands());
@@ -121,8 +123,9 @@ class UpdateBuilder {
     return made;
   }
 
-  // The parameter in the place of a combination, or the sum of those of all replicas: XLA fuses
-  // these additions with what reads the sum, which the runtime's sum of buffers can't be.
+  // The parameter that replaces a combination, or the sum of one parameter per replica. XLA fuses
+  // these additions with the instruction that reads the sum, which is impossible for the runtime's
+  // sum of buffers.
   HloInstruction* AddCombined(const HloInstruction& original, int number, SplitProgram* split) {
     const int values = split->combinations[number].by_update ? num_replicas_ : 1;
     HloInstruction* sum = nullptr;
@@ -159,7 +162,7 @@ absl::StatusOr<std::optional<SplitProgram>> SplitUpdate(
   Instructions replica_results, update_results;
   for (int result = 0; result < root->operand_count(); ++result) {
     const HloInstruction* value = root->operand(result);
-    // What either part may compute is the replica's, whose results come first.
+    // What either part may compute belongs to the replica, whose results are available earlier.
     const bool in_update = parts.InUpdate(value);
     (in_update ? split.update_results : split.replica_results).push_back(result);
     (in_update ? update_results : replica_results).push_back(value);

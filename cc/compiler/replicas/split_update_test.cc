@@ -68,8 +68,7 @@ ENTRY entry {
   momentum = f32[4] parameter(3)
 )";
 
-// A program over vectors of four numbers with such results, of which parameters 0 and 3 are
-// mirrored.
+// A program over vectors of four numbers with these results. Parameters 0 and 3 are mirrored.
 std::unique_ptr<xla::HloModule> Step(const std::string& body, const std::string& results) {
   const int count = 1 + absl::c_count(results, ',');
   std::string types = "f32[4]";
@@ -133,7 +132,7 @@ std::vector<Literal> Evaluate(const xla::HloModule& module, const std::vector<Li
   return result.ok() ? result->DecomposeTuple() : std::vector<Literal>();
 }
 
-// The replicas' parts, what becomes of their values, and the update, by XLA's interpreter.
+// Runs the replicas' parts, combines their values, and runs the update, in XLA's interpreter.
 TEST(SplitUpdateTest, BothPartsTogetherComputeTheWhole) {
   auto split = Split(R"(
   own = f32[4] multiply(weights, data)
@@ -175,7 +174,7 @@ TEST(SplitUpdateTest, BothPartsTogetherComputeTheWhole) {
   }
   const std::vector<Literal> update = Evaluate(*split->update, arguments);
   ASSERT_EQ(split->update_results, (std::vector<int>{0, 2}));
-  // weights - weights * (sum of data), and (momentum + 1) * (largest of more).
+  // weights - weights * (sum of data), and (momentum + 1) * (maximum of more).
   const float weights[] = {1, 2, 2, -1}, momentum[] = {3, 4, 6, -3};
   const float data[] = {2 + 3 + 4 + 5, 3 + 4 + 5 + 6, 4 + 6 + 8 + 10, -14}, more[] = {9, 10, 18, 3};
   for (int i = 0; i < 4; ++i) {

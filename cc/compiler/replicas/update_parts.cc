@@ -15,9 +15,10 @@ namespace {
 using xla::HloInstruction;
 using xla::HloOpcode;
 
-// Whether the update may compute the instruction, apart from what it calls. A custom call is one
-// of TensorFlow's kernels or of the host: they belong to the replica, whose arguments they count
-// on. Nor does the update know sizes that only a replica's run knows.
+// Whether the update may compute the instruction, regardless of what it calls. A custom call runs
+// one of TensorFlow's kernels or calls the host. Such calls rely on the replica's arguments, so
+// they stay in the replica. The update also does not know sizes that are known only to a replica's
+// run.
 bool MayMoveAlone(const HloInstruction& instruction) {
   switch (instruction.opcode()) {
     case HloOpcode::kCustomCall:
@@ -29,7 +30,7 @@ bool MayMoveAlone(const HloInstruction& instruction) {
   }
 }
 
-// What a replica should not do twice, for itself and for the update.
+// Whether a replica should not compute the instruction twice, for itself and for the update.
 bool IsHeavy(const HloInstruction& instruction) {
   switch (instruction.opcode()) {
     case HloOpcode::kCholesky:
@@ -104,12 +105,13 @@ class Divider {
   }
 
  private:
-  // As far as its operands say, whose parts are known.
+  // Decides from the operands, whose parts are known.
   Part PartOf(const HloInstruction& instruction) {
-    // What waits for other instructions, or others for it, stays among them.
+    // An instruction with control dependencies stays with the other instructions.
     if (&instruction == root_ || instruction.HasControlDependencies()) return Part::kReplica;
     if (instruction.opcode() == HloOpcode::kParameter) {
-      // A scalar of one replica alone is no loss: the update then runs for each replica.
+      // Scalars are allowed even if they differ between replicas. The update then runs for each
+      // replica.
       const bool scalar = instruction.shape().IsArray() && instruction.shape().dimensions().empty();
       return scalar || mirrored_.contains(instruction.parameter_number()) ? Part::kFree
                                                                           : Part::kReplica;
@@ -128,8 +130,9 @@ class Divider {
     return part == Part::kFree && IsHeavy(instruction) ? Part::kReplica : part;
   }
 
-  // Takes away from the update whatever the replica's own part reads, and what then follows: it
-  // would have to wait for the update, which runs when all replicas have ended.
+  // Removes from the update whatever the replica's own part reads, and everything that depends on
+  // it. Otherwise the replica would have to wait for the update, which runs after all replicas have
+  // finished.
   void KeepWhatOnlyTheUpdateNeeds() {
     for (const HloInstruction* instruction : made_.order) {
       if (instruction == root_) continue;

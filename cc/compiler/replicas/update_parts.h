@@ -1,4 +1,5 @@
-// Which instructions of a training step belong to the update that is the same for all replicas.
+// Finds the instructions of a training step that belong to the update, which is the same for all
+// replicas.
 #ifndef TF_TPU_EXT_CC_COMPILER_REPLICAS_UPDATE_PARTS_H_
 #define TF_TPU_EXT_CC_COMPILER_REPLICAS_UPDATE_PARTS_H_
 
@@ -13,14 +14,14 @@ namespace tf_tpu_ext {
 
 enum class Part {
   kReplica,
-  kFree,     // depends on mirrored parameters alone: either part may compute it
-  kCombine,  // the replicas' values become one
-  kUpdate,   // depends on combined values and free ones
+  kFree,     // depends only on mirrored parameters: either part may compute it
+  kCombine,  // combines the replicas' values into one
+  kUpdate,   // depends on combined and free values
 };
 
 struct CombinedValue {
   Combination combination;
-  const xla::HloInstruction* value = nullptr;  // what each replica brings
+  const xla::HloInstruction* value = nullptr;  // what each replica contributes
 };
 
 struct UpdateParts {
@@ -32,12 +33,12 @@ struct UpdateParts {
   // Operands before their users.
   std::vector<xla::HloInstruction*> order;
   absl::flat_hash_map<const xla::HloInstruction*, Part> parts;
-  // Of each instruction that is or could be kCombine.
+  // For each instruction that is or could be kCombine.
   absl::flat_hash_map<const xla::HloInstruction*, CombinedValue> combined;
 };
 
-// The parts of a computation whose root is a tuple. Its parameters `mirrored_parameters` have one
-// value for all replicas.
+// Divides a computation whose root is a tuple into its parts. The parameters in
+// `mirrored_parameters` have the same value on all replicas.
 UpdateParts FindUpdateParts(const xla::HloComputation& entry, int num_replicas,
                             const std::vector<int>& mirrored_parameters);
 
