@@ -11,13 +11,14 @@
 
 namespace tf_tpu_ext {
 
-// The arguments of each replica of a step, or of a group.
+// The arguments of each replica of a step or of a group.
 using ReplicaArguments = absl::Span<const Arguments* const>;
 
-// Whether all replicas of the step may run in groups: what has to be equal is.
+// Whether all replicas of the step may run in groups, because everything that must be equal is
+// equal.
 bool CanRunBatched(const BatchedReplicas& batched, ReplicaArguments replicas);
 
-// The arguments of a group's program. An error if the host has no memory for them.
+// The arguments of a group's program. An error if the host lacks the memory for them.
 absl::StatusOr<Arguments> BatchArguments(const BatchedReplicas& batched, ReplicaArguments group);
 
 // The outputs of each replica of a group.

@@ -1,4 +1,4 @@
-// How long cores have waited for each other in collectives.
+// Measures how long cores wait for each other in collectives.
 #ifndef TF_TPU_EXT_CC_RUNTIME_COLLECTIVE_STATS_H_
 #define TF_TPU_EXT_CC_RUNTIME_COLLECTIVE_STATS_H_
 
@@ -19,16 +19,16 @@
 
 namespace tf_tpu_ext {
 
-// What one core has waited, and what others have waited for it.
+// How long one core has waited, and how long others have waited for it.
 struct CoreWaits {
   Core core;
   absl::Duration waited;
-  // How often it was the last to come, and how long the others had waited then, all together.
+  // How often it arrived last, and the total time that the others had waited by then.
   int64_t times_last = 0;
   absl::Duration kept_waiting;
 };
 
-// All meetings for one operation of one size among the same cores.
+// All meetings for one operation of one size between the same cores.
 struct CollectiveTotals {
   std::string name;
   int64_t bytes = 0;
@@ -36,7 +36,7 @@ struct CollectiveTotals {
   std::vector<CoreWaits> cores;
 };
 
-// One meeting: when each core came. It ended with the last.
+// One meeting, with the time when each core arrived. It ended when the last one did.
 struct CollectiveMeeting {
   std::string name;
   RunId run_id;
@@ -46,15 +46,16 @@ struct CollectiveMeeting {
 // Thread-safe.
 class CollectiveStats {
  public:
-  // More kinds of collectives are not counted, and more meetings not kept one by one.
+  // Further kinds of collectives are not counted, and further meetings are not recorded
+  // individually.
   static constexpr size_t kMostKinds = 1'000;
   static constexpr size_t kMostMeetings = 4'000;
 
-  // Counts a meeting whose last core has come. `bytes` is what each core sent.
+  // Counts a meeting whose last core has arrived. `bytes` is what each core sent.
   void Count(CollectiveMeeting meeting, int64_t bytes);
 
   std::vector<CollectiveTotals> Totals() const;
-  // The first ones.
+  // The first kMostMeetings meetings.
   std::vector<CollectiveMeeting> Meetings() const;
 
  private:

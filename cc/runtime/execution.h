@@ -1,9 +1,9 @@
 // The ways to run the replicas of a step.
 //
-// Usually every core runs an executable of its own. Sometimes several cores share one run: those of
-// a replica that was compiled as one, or those of a group of replicas that was. An Execution knows
-// which slots a run serves, what it takes of their arguments, and what it leaves to each of them.
-// When runs start, on which threads, and what their errors mean is the Step's business.
+// Usually each core runs its own executable. Sometimes several cores share a run: those of a
+// replica or of a group of replicas that was compiled as one program. An Execution knows which
+// slots a run serves, which of their arguments it takes, and what it returns to each of them. The
+// Step decides when and on which threads runs start, and what their errors mean.
 #ifndef TF_TPU_EXT_CC_RUNTIME_EXECUTION_H_
 #define TF_TPU_EXT_CC_RUNTIME_EXECUTION_H_
 
@@ -27,14 +27,14 @@ class ComputePool;
 
 struct StepArguments {
   Arguments values;
-  // The variables whose values are read when the step starts. The op of the core has made sure that
-  // they have some.
+  // The variables whose values are read when the step starts. The core's op has checked that they
+  // are initialized.
   std::shared_ptr<const ArgumentVariables> variables;
-  // Whether the step gives some of the variables new values.
+  // Whether the step assigns new values to some of the variables.
   bool updates_variables = false;
 };
 
-// One core of a running step. Replicas that were compiled for shapes of their own bring different
+// One core of a running step. Replicas that were compiled for different shapes have different
 // programs.
 struct StepCore {
   CoreContext context;
@@ -44,10 +44,10 @@ struct StepCore {
 
 using StepCores = ByNumber<Slot, StepCore>;
 
-// Not thread-safe, except that different runs may start on different threads at once.
+// Not thread-safe, except that different runs may start concurrently on different threads.
 class Execution {
  public:
-  // Run r serves the slots from r * slots_per_run; `cores` must outlive the execution.
+  // Run r serves the slots starting at r * slots_per_run. `cores` must outlive the execution.
   Execution(StepCores* cores, int slots_per_run) : cores_(*cores), slots_per_run_(slots_per_run) {}
   virtual ~Execution() = default;
   Execution(const Execution&) = delete;
@@ -56,26 +56,26 @@ class Execution {
   int num_runs() const { return cores_.size() / slots_per_run_; }
   Slot FirstSlotOf(StepRun run) const { return SlotOf(run, 0); }
 
-  // What runs. Where replicas bring programs of their own, they differ in nothing that the step
-  // asks: whether they wait, how long they take, what follows them.
+  // The program that runs. If replicas have different programs, these agree on everything that the
+  // step asks: whether they wait, how long they take, what follows them.
   virtual const std::shared_ptr<Program>& program() const = 0;
 
-  // Starts a run and returns, once for each run; `done` gets its outputs, on some thread.
+  // Starts a run and returns. Called once per run. `done` receives the outputs on some thread.
   virtual void Start(StepRun run, RunOptions options, Program::Done done) = 0;
 
-  // The outputs of the slots of a run, made of the outputs of the run. Called when all runs have
-  // ended.
+  // The outputs of each slot of a run, created from the outputs of the run. Called after all runs
+  // have finished.
   virtual absl::StatusOr<std::vector<Outputs>> OutputsOfSlots(StepRun run, Outputs outputs) const;
 
-  // What errors call the replicas of a slot's run.
+  // What error messages call the replicas of a slot's run.
   virtual std::string DescribeReplicas(Slot slot) const;
 
-  // The replicas of a run as the shared update takes them. Called once, when all runs have ended,
-  // and before OutputsOfSlots, which must not fail then: the update has changed variables.
+  // The replicas of a run, as input to the shared update. Called once, after all runs have finished
+  // and before OutputsOfSlots, which then must not fail, because the update has changed variables.
   virtual absl::StatusOr<UpdateReplica> TakeForUpdate(StepRun run, Outputs outputs);
 
  protected:
-  // The slot at a place of those that the run serves.
+  // The slot at this position among those that the run serves.
   Slot SlotOf(StepRun run, int place) const { return Slot(run.value() * slots_per_run_ + place); }
   std::vector<const Arguments*> ArgumentsOfRun(StepRun run) const;
   std::vector<Core> CoresOfRun(StepRun run) const;
@@ -87,21 +87,22 @@ class Execution {
 // Each slot runs its own program, or `stand_in` if that is not null.
 std::unique_ptr<Execution> MakeSlotExecution(StepCores* cores, std::shared_ptr<Program> stand_in);
 
-// The only slot runs under the locks of the variables it updates and overwrites their values.
-// `commit` is asked under no lock, immediately before: if it returns false, the step has failed and
-// nothing may be overwritten any more; if it returns true, the step can't be failed from outside.
+// The only slot runs while holding the locks of the variables that it updates, and overwrites their
+// values. `commit` is called immediately before, without a lock. If it returns false, the step has
+// failed and nothing may be overwritten any more. If it returns true, the step can't be failed from
+// outside.
 std::unique_ptr<Execution> MakeInPlaceExecution(StepCores* cores, std::function<bool()> commit);
 
 // The cores of a replica share one run of an executable (CompiledProgram::core_slices).
 std::unique_ptr<Execution> MakeMergedExecution(StepCores* cores);
 
-// Groups of replicas run as one: their arguments are batched, and their outputs unbatched.
-// `program` is the one that all cores have brought.
+// Groups of replicas run as one: their arguments are batched, and their outputs are unbatched. All
+// cores have the same `program`.
 std::unique_ptr<Execution> MakeGroupExecution(StepCores* cores, std::shared_ptr<Program> program);
 
-// The one place where the way to run is chosen. Null if the replicas can't run in groups and the
-// program of one replica is not compiled yet: then the caller compiles it, which takes its time,
-// and makes a slot execution of it. `program` is what the first core has brought.
+// The only place that chooses how to run. Returns null if the replicas can't run in groups and the
+// program of one replica is not compiled yet. The caller then compiles it, which takes time, and
+// creates a slot execution. `program` is the first core's program.
 std::unique_ptr<Execution> ChooseExecution(const std::shared_ptr<Program>& program,
                                            StepCores* cores, const ComputePool& pool,
                                            std::function<bool()> commit);

@@ -1,4 +1,5 @@
-// When the first launches of each program ran, on which cores: the timeline of a report.
+// Records when and on which cores the first launches of each program ran, for the timeline of a
+// report.
 #ifndef TF_TPU_EXT_CC_RUNTIME_FIRST_LAUNCHES_H_
 #define TF_TPU_EXT_CC_RUNTIME_FIRST_LAUNCHES_H_
 
@@ -17,29 +18,29 @@
 
 namespace tf_tpu_ext {
 
-// One run of a launch; several cores may share it.
+// One run of a launch. Several cores may share it.
 struct TimedRun {
   std::vector<Core> cores;
   absl::Time begin;
-  // The infinite past while it runs.
+  // The infinite past while it is running.
   absl::Time end = absl::InfinitePast();
 };
 
 struct TimedLaunch {
   int64_t program_id = 0;
   RunId run_id;
-  // From when all cores had come to when the last was done, the shared update included.
+  // From the arrival of all cores until the last one has finished, including the shared update.
   absl::Time begin;
   absl::Time end = absl::InfinitePast();
   std::vector<TimedRun> runs;
 };
 
-// The record of one launch while it goes on. Thread-safe.
+// The record of one launch while it is running. Thread-safe.
 class LaunchTimes {
  public:
   explicit LaunchTimes(TimedLaunch launch) : launch_(std::move(launch)) {}
 
-  // Returns the number by which the run ends.
+  // Returns the number to pass to EndRun.
   size_t BeginRun(std::vector<Core> cores);
   void EndRun(size_t run);
   void End();
@@ -50,13 +51,13 @@ class LaunchTimes {
   TimedLaunch launch_ ABSL_GUARDED_BY(mutex_);
 };
 
-// Thread-safe, and costs next to nothing once it is full.
+// Thread-safe. Costs next to nothing once it is full.
 class FirstLaunches {
  public:
   static constexpr int kMostOfProgram = 32;
   static constexpr size_t kMost = 1024;
 
-  // Null if the launch is not one of the first.
+  // Returns null if the launch is not among the first.
   std::shared_ptr<LaunchTimes> Begin(int64_t program_id, RunId run_id);
 
   // In the order in which they began.

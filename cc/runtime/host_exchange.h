@@ -18,14 +18,15 @@
 
 namespace tf_tpu_ext {
 
-// This host's side: what it sends to the others, and what it makes of what they send. All hosts
-// combine the same values in the same order, so their results are equal bit for bit.
+// This host's side: what it sends to the others, and what it does with what they send. All hosts
+// combine the same values in the same order, so their results are bitwise identical.
 //
-// What is combined on more than two hosts goes in two rounds if it is large: each host combines a
-// part of it, and then sends that to all others. So a host sends no more with more hosts.
+// If more than two hosts combine a large value, they use two rounds: each host combines one part of
+// it and then sends that to all others. So the amount that a host sends does not grow with the
+// number of hosts.
 class HostExchange {
  public:
-  // `here` are all participants of this host.
+  // `here` are all participants on this host.
   HostExchange(const CollectiveKey& key, const std::string& name,
                std::vector<CollectiveParticipant> here, CollectiveOperation operation,
                const PodShape& shape);
@@ -36,26 +37,26 @@ class HostExchange {
   // What this host sends in the first round.
   absl::StatusOr<HostLinks::Messages> Begin();
 
-  // Whether what is received next is for another round.
+  // Whether the next messages are for another round.
   bool has_next_round() const { return next_round_; }
   absl::StatusOr<HostLinks::Messages> NextRound(const HostLinks::Messages& received,
                                                 const HostLinks& links);
 
-  // Does the operation for the participants of this host, with what the last round has brought.
+  // Performs the operation for the participants on this host with what the last round has brought.
   absl::Status Run(const HostLinks::Messages& received, const HostLinks& links);
 
-  // Tells the participants of this host the end.
+  // Reports the end to the participants on this host.
   void Finish(const absl::Status& status);
 
  private:
-  // A value that the participants of `from` send to those of `to`.
+  // A value that the participants on `from` send to those on `to`.
   struct Piece {
     Rank from;
-    // The rank whose buffer it is, for a participant that has one for every rank.
+    // The rank whose buffer it is, if the participant has one per rank.
     int buffer = 0;
   };
 
-  // Elements of what is combined.
+  // A range of the elements that are combined.
   struct Part {
     int64_t begin = 0;
     int64_t end = 0;
@@ -63,12 +64,12 @@ class HostExchange {
     int64_t size() const { return end - begin; }
   };
 
-  // Less is not worth another round.
+  // A smaller value is not worth another round.
   static constexpr int64_t kLeastBytesInParts = 256 << 10;
 
-  // In the order in which a message has them.
+  // In the order in which a message contains them.
   std::vector<Piece> Pieces(Host from, Host to) const;
-  // That which a host combines.
+  // The part that a host combines.
   Part PartOf(Host host) const;
   int64_t ElementBytes() const;
   absl::StatusOr<HostMessage> Combine(Part part) const;
@@ -78,15 +79,15 @@ class HostExchange {
 
   const PodShape shape_;
   const CollectiveOperation operation_;
-  // In the order of their ranks.
+  // In rank order.
   std::vector<CollectiveParticipant> here_;
   std::map<Host, std::vector<Rank>> ranks_of_;
   const std::string what_;
-  // Whether each host combines a part.
+  // Whether each host combines one part.
   const bool in_parts_;
   std::atomic<bool> next_round_;
-  // What this host's participants combine to; in parts, its own part of that, and then what all
-  // combine to there.
+  // The combined value of this host's participants. With parts, first this host's part of it, and
+  // then the combined value of that part from all hosts.
   HostMessage combined_;
 };
 

@@ -1,4 +1,4 @@
-// How an op brings its core to a launch.
+// How an op adds its core to a launch.
 #ifndef TF_TPU_EXT_CC_RUNTIME_JOIN_LAUNCH_H_
 #define TF_TPU_EXT_CC_RUNTIME_JOIN_LAUNCH_H_
 
@@ -15,9 +15,9 @@
 
 namespace tf_tpu_ext {
 
-// Brings a core to the launch, and makes the cancellation of the op's step reach it. After the
-// launch, `write` gets the results unless it failed, and then `done` is called. If this returns an
-// error, neither is.
+// Adds a core to the launch, and lets a cancellation of the op's step reach the launch. After the
+// launch, `write` receives the results unless it failed, and then `done` is called. If this returns
+// an error, neither is called.
 absl::Status JoinLaunch(tensorflow::OpKernelContext* context, LaunchTable* table, Core core,
                         LaunchId launch_id, const FoundProgram& program, StepArguments arguments,
                         std::function<absl::Status(std::vector<tensorflow::Tensor>)> write,

@@ -10,8 +10,8 @@
 
 namespace tf_tpu_ext {
 
-// Memory that ended runs of a program leave to later ones: a list of tensors for each run. As many
-// are kept as ran at once. Thread-safe.
+// Memory that finished runs of a program leave to later ones, as a list of tensors for each run.
+// Keeps as many lists as there were runs at the same time. Thread-safe.
 class KeptTensors {
  public:
   void Keep(std::vector<tensorflow::Tensor> tensors) {
@@ -19,7 +19,8 @@ class KeptTensors {
     kept_.push_back(std::move(tensors));
   }
 
-  // The list that was kept last, which caches may still hold; empty if there is none.
+  // Returns the most recently kept list, which may still be in a cache, or an empty list if there
+  // is none.
   std::vector<tensorflow::Tensor> Take() {
     absl::MutexLock lock(&mutex_);
     if (kept_.empty()) return {};

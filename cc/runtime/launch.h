@@ -1,8 +1,9 @@
-// A launch: one step of a program on all its cores. Replicas that were compiled for shapes of their
-// own bring different programs.
+// A launch: one step of a program on all its cores. Replicas that were compiled for different
+// shapes have different programs.
 //
-// The execute op of every core brings its arguments; when the last has come, all cores start. When
-// the last core is done, all ops finish, with the same error if any core failed. No thread waits.
+// The execute op of each core passes its arguments. When the last one has arrived, all cores start.
+// When the last core is done, all ops finish, with the same error if any core failed. No thread
+// waits.
 #ifndef TF_TPU_EXT_CC_RUNTIME_LAUNCH_H_
 #define TF_TPU_EXT_CC_RUNTIME_LAUNCH_H_
 
@@ -33,30 +34,31 @@ namespace tf_tpu_ext {
 
 class HostLinks;
 
-// What the execute op of one core brings.
+// What the execute op of one core passes.
 struct CoreArrival {
   Core core;
   std::shared_ptr<Program> program;
   // The step of the session or function that the op belongs to.
   int64_t step_id = 0;
   StepArguments arguments;
-  // When it came, if a profile was taken then.
+  // When it arrived, if a profile was being taken.
   ProfileTime came;
-  // Makes the launch's links to the other hosts that run the program; null if there are none.
+  // Creates the launch's links to the other hosts that run the program. Null if there are none.
   std::function<std::shared_ptr<HostLinks>(std::function<void(std::function<void()>)> schedule)>
       connect;
-  // Called once, on some thread, with the end of the launch.
+  // Called once, on some thread, when the launch has ended.
   Program::Done done;
 };
 
-// Gathers the cores of a launch, has them run as a Step, and gives every op its end.
+// Collects the cores of a launch, runs them as a Step, and finishes all ops.
 //
-// Made and filled by a LaunchTable. What may happen at any time, on any thread, is Fail: by a
-// cancellation, by the wait limit, or because a core can't come.
+// Created and filled by a LaunchTable. Only Fail may be called at any time and on any thread: on
+// cancellation, at the wait limit, or if a core can't arrive.
 class Launch : public std::enable_shared_from_this<Launch> {
  public:
-  // `program` is that of the core that came first: it says which cores take part. `leave_table` is
-  // called, under no lock, if the launch fails while it waits for cores, and when it ends.
+  // `program` is the program of the first core to arrive. It determines which cores take part.
+  // `leave_table` is called without a lock, if the launch fails while it waits for cores, and when
+  // it ends.
   Launch(const LaunchServices& services, LaunchId launch_id, RunId run_id,
          std::shared_ptr<Program> program, std::function<void()> leave_table);
 
@@ -64,50 +66,50 @@ class Launch : public std::enable_shared_from_this<Launch> {
   RunId run_id() const { return run_id_; }
   const std::string& program_name() const { return program_->compiled().name; }
 
-  // An error unless the program runs on the same cores as those that have come. Only then do its
-  // slots mean the same here.
+  // Returns an error unless the program runs on the same cores as those that have arrived. Only
+  // then do its slots mean the same here.
   absl::Status CheckFits(const Program& program) const;
 
-  // Whether the core of the slot has not come yet.
+  // Whether the core of the slot has not arrived yet.
   bool Awaits(Slot slot) const;
 
-  // Takes the arrival, and returns whether it was the last one: then the caller must Start. The
-  // slot must be one that is awaited, of a program that fits.
+  // Adds the arrival and returns whether it was the last one. If so, the caller must call Start.
+  // The slot must be awaited, and the program must fit.
   bool Add(Slot slot, CoreArrival arrival);
 
-  // Starts the programs, at once or when the cores are free. Must be called without the table's
-  // lock: the step may end before this returns.
+  // Starts the programs now, or when the cores are free. Must be called without the table's lock,
+  // because the step may end before this returns.
   void Start();
 
-  // Begins to count the time that the launch waits for its cores.
+  // Starts measuring how long the launch waits for its cores.
   void WatchWait();
 
-  // Which cores wait for which now, in words; empty if none has waited for `age` or longer.
+  // Describes which cores currently wait for which. Empty if none has waited for `age` or longer.
   std::string DescribeWait(absl::Duration age) const;
 
-  // Fails the launch with `status`: at once if it has not started, else as soon as its cores can
-  // stop. Only the first call counts.
+  // Fails the launch with `status`: immediately if it has not started, otherwise as soon as its
+  // cores can stop. Only the first call has an effect.
   void Fail(const absl::Status& status);
 
  private:
-  // From one to the next, without a way back.
+  // Phases only advance.
   enum class Phase {
-    kGathering,  // some cores have not come
-    kAsked,      // all have come, and wait for the first host of the pod to say that they are next
-    kOrdered,    // all have come, and wait for others to leave the cores
-    kRunning,    // step_ runs, and decides what a failure still does
-    kFinished,   // the ops have their ends, or get them now
+    kGathering,  // some cores have not arrived
+    kAsked,      // all have arrived, and wait for the go-ahead of the pod's first host
+    kOrdered,    // all have arrived, and wait for others to leave the cores
+    kRunning,    // step_ is running, and decides what a failure can still do
+    kFinished,   // the ops have finished, or are finishing now
   };
 
-  // Starts when the first host of the pod has, which thereby orders the programs of all.
+  // Starts after the first host of the pod has started, which orders the programs of all hosts.
   void FollowFirstHost(HostLinks* links);
   void WatchHosts(const std::shared_ptr<HostLinks>& links);
   bool UpdatesVariables() const;
   void StartInOrder();
-  // Whether the cores were not free before.
+  // `after_others` says whether the cores were not free before.
   void StartOnFreeCores(bool after_others);
   void Finish(absl::Status status, ByNumber<Slot, Outputs> outputs);
-  // Tells the profile what the cores waited for before they start now.
+  // Records in the profile what the cores waited for before they start now.
   void RecordWaits(bool after_others) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void DropQueuedForCores(const absl::Status& status) const;
   void WaitExpired(absl::Duration waited);
@@ -119,25 +121,26 @@ class Launch : public std::enable_shared_from_this<Launch> {
   const std::shared_ptr<Program> program_;
   const std::function<void()> leave_table_;
 
-  // Taken after the table's, and before that of the order of cores.
-  // Neither a callback nor a step is called under it.
+  // Acquired after the table's lock, and before that of the core order.
+  // Neither callbacks nor steps are called while it is held.
   mutable absl::Mutex mutex_;
   Phase phase_ ABSL_GUARDED_BY(mutex_) = Phase::kGathering;
-  // Whether a failure has begun to finish the launch before it could run: nothing starts any more,
-  // but cores may still come until the launch has left the table.
+  // Whether a failure has begun to finish the launch before it could run. Nothing starts any more,
+  // but cores may still arrive until the launch has left the table.
   bool failed_ ABSL_GUARDED_BY(mutex_) = false;
-  // The wait that the monitor watches; 0 before WatchWait.
+  // The wait that the monitor watches. 0 before WatchWait.
   WaitMonitor::WaitId wait_ ABSL_GUARDED_BY(mutex_) = 0;
-  // Null where a core has not come. Guarded until all have come or the launch has left the
-  // table; then only Start and Finish use them, one after the other.
+  // Null for cores that have not arrived. Guarded until all have arrived or the launch has left the
+  // table. After that, only Start and Finish use them, one after the other.
   ByNumber<Slot, std::unique_ptr<CoreArrival>> arrivals_;
   int arrived_ ABSL_GUARDED_BY(mutex_) = 0;
-  // The place in the order of cores, if it has one, to be given up at the end.
+  // The place in the core order, if any, which is given up at the end.
   std::optional<CoreOrder::Place> place_ ABSL_GUARDED_BY(mutex_);
-  // Those to the other hosts of the pod, from the start; null if the program runs on none.
+  // The links to the other hosts of the pod, once started. Null if the program does not run on
+  // other hosts.
   std::shared_ptr<HostLinks> links_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<const Endpoints::Lost> listener_ ABSL_GUARDED_BY(mutex_);
-  // Set while the launch runs.
+  // Set while the launch is running.
   std::shared_ptr<Step> step_ ABSL_GUARDED_BY(mutex_);
 };
 

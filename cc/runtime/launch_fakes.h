@@ -1,4 +1,4 @@
-// What tests of launches hand in instead of threads, programs and transfers.
+// Fakes for the threads, programs and transfers in tests of launches.
 #ifndef TF_TPU_EXT_CC_RUNTIME_LAUNCH_FAKES_H_
 #define TF_TPU_EXT_CC_RUNTIME_LAUNCH_FAKES_H_
 
@@ -36,7 +36,7 @@ inline std::vector<float> FloatsOf(const tensorflow::Tensor& tensor) {
   return {flat.data(), flat.data() + flat.size()};
 }
 
-// Two threads, both of them the caller's.
+// A pool of two threads that runs everything on the caller's thread.
 class FakePool : public ComputePool {
  public:
   void Schedule(std::function<void()> work) override { work(); }
@@ -46,7 +46,7 @@ class FakePool : public ComputePool {
   bool is_caller = false;
 };
 
-// Says what it was asked for.
+// Logs what it is asked to do.
 class FakeTransfers : public LaunchTransfers {
  public:
   void Abort(LaunchId launch_id, const absl::Status& status) override {
@@ -62,7 +62,7 @@ class FakeTransfers : public LaunchTransfers {
   std::vector<std::string> log;
 };
 
-// Runs that end when the test says so.
+// A program whose runs end when the test says so.
 class FakeProgram : public Program {
  public:
   struct Run {
@@ -92,7 +92,7 @@ class FakeProgram : public Program {
 
   void Start(CoreContext core, Arguments arguments, RunOptions options, Done done) override {
     runs.push_back({core, std::move(arguments), std::move(options), std::move(done)});
-    // On this thread: what a run in place waits for can't come from another.
+    // On this thread, because what a run in place waits for can't come from another thread.
     if (on_start) on_start(runs.back());
   }
 

@@ -16,33 +16,33 @@ class LaunchTransfers;
 class ProfileRecorder;
 class WaitMonitor;
 
-// What launches need of the process. They are handed in, so that a test runs launches without a
-// session and without the process's own. All must outlive the launches, and are thread-safe.
+// What launches need from the process. Passed in, so that tests can run launches without a session
+// or the process's own services. All must be thread-safe and outlive the launches.
 struct LaunchServices {
   // Where the replicas of a run meet.
   CollectiveTable* collectives = nullptr;
   // Reports launches that wait too long for cores, or whose cores wait too long for each other.
   WaitMonitor* wait_monitor = nullptr;
-  // Which of the programs that update variables has which cores.
+  // Decides which of the programs that update variables has which cores.
   CoreOrder* core_order = nullptr;
   // Where programs run.
   ComputePool* compute_pool = nullptr;
-  // What checks of steps find. Null where no program is watched.
+  // Collects what checks of steps find. Null if no program is watched.
   Findings* findings = nullptr;
-  // When the first launches ran. May be null.
+  // Records when the first launches ran. May be null.
   FirstLaunches* first_launches = nullptr;
-  // Where functions of the host run that programs call.
+  // Where host functions run that programs call.
   CoreThreads* host_threads = nullptr;
-  // What the end of a launch means for its transfers.
+  // Tells transfers when a launch ends.
   LaunchTransfers* transfers = nullptr;
-  // Notices hosts of a pod that are lost. Null where there are no other hosts.
+  // Notices when a host of a pod is lost. Null if there are no other hosts.
   Endpoints* endpoints = nullptr;
-  // Learns what launches wait for while a profile is taken; may be null.
+  // Records what launches wait for while a profile is being taken. May be null.
   ProfileRecorder* recorder = nullptr;
-  // Runs work that takes long, as the compiler does, on a thread of its own.
+  // Runs long work, such as compiling, on its own thread.
   std::function<void(std::function<void()>)> run_long;
-  // Runs updates that hold the locks of variables, one after the other, on a thread that may wait
-  // for the compute pool.
+  // Runs updates that hold the locks of variables one at a time, on a thread that may wait for the
+  // compute pool.
   std::function<void(std::function<void()>)> run_locking;
 };
 

@@ -21,45 +21,47 @@
 
 namespace tf_tpu_ext {
 
-// What the launches of a process have come to.
+// The state of a process's launches.
 struct LaunchProgress {
-  // How many have run to their end, or failed while they ran.
+  // How many have run to the end, or failed while running.
   int64_t ended = 0;
-  // The oldest that goes on, if any: its number, its program, and which cores wait for which.
+  // The oldest launch in progress, if any: its number, its program, and which cores wait for which.
   RunId run_id;
   std::string program;
   std::string waits;
 };
 
-// The launches that still wait for cores, and those that run. Thread-safe. Its lock is taken before
-// those of launches, and no callback is called under it but `joined`.
+// The launches that are running or still waiting for cores. Thread-safe. Its lock is acquired
+// before those of launches. No callback other than `joined` is called while it is held.
 class LaunchTable {
  public:
   explicit LaunchTable(const LaunchServices& services) : services_(services) {}
 
-  // An id that no other launch of the table has.
+  // An ID that no other launch in the table has.
   LaunchId NextLaunchId() {
     return LaunchId(next_launch_id_.fetch_add(1, std::memory_order_relaxed));
   }
 
-  // Brings a core to the launch, which starts when all its cores have come. Before that, `joined`
-  // gets the launch, so that a cancellation can reach it; it must not call back into either. If
-  // this returns an error, the core has not come, and `arrival.done` is not called.
+  // Adds a core to the launch, which starts when all its cores have arrived. Before that, passes
+  // the launch to `joined`, so that a cancellation can reach it. `joined` must not call back into
+  // the launch or the table. If this returns an error, the core has not been added, and
+  // `arrival.done` is not called.
   absl::Status Arrive(LaunchId launch_id, CoreArrival arrival,
                       const std::function<void(const std::shared_ptr<Launch>&)>& joined);
 
-  // Fails the launch if it still waits: one of its cores cannot come.
+  // Fails the launch if it is still waiting, because one of its cores cannot arrive.
   void Reject(LaunchId launch_id, const absl::Status& status);
 
-  // Remembers, until StopExpecting, whether the launch has begun: StopExpecting returns it.
+  // Remembers, until StopExpecting, whether the launch has begun, which StopExpecting returns.
   void Expect(LaunchId launch_id);
   bool StopExpecting(LaunchId launch_id);
 
-  // Waits that are younger than `age` are left out.
+  // Leaves out waits shorter than `age`.
   LaunchProgress Progress(absl::Duration age) const;
 
  private:
-  // The launch that the core belongs to; a new one, in `created`, if none waits for it.
+  // The launch that the core belongs to. If none waits for the core, makes a new one and sets
+  // `created`.
   absl::StatusOr<std::shared_ptr<Launch>> FindOrCreate(LaunchId launch_id, Slot slot,
                                                        const std::shared_ptr<Program>& program,
                                                        bool* created)
@@ -71,11 +73,11 @@ class LaunchTable {
   std::atomic<int64_t> next_launch_id_{1};
   mutable absl::Mutex mutex_;
   RunId last_run_id_ ABSL_GUARDED_BY(mutex_);
-  // In the order in which they began: a fast core may be some rounds of a host loop ahead.
+  // In the order in which they began: a fast core may be several iterations of a host loop ahead.
   std::map<RunId, std::shared_ptr<Launch>> waiting_ ABSL_GUARDED_BY(mutex_);
   std::map<RunId, std::weak_ptr<Launch>> running_ ABSL_GUARDED_BY(mutex_);
   int64_t ended_ ABSL_GUARDED_BY(mutex_) = 0;
-  // While expected: whether a core has come.
+  // For expected launches: whether a core has arrived.
   std::map<LaunchId, bool> begun_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -1,4 +1,4 @@
-// How much of what the cores got was padding.
+// Counts how much of the data that cores received was padding.
 #ifndef TF_TPU_EXT_CC_RUNTIME_PADDING_STATS_H_
 #define TF_TPU_EXT_CC_RUNTIME_PADDING_STATS_H_
 
@@ -18,29 +18,29 @@
 namespace tf_tpu_ext {
 
 struct PaddingTotals {
-  // Of arguments that may be padded, padding included.
+  // Elements of arguments that may be padded, including the padding.
   int64_t elements = 0;
   int64_t padding = 0;
 };
 
-// The same of one argument.
+// The same for one argument.
 struct PaddedInput {
   int64_t program_id = 0;
   ArgumentNumber argument;
   PaddingTotals totals;
 };
 
-// Thread-safe. Readers may see the elements of a run before its padding.
+// Thread-safe. Readers may see a run's elements before its padding.
 class PaddingStats {
  public:
-  // More inputs count in the totals only.
+  // Further inputs count only toward the totals.
   static constexpr size_t kMostInputs = 10'000;
 
   // Adds the arguments of one core's run to the totals.
   void Count(int64_t program_id, absl::Span<const PaddedArgument> padded,
              const Arguments& arguments);
   PaddingTotals Totals() const;
-  // By program and argument.
+  // Sorted by program and argument.
   std::vector<PaddedInput> Inputs() const;
 
  private:

@@ -1,5 +1,4 @@
-// For tests: a pod whose hosts are all in this process, each with a table of collectives of its
-// own.
+// For tests: a pod whose hosts are all in this process, each with its own collective table.
 #ifndef TF_TPU_EXT_CC_RUNTIME_POD_OF_TABLES_H_
 #define TF_TPU_EXT_CC_RUNTIME_POD_OF_TABLES_H_
 
@@ -16,7 +15,7 @@
 
 namespace tf_tpu_ext {
 
-// More than hosts send in one round, and no multiple of any number of hosts.
+// More than hosts send in one round, and not divisible by any number of hosts.
 inline constexpr int kElementsInParts = 70003;
 
 class PodOfTables : public ::testing::Test {
@@ -25,7 +24,7 @@ class PodOfTables : public ::testing::Test {
 
   static constexpr RunId kRun{1};
 
-  // The hosts of a new pod, which all know the run.
+  // Creates the hosts of a new pod, all of which know the run.
   void Connect(
       int hosts, int cores_per_host,
       const Schedule& schedule = [](const std::function<void()>& work) { work(); }) {
@@ -47,7 +46,7 @@ class PodOfTables : public ::testing::Test {
   PodShape shape_;
   tensorflow::core::RefCountPtr<tensorflow::Rendezvous> rendezvous_;
   std::vector<std::shared_ptr<HostLinks>> links_;
-  // By host.
+  // Indexed by host.
   std::vector<std::unique_ptr<CollectiveTable>> tables_;
 };
 

@@ -1,4 +1,4 @@
-// The programs of this host that run on other hosts of a pod, too.
+// The programs of this host that also run on other hosts of a pod.
 #ifndef TF_TPU_EXT_CC_RUNTIME_POD_PROGRAMS_H_
 #define TF_TPU_EXT_CC_RUNTIME_POD_PROGRAMS_H_
 
@@ -17,21 +17,22 @@
 
 namespace tf_tpu_ext {
 
-// A program that a key names.
+// The program that a key refers to.
 struct FoundProgram {
   std::shared_ptr<Program> program;
-  // Null for one of this machine alone.
+  // Null for a program that runs only on this machine.
   std::shared_ptr<const Pod> pod;
 };
 
-// By the names that all hosts know. Thread-safe. It keeps no program: the op that compiled it does.
+// Indexed by the names that all hosts know. Thread-safe. Does not own the programs: the op that
+// compiled a program does.
 class PodPrograms {
  public:
-  // Notes what has become of the program on this host; null if none of its cores is here.
+  // Records the result of compiling the program on this host. Null if none of its cores is here.
   void Note(const std::string& name, const absl::StatusOr<std::shared_ptr<Program>>& program,
             std::shared_ptr<const Pod> pod);
 
-  // The program, the error of its compilation, or NotFound.
+  // Returns the program, the error of its compilation, or NotFound.
   absl::StatusOr<FoundProgram> Find(const std::string& name) const;
 
  private:
@@ -43,11 +44,11 @@ class PodPrograms {
 
   mutable absl::Mutex mutex_;
   std::map<std::string, Entry> entries_ ABSL_GUARDED_BY(mutex_);
-  // How many there may be before those are dropped whose program is gone.
+  // The number of entries at which those whose program is gone are dropped.
   size_t most_ ABSL_GUARDED_BY(mutex_) = 1024;
 };
 
-// The program that the key names, in the process's tables.
+// The program that the key refers to, in the process's tables.
 absl::StatusOr<FoundProgram> FindProgram(const ProgramKey& key);
 
 }  // namespace tf_tpu_ext

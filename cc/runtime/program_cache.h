@@ -1,4 +1,4 @@
-// Compiled programs, the latest used of them.
+// A cache of the most recently used compiled programs.
 #ifndef TF_TPU_EXT_CC_RUNTIME_PROGRAM_CACHE_H_
 #define TF_TPU_EXT_CC_RUNTIME_PROGRAM_CACHE_H_
 
@@ -23,8 +23,8 @@ class Program;
 
 // Thread-safe.
 //
-// The programs used least recently go when there are more than the limits allow. Who has a program
-// keeps it, and Find finds it as long: it ends with the last one who has it.
+// If there are more programs than the limits allow, the least recently used ones are removed. A
+// program lives as long as somebody holds it, and until then Find returns it.
 class ProgramCache {
  public:
   // How many compilations are remembered.
@@ -34,42 +34,42 @@ class ProgramCache {
   using Compile = std::function<absl::StatusOr<std::shared_ptr<Program>>(
       int64_t id, CompilationRecord* record)>;
 
-  // `limits` is asked whenever a program has been compiled.
+  // Calls `limits` whenever a program has been compiled.
   explicit ProgramCache(std::function<ProgramLimits()> limits) : limits_(std::move(limits)) {}
 
-  // Returns the program for `key`, which names all that it depends on, compiling it if it is not
-  // there. Callers that ask for the same key at once wait for one compilation; a failed one is
-  // tried again at the next call.
+  // Returns the program for `key`, which identifies everything that the program depends on.
+  // Compiles it if necessary. Concurrent callers with the same key wait for one compilation. A
+  // failed compilation is retried on the next call.
   absl::StatusOr<std::shared_ptr<Program>> GetOrCompile(const std::string& key,
                                                         const Compile& compile);
 
-  // Gives up the program for `key`, which nobody will ask for again. Its record stays.
+  // Removes the program for `key`, for which nobody will ask again. Its record stays.
   void Drop(const std::string& key);
 
-  // Adds names to the record of a program: those of its arguments, in their order.
+  // Adds the names of a program's arguments, in order, to its record.
   void NameArguments(int64_t id, const std::vector<ArgumentName>& names);
 
-  // The program that a launch names, or NotFound.
+  // The program that a launch refers to, or NotFound.
   absl::StatusOr<std::shared_ptr<Program>> Find(int64_t id) const;
 
-  // Of the last kMaxRecords compilations, in their order.
+  // Records of the last kMaxRecords compilations, in order.
   std::vector<CompilationRecord> Records() const;
 
  private:
   struct Entry {
     // Held while the program is compiled.
     absl::Mutex compiling;
-    // The rest is guarded by the cache's lock. Null while there is none.
+    // The rest is guarded by the cache's lock. Null until there is a program.
     std::shared_ptr<Program> program;
     std::shared_ptr<CompilationRecord> record;
-    // The place in used_, of an entry with a program.
+    // The entry's position in used_, if it has a program.
     std::list<std::string>::iterator use;
   };
 
-  // What was kept, and ends without the lock.
+  // Programs that were kept, to be destroyed without the lock.
   using Dropped = std::vector<std::shared_ptr<Program>>;
 
-  // The program of the entry, if it has one, which counts as used now.
+  // The entry's program, if it has one, which is then marked as used.
   std::shared_ptr<Program> Use(Entry* entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Keep(const std::string& key, Entry* entry, const std::shared_ptr<Program>& program)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -81,12 +81,12 @@ class ProgramCache {
   mutable absl::Mutex mutex_;
   int64_t next_id_ ABSL_GUARDED_BY(mutex_) = 1;
   absl::flat_hash_map<std::string, std::shared_ptr<Entry>> by_key_ ABSL_GUARDED_BY(mutex_);
-  // Those that somebody still has, and some that have ended.
+  // Programs that somebody still holds, and some that are gone.
   absl::flat_hash_map<int64_t, std::weak_ptr<Program>> by_id_ ABSL_GUARDED_BY(mutex_);
-  // The keys of entries with a program, from the one that was used least recently.
+  // The keys of entries with a program, least recently used first.
   std::list<std::string> used_ ABSL_GUARDED_BY(mutex_);
   int64_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;
-  // In the order in which the compilations ended.
+  // In the order in which the compilations finished.
   std::deque<std::shared_ptr<CompilationRecord>> records_ ABSL_GUARDED_BY(mutex_);
 };
 

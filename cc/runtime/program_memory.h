@@ -7,8 +7,8 @@
 
 namespace tf_tpu_ext {
 
-// What a run of one core needs, with the shared update that follows it: the buffers that XLA has
-// assigned. Of a group of replicas each has its share.
+// The buffers that XLA has assigned to a run on one core, including the shared update that follows.
+// Each replica of a group counts for its share.
 ProgramMemory MemoryOfRun(const CompiledProgram& compiled);
 
 }  // namespace tf_tpu_ext

@@ -32,25 +32,25 @@
 
 namespace tf_tpu_ext {
 
-// Owns all that the thunks of the executable use until they are done. It is not locked: Start and
-// Finish come one after the other, and in between the thunks have it.
+// Owns everything that the executable's thunks use until they are done. Not locked: Start and
+// Finish come one after the other, and in between only the thunks use it.
 class Program::Run {
  public:
-  // The program must outlive the run, as it does while a step has it.
+  // The program must outlive the run. It does while a step holds it.
   Run(Program* program, CoreContext core, Arguments arguments, RunOptions options, Done done);
 
-  // Starts the run, which keeps itself alive until it has called `done`: on the thread that ends
-  // the last thunk, which may be this one.
+  // Starts the run, which keeps itself alive until it has called `done` on the thread that ends the
+  // last thunk, possibly this one.
   static void Start(std::shared_ptr<Run> run);
 
  private:
-  // Thunks that may run at the same time do so on the pool.
+  // Runs thunks on the pool that may run at the same time.
   class PoolTaskRunner : public TaskRunner {
    public:
     explicit PoolTaskRunner(ComputePool* pool) : pool_(*pool) {}
     void operator()(xla::cpu::Thunk::Task task) override { pool_.Schedule(std::move(task)); }
     std::optional<int64_t> current_worker_id() const override {
-      // XLA only asks whether there is one.
+      // XLA only asks whether there is a value.
       return pool_.IsCaller() ? std::optional<int64_t>(0) : std::nullopt;
     }
 
@@ -58,12 +58,12 @@ class Program::Run {
     ComputePool& pool_;
   };
 
-  // What errors call the program.
+  // What error messages call the program.
   std::string Name() const;
 
-  // Fills in everything that the thunks are given.
+  // Fills in everything that the thunks receive.
   absl::Status Prepare();
-  // Gives each of XLA's allocations its memory: that of an argument, of a result, or scratch.
+  // Gives each of XLA's allocations its memory: an argument's, a result's, or scratch.
   absl::Status BindBuffers();
   absl::StatusOr<stream_executor::DeviceAddressBase> BindParameter(
       const xla::BufferAllocation& allocation);
@@ -72,13 +72,14 @@ class Program::Run {
   absl::StatusOr<stream_executor::DeviceAddressBase> BindScratch(
       const xla::BufferAllocation& allocation, size_t place);
   absl::Status AllocateCopies();
-  // Of a watched program: what it does not write, and what is no part of its inputs, shows.
+  // Whether to fill unwritten memory and padding of inputs, so that it shows if a watched program
+  // uses them.
   bool FillsMemory() const { return program_->compiled().probes != nullptr; }
   absl::Status FillPadding();
   void TakeCombinedOutputs();
 
   void Finish(absl::Status status);
-  // Tells the profile of the run.
+  // Records the run in the profile.
   void Record(int64_t begin);
   absl::Status CollectOutputs(Outputs* outputs);
   tensorflow::Tensor TakeResult(ResultNumber number) const;
@@ -96,7 +97,7 @@ class Program::Run {
 
   ByNumber<ResultNumber, tensorflow::Tensor> results_;
   std::vector<tensorflow::Tensor> scratch_;
-  // The thunks get pointers to what follows.
+  // The thunks get pointers to the following members.
   std::optional<xla::cpu::BufferAllocations> buffers_;
   std::optional<xla::DeviceAssignment> device_assignment_;
   xla::cpu::CpuExecutableRunOptions cpu_options_;

@@ -15,23 +15,23 @@ class ProfileRecorder;
 class TransferStats;
 class YnnThreads;
 
-// What programs need of the process. They are handed in, so that a test runs programs without the
-// process's own. All must outlive the programs, and are thread-safe.
+// What programs need from the process. Passed in, so that tests can run programs without the
+// process's own services. All must be thread-safe and outlive the programs.
 struct ProgramServices {
   // Where programs run.
   ComputePool* compute_pool = nullptr;
   // The same threads for XLA's matrix products.
   YnnThreads* ynn_threads = nullptr;
-  // What programs compute with that keep to one thread.
+  // What programs compute with that stay on one thread.
   KernelThreadPools* kernel_threads = nullptr;
   // Where their replicas meet.
   xla::cpu::CpuCollectives* collectives = nullptr;
-  // Where functions of the host run that programs call, and what is counted of them.
+  // Where host functions run that programs call, and the statistics of these calls.
   CoreThreads* host_threads = nullptr;
   TransferStats* transfer_stats = nullptr;
-  // Counts the padding of their arguments.
+  // Counts the padding in arguments.
   PaddingStats* padding = nullptr;
-  // Learns of their runs while a profile is taken; may be null.
+  // Records runs while a profile is being taken. May be null.
   ProfileRecorder* recorder = nullptr;
 };
 

@@ -15,26 +15,27 @@
 
 namespace tf_tpu_ext {
 
-// Found out once for a program, so that its runs only look it up.
+// Computed once per program, so that its runs only look it up.
 struct ResultLayout {
   // One element of the executable's result tuple.
   struct Result {
     tensorflow::DataType dtype = tensorflow::DT_INVALID;
     tensorflow::TensorShape shape;
-    // Its place in XLA's memory.
+    // Its position in XLA's memory.
     int64_t allocation = -1;
     int64_t offset = 0;
-    // The argument whose memory it takes over, if it does.
+    // The argument whose memory it takes over, if any.
     std::optional<ArgumentNumber> argument;
   };
 
   static absl::StatusOr<ResultLayout> Of(const CompiledProgram& compiled);
 
   ByNumber<ResultNumber, Result> results;
-  // None for an output that is a constant.
+  // None for a constant output.
   ByNumber<OutputNumber, std::optional<ResultNumber>> result_of_output;
-  // For each of XLA's allocations the result that it consists of, if any: such a result is written
-  // where the caller will find it. A result that the program returns twice owns it once.
+  // For each of XLA's allocations, the result that makes up all of it, if any. Such a result is
+  // written directly to the caller's memory. A result that the program returns twice owns its
+  // allocation once.
   std::vector<std::optional<ResultNumber>> result_of_allocation;
 };
 

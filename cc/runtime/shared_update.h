@@ -1,4 +1,4 @@
-// Runs what all replicas of a step compute alike once for all of them.
+// Runs what all replicas of a step compute identically, once for all of them.
 #ifndef TF_TPU_EXT_CC_RUNTIME_SHARED_UPDATE_H_
 #define TF_TPU_EXT_CC_RUNTIME_SHARED_UPDATE_H_
 
@@ -21,23 +21,23 @@ namespace tf_tpu_ext {
 // The state of one replica, or of a group of replicas that ran as one, before the update.
 struct UpdateReplica {
   CoreContext context;
-  // Its core, or those of the group.
+  // Its core, or the cores of the group.
   std::vector<Core> cores;
   Arguments arguments;
-  // Of each replica.
+  // One element per replica.
   std::vector<std::shared_ptr<const ArgumentVariables>> variables;
-  // Of the replicas' program.
+  // The outputs of the replicas' program.
   Outputs outputs;
 };
 
 bool HaveEqualBytes(const tensorflow::Tensor& a, const tensorflow::Tensor& b);
 
 // Combines the replicas' values, runs the shared update of `program`, and calls `done` on some
-// thread with the outputs of the step for each of the `replicas`.
+// thread with the step's outputs for each of the `replicas`.
 //
-// The update runs once if the replicas' arguments are equal, as those of mirrored variables are,
-// and its results then belong to all replicas together; else it runs once for each. Variables that
-// nobody else reads are overwritten in place, under their locks.
+// If the replicas' arguments are equal, as those of mirrored variables are, the update runs once,
+// and its results belong to all replicas. Otherwise it runs once for each replica. Variables that
+// nobody else reads are overwritten in place while their locks are held.
 void StartSharedUpdate(const LaunchServices& services, std::shared_ptr<Program> program,
                        ByNumber<StepRun, UpdateReplica> replicas,
                        std::function<void(absl::Status, ByNumber<StepRun, Outputs>)> done);

@@ -26,7 +26,8 @@ class StepTransfers : public LaunchTransfers {
   void DropQueued(const TakenQueues& queues, absl::Span<const Core> cores, int64_t step_id,
                   const absl::Status& status) override;
 
-  // The TPU system starts anew or ends: nothing is queued on any core, and no embedding configured.
+  // The TPU system is being reset or shut down: afterwards nothing is queued on any core, and no
+  // embedding is configured.
   void DropAllQueued();
 
  private:

@@ -1,4 +1,4 @@
-// Programs that wait for the question to a real TPU's compiler.
+// Programs that are waiting to be passed to a real TPU's compiler.
 #ifndef TF_TPU_EXT_CC_RUNTIME_TARGET_PROGRAMS_H_
 #define TF_TPU_EXT_CC_RUNTIME_TARGET_PROGRAMS_H_
 
@@ -12,18 +12,18 @@
 
 namespace tf_tpu_ext {
 
-// A queue without a limit: who compiles must not wait. Thread-safe.
+// An unbounded queue, because compiling must not wait. Thread-safe.
 class TargetPrograms {
  public:
   void Add(TargetProgram program);
 
-  // The next program. Waits until there is one; nothing after Wake.
+  // Returns the next program. Waits until there is one. Returns nothing after Wake.
   std::optional<TargetProgram> Take();
 
-  // Lets one Take return nothing, now or when the queue is empty.
+  // Lets one Take return nothing, now or once the queue is empty.
   void Wake();
 
-  // How many programs were added so far.
+  // How many programs have been added so far.
   int64_t added() const;
 
  private:

@@ -9,20 +9,20 @@ namespace tf_tpu_ext {
 
 class ComputePool;
 
-// Lets YNNPACK, which computes XLA's matrix products, share work out to the threads of a compute
+// Lets YNNPACK, which computes XLA's matrix products, distribute work over the threads of a compute
 // pool. Thread-safe.
 class YnnThreads {
  public:
-  // The pool must live on: what YNNPACK gets of it is never destroyed.
+  // The pool must never be destroyed, because what YNNPACK receives from it never is.
   explicit YnnThreads(const ComputePool* pool) : pool_(*pool) {}
 
-  // For runs that spread over the pool. Made when first asked for, since it starts the threads.
+  // For runs that use the whole pool. Created on first use, because that starts the threads.
   absl::StatusOr<YnnParams*> Params();
 
  private:
   const ComputePool& pool_;
   absl::once_flag made_;
-  // Written once, under `made_`. Not owned: TensorFlow does not export what destroys it.
+  // Written once, under `made_`. Not owned, because TensorFlow exports nothing to destroy it.
   absl::StatusOr<YnnParams>* params_ = nullptr;
 };
 
