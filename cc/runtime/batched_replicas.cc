@@ -24,15 +24,15 @@ absl::StatusOr<Tensor> Allocate(tensorflow::DataType dtype, const TensorShape& s
 
 }  // namespace
 
-// Runs in every step, before the programs start, so what is equal should be found so without being
-// read: mirrored variables usually share one buffer.
+// Runs in every step before the programs start, so it should detect equality without reading data:
+// mirrored variables usually share one buffer.
 bool CanRunBatched(const BatchedReplicas& batched, ReplicaArguments replicas) {
   const Arguments& first = *replicas[0];
   const Arguments* last = replicas[0];
   for (const Arguments* replica : replicas) {
     if (replica->size() != first.size()) return false;
     for (ArgumentNumber argument : batched.mirrored_arguments) {
-      // Replicas that share a buffer come after each other.
+      // Replicas that share a buffer are adjacent.
       const Tensor& value = (*replica)[argument];
       const Tensor& before = (*last)[argument];
       const bool seen = value.data() == before.data() && value.shape() == before.shape();

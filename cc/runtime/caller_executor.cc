@@ -26,7 +26,7 @@ using tensorflow::Node;
 
 bool IsCompile(const Node& node) { return node.type_string() == "_TPUCompileMlir"; }
 
-// Ops that wait for nobody, and of which no two are worth a thread each.
+// Ops that never wait, no two of which justify a thread each.
 bool IsShort(const Node& node) {
   static const auto* types = new absl::flat_hash_set<absl::string_view>{
       "Add",
@@ -74,7 +74,7 @@ bool IsShort(const Node& node) {
          node.IsControlFlow() || types->contains(node.type_string());
 }
 
-// What the executor gives to its threads while this one is inside of it, to be run here.
+// Work that the executor hands to its threads while this thread is inside it. It runs here instead.
 class CallerWork {
  public:
   CallerWork() : outer_(current) { current = this; }
@@ -82,7 +82,7 @@ class CallerWork {
   CallerWork(const CallerWork&) = delete;
   CallerWork& operator=(const CallerWork&) = delete;
 
-  // The thread's; null outside of an executor.
+  // The current thread's instance, or null outside an executor.
   static CallerWork* Current() { return current; }
 
   void Add(Executor::Args::Closure work) { work_.push_back(std::move(work)); }
@@ -125,7 +125,7 @@ class CallerExecutor : public Executor {
     // As on TensorFlow's own threads.
     const tsl::port::ScopedFlushDenormal flush;
     const tsl::port::ScopedSetRound round(FE_TONEAREST);
-    // Once the executor's work is done its owner may delete it: nothing below refers to it.
+    // Once the executor's work is done, its owner may delete it. Nothing below refers to it.
     CallerWork work;
     executor_->RunAsync(of_caller, std::move(done));
     work.Run();

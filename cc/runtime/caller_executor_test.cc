@@ -30,7 +30,7 @@ using tensorflow::Node;
 using tensorflow::NodeDef;
 using tensorflow::OpKernelContext;
 
-// Stand in for programs: one that ends on the thread that starts it, and one that ends on another.
+// Stand-ins for programs: one ends on the thread that starts it, the other on another thread.
 REGISTER_OP("TPUExecuteHere").Input("value: float").Output("result: float");
 REGISTER_OP("TPUExecuteElsewhere").Input("value: float").Output("result: float");
 
@@ -102,7 +102,7 @@ class CallerExecutorTest : public ::testing::Test {
     });
   }
 
-  // Runs the graph; what is handed to other threads is counted and done at once.
+  // Runs the graph. Work handed to other threads is counted and done immediately.
   absl::Status RunGraph() {
     tensorflow::FixupSourceAndSinkEdges(&graph_);
     tensorflow::LocalExecutorParams params;
@@ -170,7 +170,7 @@ TEST_F(CallerExecutorTest, LoopsRunWithoutThreadsBetweenTheirPrograms) {
       tensorflow::AddNodeAttr("parallel_iterations", 10, node);
     };
   };
-  // Of 2, as long as it is less than 32, its double.
+  // A loop that starts with 2 and doubles it while it is less than 32.
   Node* limit = Add("Const", {}, [](NodeDef* node) {
     tensorflow::AddNodeAttr("dtype", tensorflow::DT_FLOAT, node);
     tensorflow::AddNodeAttr("value", tensorflow::Tensor(32.0F), node);
@@ -193,7 +193,7 @@ TEST_F(CallerExecutorTest, LoopsRunWithoutThreadsBetweenTheirPrograms) {
   ASSERT_TRUE(status.ok()) << status;
   EXPECT_EQ(Started().size(), 4);
   EXPECT_EQ(Started()[0], std::this_thread::get_id());
-  // What follows each program, and the executor's end.
+  // What follows each program, and the end of the executor.
   EXPECT_EQ(handed_over_, 5);
 }
 

@@ -14,7 +14,7 @@
 namespace tf_tpu_ext {
 namespace {
 
-// The same on all hosts, and different for all meetings of a run.
+// The same on all hosts, and unique among the meetings of a run.
 std::string NameBetweenHosts(const CollectiveKey& key, int64_t number) {
   const uint64_t cores = tsl::Fingerprint64(absl::StrJoin(key.cores, ","));
   return absl::StrCat("collective/", key.op_id, "/", key.cross_module, "/", absl::Hex(cores), "/",
@@ -135,7 +135,7 @@ void CollectiveTable::Arrive(const CollectiveKey& key, int size, const std::stri
 
 void CollectiveTable::MeetHosts(RunId run_id, const std::shared_ptr<HostExchange>& exchange,
                                 const std::shared_ptr<HostLinks>& links, const std::string& name) {
-  // An abort must not end the participants while their buffers are read.
+  // An abort must not finish the participants while their buffers are being read.
   const absl::StatusOr<HostLinks::Messages> messages = exchange->Begin();
   absl::Status status = messages.status();
   {

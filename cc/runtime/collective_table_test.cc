@@ -22,7 +22,7 @@ CollectiveKey Key(int64_t run, int64_t op = 1, const std::vector<int>& cores = {
   return {RunId(run), op, /*cross_module=*/false, ByNumber<Rank, Core>(ToNumbers<Core>(cores))};
 }
 
-// A participant that keeps what it is told.
+// A participant that records the status it receives.
 struct Told {
   std::optional<absl::Status> status;
 
@@ -120,7 +120,7 @@ TEST(CollectiveTableTest, SeveralBuffersOfOneOperationMeetInTheirOrder) {
     return absl::OkStatus();
   };
   Told told[2][3];
-  // Rank 1 brings all its buffers before rank 0 brings any.
+  // Rank 1 arrives with all its buffers before rank 0 arrives with any.
   for (int rank : {1, 0}) {
     for (int buffer = 0; buffer < 3; ++buffer) {
       CollectiveParticipant participant = told[rank][buffer].As(rank);
@@ -213,7 +213,7 @@ TEST(CollectiveKeyTest, DebugStringNamesAll) {
   EXPECT_EQ(Key(3, 5, {1, 2}).DebugString(), "run 3, op 5, cores [1, 2]");
 }
 
-// Each rank is a chain: the next round starts when the last one is done, as in a program.
+// Each rank is a chain: the next round starts when the previous one is done, as in a program.
 TEST(CollectiveTableTest, ManyThreadsAndRounds) {
   constexpr int kRanks = 8, kRounds = 500;
   CollectiveTable table;

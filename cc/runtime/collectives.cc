@@ -32,12 +32,12 @@ using xla::RankId;
 using xla::ReductionKind;
 using Participants = absl::Span<const CollectiveParticipant>;
 
-// Elements reduced at a time: the partial result stays in the first-level cache, and since it is
-// only then copied out, a participant may use one buffer for both directions.
+// The number of elements reduced at a time. The partial result stays in the L1 cache, and because
+// it is copied out only afterwards, a participant may use one buffer for both directions.
 constexpr size_t kReductionBlock = 1024;
 
-// The type to compute in: integers wrap around, as on a TPU, which C++ promises of unsigned ones of
-// at least int's size.
+// The type to compute in. Integers wrap around, as on a TPU. C++ guarantees this for unsigned types
+// at least as large as int.
 template <typename T>
 auto Wrapping() {
   if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
@@ -47,8 +47,8 @@ auto Wrapping() {
   }
 }
 
-// Adds by vector instructions, which gcc's -O2 does not take for such a loop. Each sum is one
-// rounded addition either way.
+// Adds with vector instructions, which gcc's -O2 does not generate for such a loop. Either way,
+// each sum is one rounded addition.
 template <typename T>
 void Add(const T* input, size_t count, T* accumulator) {
   if constexpr (std::is_floating_point_v<T>) {
@@ -74,7 +74,7 @@ template <typename T>
 void Combine(ReductionKind kind, const T* input, size_t count, T* accumulator) {
   switch (kind) {
     case ReductionKind::SUM:
-      // Sums and products of predicates are "or" and "and", as in XLA.
+      // As in XLA, sums and products of predicates are "or" and "and".
       if constexpr (std::is_same_v<T, bool>) {
         for (size_t i = 0; i < count; ++i) accumulator[i] = accumulator[i] || input[i];
       } else {
@@ -89,7 +89,7 @@ void Combine(ReductionKind kind, const T* input, size_t count, T* accumulator) {
       }
       return;
     case ReductionKind::MIN:
-      // WithNativeType refuses complex numbers, which have no order.
+      // WithNativeType rejects complex numbers, which have no order.
       if constexpr (!xla::is_complex_v<T>) {
         for (size_t i = 0; i < count; ++i) accumulator[i] = std::min<T>(accumulator[i], input[i]);
       }
@@ -102,7 +102,7 @@ void Combine(ReductionKind kind, const T* input, size_t count, T* accumulator) {
   }
 }
 
-// Reduces elements [offset, offset + count) of all values and hands them to `emit`.
+// Reduces elements [offset, offset + count) of all values and passes the results to `emit`.
 template <typename T, typename Emit>
 void Reduce(ReductionKind kind, absl::Span<const void* const> values, size_t offset, size_t count,
             const Emit& emit) {
@@ -162,7 +162,7 @@ absl::Status WithNativeType(PrimitiveType dtype, ReductionKind kind, const Body&
       dtype);
 }
 
-// Reduces elements [offset, offset + count) of all values to the same place of `result`.
+// Reduces elements [offset, offset + count) of all values into the same position in `result`.
 absl::Status ReduceInto(PrimitiveType dtype, ReductionKind kind,
                         const std::vector<const void*>& values, size_t offset, size_t count,
                         void* result) {
@@ -174,16 +174,16 @@ absl::Status ReduceInto(PrimitiveType dtype, ReductionKind kind,
   });
 }
 
-// What is reduced: how, and how many elements each participant sends.
+// How to reduce, and how many elements each participant sends.
 struct Reduction {
   ReductionKind kind;
   size_t elements;
 };
 
-// One participant's side. XLA makes one for each rank and calls it on the thread that runs the
-// participant's program, which goes on with whatever does not need the result. An operation runs on
-// the thread of the participant that came last, under no lock, and reads and writes the buffers of
-// all: none of them goes on before its future is set.
+// One participant's side. XLA creates one for each rank and calls it on the thread that runs the
+// participant's program, which continues with whatever does not need the result. The participant
+// that arrives last runs the operation on its thread, without a lock, and reads and writes the
+// buffers of all. No participant continues before its future is set.
 class AsyncCommunicator : public Communicator {
  public:
   AsyncCommunicator(CollectiveTable* table, ComputePool* compute_pool, ProfileRecorder* recorder,
@@ -340,7 +340,7 @@ class AsyncCommunicator : public Communicator {
     CollectiveKey key;
     key.run_id = RunId(rendezvous.run_id.ToInt());
     key.cross_module = rendezvous.collective_op_kind == xla::RendezvousKey::kCrossModule;
-    // Else it is a number of the module, and replicas may run modules of their own.
+    // Otherwise, the ID is specific to the module, and replicas may run different modules.
     if (key.cross_module) key.op_id = rendezvous.op_id;
     for (const auto& device : rendezvous.global_devices) {
       key.cores.Add(Core(static_cast<int>(device.value())));

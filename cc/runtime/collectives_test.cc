@@ -28,7 +28,7 @@ using xla::Communicator;
 using xla::RankId;
 using xla::ReductionKind;
 
-// More than is reduced at a time, and no multiple of it.
+// More than is reduced at a time, and not a multiple of it.
 constexpr int kMany = 2500;
 
 template <typename T>
@@ -41,7 +41,7 @@ class CollectivesTest : public ::testing::Test {
   using Start =
       std::function<CollectiveEvent(Communicator&, int rank, const Communicator::Executor&)>;
 
-  // What every rank gets from its call.
+  // The status that each rank's call returns.
   std::vector<absl::Status> OnEach(int ranks, const Start& start) {
     std::vector<xla::GlobalDeviceId> devices;
     std::vector<xla::Collectives::DeviceRank> places;
@@ -72,7 +72,7 @@ class CollectivesTest : public ::testing::Test {
     std::vector<CollectiveEvent> futures;
     for (int rank = 0; rank < ranks; ++rank) {
       futures.push_back(start(*(*communicators)[rank], rank, executor));
-      // Nobody is let go before the last has come.
+      // Nobody continues before the last one has arrived.
       if (rank < ranks - 1) {
         EXPECT_FALSE(IsReady(futures.back())) << rank;
       }
@@ -106,7 +106,7 @@ TEST_F(CollectivesTest, AllReduceSumsFloats) {
   }
 }
 
-// XLA may give one buffer for both directions.
+// XLA may use the same buffer for both directions.
 TEST_F(CollectivesTest, AllReduceWorksInPlace) {
   std::vector<std::vector<int32_t>> values(2, std::vector<int32_t>(kMany));
   for (int i = 0; i < kMany; ++i) {
@@ -137,7 +137,7 @@ TEST_F(CollectivesTest, EveryReductionOfIntegersAndBooleans) {
         }));
     EXPECT_EQ(out, (std::vector<std::vector<int32_t>>(3, {result}))) << static_cast<int>(kind);
   }
-  // For booleans a sum is "any" and a product "all".
+  // For booleans, a sum is "any" and a product is "all".
   for (const auto& [kind, result] : std::vector<std::pair<ReductionKind, std::vector<uint8_t>>>{
            {ReductionKind::SUM, {0, 1, 1}}, {ReductionKind::PRODUCT, {0, 0, 1}}}) {
     std::vector<std::vector<uint8_t>> in = {{0, 0, 1}, {0, 1, 1}}, out(2, {7, 7, 7});

@@ -65,8 +65,8 @@ void CoreOrder::Leave(Place place) {
       starts.push_back(std::move(entry->start));
     }
   }
-  // A program that starts here may end here and leave, which would start the next one inside of it,
-  // and so on down the stack. The outermost call starts them all, one after the other.
+  // A program that starts here may also end here and leave, which would start the next one inside
+  // it, and so on down the stack. So the outermost call starts all of them in turn.
   static thread_local std::deque<std::function<void()>>* to_start = nullptr;
   if (to_start != nullptr) {
     for (std::function<void()>& start : starts) to_start->push_back(std::move(start));

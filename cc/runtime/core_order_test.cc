@@ -12,7 +12,7 @@ using User = CoreOrder::User;
 
 class CoreOrderTest : public ::testing::Test {
  protected:
-  // Returns whether it starts at once.
+  // Returns whether the program starts at once.
   bool Enter(int id, const std::vector<int>& cores, User user = User::kProgram) {
     const CoreOrder::Entrance entrance =
         order_.Enter(ToNumbers<Core>(cores), user, [this, id] { started_.push_back(id); });
@@ -70,7 +70,7 @@ TEST_F(CoreOrderTest, OneThatGivesUpItsPlaceLetsOthersThrough) {
 }
 
 TEST_F(CoreOrderTest, ProgramsThatEndAsTheyStartTakeNoStack) {
-  // More than a thread's stack holds, if each started inside of the one before.
+  // More than fits on a thread's stack if each started inside the previous one.
   constexpr int kPrograms = 5000;
   constexpr int kFrameBytes = 1 << 14;
   int ended = 0;

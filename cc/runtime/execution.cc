@@ -54,7 +54,8 @@ std::unique_ptr<Execution> ChooseExecution(const std::shared_ptr<Program>& progr
   const CompiledProgram& compiled = program->compiled();
   if (!compiled.core_slices.empty()) return MakeMergedExecution(cores);
   if (compiled.batched != nullptr) {
-    // Once replicas had to run alone they always do: going back and forth would only cost copies.
+    // Once replicas had to run alone, they always do: switching back and forth would only cost
+    // copies.
     if (std::shared_ptr<Program> alone = program->AloneIfBuilt()) {
       return MakeSlotExecution(cores, std::move(alone));
     }
@@ -63,7 +64,8 @@ std::unique_ptr<Execution> ChooseExecution(const std::shared_ptr<Program>& progr
     if (!CanRunBatched(*compiled.batched, arguments)) return nullptr;
     return MakeGroupExecution(cores, program);
   }
-  // A run in place waits for its end under the locks, which threads of the compute pool must not.
+  // A run in place waits for its end while holding locks, which threads of the compute pool must
+  // not do.
   if (!compiled.overwritten_variables.empty() && cores->size() == 1 && !pool.IsCaller()) {
     const StepArguments& arguments = (*cores)[Slot(0)].arguments;
     if (MayRunInPlace(compiled.overwritten_variables, arguments.values,

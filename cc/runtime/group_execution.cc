@@ -17,7 +17,7 @@ class GroupExecution : public Execution {
         batched_(*whole_->compiled().batched),
         unbatched_(num_runs()) {
     for (Slot slot : cores_.numbers()) {
-      // Transfers in the program name replicas of the group by their cores.
+      // Transfers in the program identify replicas of the group by their cores.
       cores_[slot].context.group_cores = &whole_->compiled().cores[slot];
     }
   }
@@ -27,7 +27,7 @@ class GroupExecution : public Execution {
   void Start(StepRun group, RunOptions options, Program::Done done) override {
     const Slot first = FirstSlotOf(group);
     absl::StatusOr<Arguments> arguments = BatchArguments(batched_, ArgumentsOfRun(group));
-    // The batches are copies: each replica's own arguments only take memory from here on.
+    // The batches are copies, so from here on each replica's own arguments only waste memory.
     for (int member = 0; member < slots_per_run_; ++member) {
       cores_[SlotOf(group, member)].arguments.values.clear();
     }
@@ -40,7 +40,7 @@ class GroupExecution : public Execution {
                      std::move(done));
   }
 
-  // Takes the memory for the outputs of each slot.
+  // Allocates the memory for the outputs of each slot.
   absl::StatusOr<UpdateReplica> TakeForUpdate(StepRun group, Outputs outputs) override {
     const SharedUpdate& update = *program()->compiled().shared_update;
     Outputs of_step(batched_.batched_outputs.size());
@@ -55,7 +55,7 @@ class GroupExecution : public Execution {
                                                       Outputs outputs) const override {
     if (unbatched_[group].empty()) return UnbatchOutputs(batched_, outputs);
     std::vector<Outputs> slots = unbatched_[group];
-    // All replicas have what the update computed.
+    // All replicas get what the update computed.
     for (OutputNumber output : program()->compiled().shared_update->update_outputs) {
       for (Outputs& slot : slots) slot[output] = outputs[output];
     }
@@ -70,7 +70,7 @@ class GroupExecution : public Execution {
  private:
   const std::shared_ptr<Program> whole_;
   const BatchedReplicas& batched_;
-  // Written by TakeForUpdate: the outputs of each slot but for those of the update.
+  // Written by TakeForUpdate: the outputs of each slot, except for those of the update.
   ByNumber<StepRun, std::vector<Outputs>> unbatched_;
 };
 

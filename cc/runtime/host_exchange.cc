@@ -77,7 +77,7 @@ int64_t HostExchange::ElementBytes() const {
   return elements == 0 ? 0 : here_.front().send_bytes / elements;
 }
 
-// What the participants of this host combine to there.
+// The combined value of this host's participants for this part.
 absl::StatusOr<HostMessage> HostExchange::Combine(Part part) const {
   HostMessage combined(what_, part.size() * ElementBytes());
   TF_RETURN_IF_ERROR(combined.CheckMemory());

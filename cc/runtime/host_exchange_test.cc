@@ -1,4 +1,4 @@
-// How the hosts of a pod meet, with operations of the test's own.
+// Tests how the hosts of a pod meet, using the test's own operations.
 #include "cc/runtime/host_exchange.h"
 
 #include <atomic>
@@ -32,7 +32,7 @@ class HostExchangeTest : public PodOfTables {
  protected:
   using All = absl::Span<const CollectiveParticipant>;
 
-  // A participant's memory, and what it is told.
+  // A participant's memory, and the status it receives.
   struct Player {
     std::vector<float> send;
     std::vector<float> recv;
@@ -43,7 +43,7 @@ class HostExchangeTest : public PodOfTables {
     return {run, /*op_id=*/1, /*cross_module=*/false, ByNumber<Rank, Core>(ToNumbers<Core>(cores))};
   }
 
-  // On its own host.
+  // Arrives on the rank's own host.
   void Arrive(const CollectiveKey& key, int rank, const std::string& name, Player* player,
               const CollectiveOperation& operation) {
     CollectiveParticipant participant;
@@ -60,7 +60,7 @@ class HostExchangeTest : public PodOfTables {
         .Arrive(key, key.cores.size(), name, std::move(participant), operation);
   }
 
-  // Receives what each rank sends, of so many elements.
+  // Each participant receives what each rank sends, `count` elements.
   static CollectiveOperation Gather(size_t count) {
     return [count](All all) {
       for (const CollectiveParticipant& target : all) {
@@ -74,7 +74,7 @@ class HostExchangeTest : public PodOfTables {
     };
   }
 
-  // Receives the sum of one value of each rank. The counts may be null.
+  // Each participant receives the sum of one value per rank. The counters may be null.
   static CollectiveOperation Sum(std::atomic<int>* combined = nullptr,
                                  std::atomic<int>* senders = nullptr) {
     CollectiveOperation sum = [senders](All all) {
@@ -102,7 +102,7 @@ class HostExchangeTest : public PodOfTables {
     return sum;
   }
 
-  // The same of many values, which goes by way of `combine` alone. `before` is called first.
+  // The same for many values, using only `combine`. `before` is called first.
   static CollectiveOperation SumOfMany(std::function<absl::Status(int64_t elements)> before =
                                            [](int64_t) { return absl::OkStatus(); }) {
     CollectiveOperation sum = Never();
@@ -152,7 +152,7 @@ TEST_F(HostExchangeTest, TheCoresOfAHostMeetBeforeTheHostsDo) {
     EXPECT_EQ(player.told, absl::OkStatus());
     EXPECT_EQ(player.recv[0], 15.0f);
   }
-  // Each host has sent one value, not one for each of its cores.
+  // Each host has sent one value, rather than one per core.
   EXPECT_EQ(combined, 2);
   EXPECT_EQ(senders, 4);
 }
@@ -174,7 +174,7 @@ TEST_F(HostExchangeTest, EachHostCombinesAPartOfManyElements) {
     EXPECT_EQ(player.told, absl::OkStatus());
     EXPECT_EQ(player.recv, std::vector<float>(kElementsInParts, 7.0f));
   }
-  // The own values for each host, and then the part of all.
+  // This host's own values for each host, and then its part from all hosts.
   EXPECT_EQ(combined.size(), kHosts * (kHosts + 1));
   EXPECT_EQ(std::accumulate(combined.begin(), combined.end(), int64_t{0}),
             (kHosts + 1) * kElementsInParts);
@@ -195,7 +195,7 @@ TEST_F(HostExchangeTest, AHostThatCanNotCombineItsPartFails) {
   EXPECT_EQ(players[1].told, absl::UnimplementedError("no more"));
   for (int rank : {0, 2}) {
     EXPECT_FALSE(players[rank].told.has_value());
-    // As the step does, which hears of it.
+    // As the step does when it is notified.
     tables_[rank]->Abort(kRun, absl::AbortedError("the step failed"));
     EXPECT_EQ(players[rank].told, absl::AbortedError("the step failed"));
   }
@@ -214,7 +214,7 @@ TEST_F(HostExchangeTest, AnAbortLeavesTheBuffersThatAreRead) {
   EXPECT_EQ(player.told, absl::AbortedError("too late"));
 }
 
-// All hosts must come to the same sum, though each combines its own values first.
+// All hosts must get the same sum, even though each combines its own values first.
 TEST_F(HostExchangeTest, SumsAreEqualBitForBit) {
   Connect(2, 2);
   const float values[] = {1e8f, 1, -1e8f, 1};
@@ -234,7 +234,7 @@ TEST_F(HostExchangeTest, SumsAreEqualBitForBit) {
 TEST_F(HostExchangeTest, MeetingsOfOneKeyAreNotMixedUp) {
   Connect(2, 2);
   const CollectiveKey key = KeyOf({0, 1, 2, 3});
-  // An operation of two buffers, which arrive one after the other on each rank.
+  // An operation of two buffers, which arrive one after another on each rank.
   Player players[4][2];
   for (int rank : {3, 1, 0, 2}) {
     for (int buffer : {0, 1}) {
@@ -255,7 +255,7 @@ TEST_F(HostExchangeTest, MeetingsOfOneKeyAreNotMixedUp) {
   }
 }
 
-// One host may be many operations ahead of another one.
+// One host may be many operations ahead of another.
 TEST_F(HostExchangeTest, HostsMeetInTheOrderOfTheirOperations) {
   constexpr int kRounds = 5;
   Connect(2, 1);
@@ -277,7 +277,7 @@ TEST_F(HostExchangeTest, HostsMeetInTheOrderOfTheirOperations) {
   }
 }
 
-// Notes by which names this host would meet others.
+// Records the names under which this host would meet others.
 class NotedLinks : public HostLinks {
  public:
   using HostLinks::HostLinks;
@@ -292,7 +292,7 @@ class NotedLinks : public HostLinks {
   std::vector<std::string> names;
 };
 
-// Messages of several meetings may overtake each other.
+// Messages of different meetings may overtake each other.
 TEST_F(HostExchangeTest, EachMeetingHasANameThatItsHostsShare) {
   Connect(2, 1);
   CollectiveKey of_module = KeyOf({0, 1}), of_other_op = KeyOf({0, 1});
@@ -300,7 +300,7 @@ TEST_F(HostExchangeTest, EachMeetingHasANameThatItsHostsShare) {
   of_other_op.op_id = 2;
   const CollectiveKey keys[] = {KeyOf({0, 1}), of_module, of_other_op, KeyOf({1, 0})};
   std::vector<std::vector<std::string>> names;
-  // Never told: nobody meets anybody here.
+  // Never finishes, because nobody meets anybody here.
   Player player = {{1}, {0, 0}, std::nullopt};
   for (int host : {0, 1}) {
     const Pod pod = MakePod(2, 1, host);
@@ -414,7 +414,7 @@ TEST_F(HostExchangeTest, AbortEndsWhoWaitsForAnotherHost) {
   }
   for (Player* player : {&alone, &late, &of_other_run}) *player = players[0];
   for (int rank : {0, 1}) Arrive(key, rank, "all-gather", &players[rank], Gather(1));
-  // This one waits for a core of its own host.
+  // This participant waits for a core on its own host.
   Arrive(key, 0, "all-gather", &alone, Gather(1));
   const CollectiveKey other_run = KeyOf({0, 1, 2, 3}, RunId(2));
   tables_[0]->Connect(RunId(2), links_[0]);
@@ -426,10 +426,10 @@ TEST_F(HostExchangeTest, AbortEndsWhoWaitsForAnotherHost) {
   EXPECT_FALSE(of_other_run.told.has_value());
   Arrive(key, 1, "all-gather", &late, Never());
   EXPECT_EQ(late.told, absl::CancelledError("cancelled"));
-  // The other host has what this one had sent.
+  // The other host has what this one sent.
   for (int rank : {2, 3}) Arrive(key, rank, "all-gather", &players[rank], Gather(1));
   for (int rank : {2, 3}) EXPECT_EQ(players[rank].told, absl::OkStatus());
-  // Ends it, for the sake of the test.
+  // Only cleans up after the test.
   tables_[0]->Abort(RunId(2), absl::CancelledError("over"));
   EXPECT_EQ(of_other_run.told, absl::CancelledError("over"));
 }
@@ -443,7 +443,7 @@ TEST_F(HostExchangeTest, ARunThatHasFinishedIsForgotten) {
   Arrive(KeyOf({0, 1}), 0, "all-gather", &first, Gather(1));
   for (const auto& table : tables_) table->Abort(kRun, absl::CancelledError("cancelled"));
   EXPECT_EQ(first.told, absl::CancelledError("cancelled"));
-  // The links are another launch's, which begins to count from the start.
+  // The links belong to another launch, which counts from the beginning.
   for (int host : {0, 1}) {
     tables_[host]->Finish(kRun);
     const Pod pod = MakePod(2, 1, host);
@@ -479,14 +479,14 @@ TEST_F(HostExchangeTest, CoresOfOneHostNeedNoOther) {
     EXPECT_FALSE(players[1].told.has_value());
     players[rank].send = {1.0f + rank};
     players[rank].recv.resize(2);
-    // The second host's: there core 2 is the first one.
+    // On the second host, core 2 is the first one.
     Arrive(KeyOf({2, 3}), rank, "all-gather", &players[rank], Gather(1));
   }
   for (const Player& player : players) {
     EXPECT_EQ(player.told, absl::OkStatus());
     EXPECT_EQ(player.recv, (std::vector<float>{1, 2}));
   }
-  // Not even links that have failed.
+  // Not even failed links matter.
   links_[0]->Abort(absl::CancelledError("over"));
   Player alone = {{1}, {0}, std::nullopt};
   Arrive(KeyOf({0}), 0, "all-gather", &alone, Gather(1));
@@ -519,7 +519,7 @@ TEST_F(HostExchangeTest, DescribeSaysWhichHostIsMissing) {
   tables_[0]->Abort(kRun, absl::CancelledError("over"));
 }
 
-// Each core on a thread of its own, and what hosts send each other on others.
+// Each core has its own thread, and messages between hosts are sent on others.
 TEST_F(HostExchangeTest, CoresOnThreadsOfTheirOwnMeetAgainAndAgain) {
   constexpr int kRounds = 200;
   ComputePool pool;

@@ -14,8 +14,8 @@ class InPlaceExecution : public Execution {
 
   const std::shared_ptr<Program>& program() const override { return cores_[Slot(0)].program; }
 
-  // Returns when the run has ended: the thread that takes the locks has to release them. Whether it
-  // keeps to this thread is for RunInPlace to say.
+  // Returns when the run has finished, because the thread that acquires the locks has to release
+  // them. RunInPlace decides whether the run stays on this thread.
   void Start(StepRun /*run*/, RunOptions options, Program::Done done) override {
     StepCore& core = cores_[Slot(0)];
     if (!commit_()) return done(absl::CancelledError("The step failed before it began."), {});

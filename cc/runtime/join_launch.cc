@@ -18,7 +18,7 @@ namespace {
 
 using tensorflow::Tensor;
 
-// Lets a cancellation find the launch that the op has joined, whichever comes first.
+// Connects a cancellation to the launch that the op has joined, whichever comes first.
 class CancelHandle {
  public:
   void Join(const std::shared_ptr<Launch>& launch) {
@@ -32,7 +32,7 @@ class CancelHandle {
     }
     FailIfCancelled();
   }
-  // To be called once more after Join: the cancellation may have come before it.
+  // Must also be called after Join, because the cancellation may have come earlier.
   void FailIfCancelled() {
     std::shared_ptr<Launch> launch;
     {
@@ -84,7 +84,7 @@ absl::Status JoinLaunch(tensorflow::OpKernelContext* context, LaunchTable* table
   }
   arrival.done = [context, cancellation, token, write = std::move(write), done = std::move(done)](
                      absl::Status status, Outputs outputs) {
-    // Not the waiting form: a cancellation that is under way may be what calls this.
+    // Does not wait, because a cancellation in progress may be what calls this.
     if (cancellation != nullptr) cancellation->TryDeregisterCallback(token);
     if (status.ok()) status = write(std::move(outputs.values()));
     if (!status.ok()) context->SetStatus(status);

@@ -32,7 +32,7 @@ CompiledProgram TwoReplicas() {
 
 class JoinLaunchTest : public ::testing::Test {
  protected:
-  // An op that has joined, or tried to.
+  // An op that has joined a launch, or tried to.
   struct Op {
     OpKernelContext::Params params;
     std::unique_ptr<OpKernelContext> context;
@@ -133,7 +133,7 @@ TEST_F(JoinLaunchTest, ACoreThatIsRefusedIsNotDone) {
   const auto op = Join(5);
   EXPECT_EQ(joined_.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_FALSE(op->done.HasBeenNotified());
-  // Its cancellation has nothing to end.
+  // There is nothing left for its cancellation to end.
   cancellation_.StartCancel();
   EXPECT_FALSE(op->done.HasBeenNotified());
 }

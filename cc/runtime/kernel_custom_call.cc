@@ -1,4 +1,4 @@
-// How a running program computes with one of TensorFlow's own CPU kernels.
+// Lets a running program compute with TensorFlow's own CPU kernels.
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -39,7 +39,7 @@ using tensorflow::OpKernel;
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
 
-// The result of a call lies in memory of the program: the kernel's output is to be made there.
+// Allocates a call's result, the kernel's output, in the program's memory.
 class ResultAllocator : public tensorflow::Allocator {
  public:
   ResultAllocator(void* data, size_t bytes) : data_(data), bytes_(bytes) {}
@@ -64,15 +64,15 @@ class ResultAllocator : public tensorflow::Allocator {
   bool taken_ = false;
 };
 
-// Marks the kernel's first output to the device that allocates it. The upper 8 bits are the
-// device's.
+// Attributes that identify the kernel's first output to the device that allocates it. The upper 8
+// bits are reserved for the device.
 AllocatorAttributes ResultAttributes() {
   AllocatorAttributes attributes;
   attributes.value = 1u << 24;
   return attributes;
 }
 
-// What a kernel knows of the machine.
+// The kernel's view of the machine.
 class KernelDevice : public tensorflow::DeviceBase {
  public:
   explicit KernelDevice(const KernelThreads* threads, ResultAllocator* result)
@@ -120,8 +120,8 @@ class KernelDevice : public tensorflow::DeviceBase {
   ResultAllocator* const result_;
 };
 
-// Kernels by their nodes, kept for the life of the process: equal nodes share one, which may
-// compute for several callers at once.
+// Kernels by node, kept for the life of the process. Equal nodes share a kernel, which may compute
+// for several callers at once.
 class Kernels {
  public:
   explicit Kernels(const KernelThreadPools& threads) : device_(&threads.OfCaller(), nullptr) {}
@@ -147,18 +147,18 @@ class Kernels {
   }
 
  private:
-  // Kernels may ask it for its threads when they are made.
+  // Kernels may ask it for its threads when they are created.
   KernelDevice device_;
-  // Held while a kernel is made, which is short, so that equal nodes get one.
+  // Held while a kernel is created, which does not take long, so that equal nodes get the same one.
   absl::Mutex mutex_;
   absl::flat_hash_map<std::string, std::unique_ptr<OpKernel>> kernels_ ABSL_GUARDED_BY(mutex_);
 };
 
-// Runs a kernel on the calling thread, to its end; its outputs are the context's. All that the
-// kernel may change is made anew for each, so that one kernel serves several threads.
+// Runs a kernel to completion on the calling thread. Its outputs are in the context. Everything
+// that the kernel may change is created for each run, so that one kernel can serve several threads.
 class Computation {
  public:
-  // The first output is made in the memory of `result`, unless it is null.
+  // The first output is allocated in the memory of `result`, unless that is null.
   Computation(OpKernel* kernel, const KernelThreads& threads, absl::Span<Tensor> tensors,
               ResultAllocator* result)
       : device_(&threads, result),
@@ -177,7 +177,7 @@ class Computation {
   }
 
   absl::Status status() const { return context_->status(); }
-  // Null if the kernel left it out.
+  // Null if the kernel did not set it.
   const Tensor* output(int i) { return context_->mutable_output(i); }
 
  private:
@@ -195,11 +195,11 @@ absl::Status WrongNumberOfInputs(const OpKernel& kernel, size_t operands) {
                                           operands, " operands for it."));
 }
 
-// Made once with the executable. Execute is called on the threads of all runs at the same time and
-// changes nothing of it.
+// Created once, together with the executable. All runs' threads may call Execute concurrently,
+// which does not modify it.
 class KernelCustomCall : public CustomCall {
  public:
-  // `before` is null if no kernel runs before.
+  // `before` is null if no other kernel runs first.
   KernelCustomCall(const KernelCall& call, const KernelThreadPools* threads, OpKernel* kernel,
                    OpKernel* before)
       : op_(absl::StrCat(call.op, " ", call.name)),
@@ -240,13 +240,13 @@ class KernelCustomCall : public CustomCall {
           "; the program expects ", tensorflow::DataTypeString(type), shape.DebugString(),
           ". Switch TensorFlow's kernels off by tf_tpu_ext.configure(tensorflow_kernels=False)."));
     }
-    // The allocator serves the first request of the size: a kernel may ask for something else
-    // first, forward an input, or make its output by itself.
+    // The allocator serves the first request for this size. A kernel may first ask for something
+    // else, forward an input, or create its output in another way.
     if (output->data() != returned.data) std::memcpy(returned.data, output->data(), bytes);
     return absl::OkStatus();
   }
 
-  // Adds the last output of the kernel that runs first to the inputs of the other.
+  // Appends the last output of the kernel that runs first to the inputs of the other.
   absl::Status ComputeBefore(const KernelThreads& threads, std::vector<Tensor>* tensors) const {
     if (tensors->empty() || before_->num_inputs() != 1) return WrongNumberOfInputs(*before_, 1);
     Computation computation(before_, threads, absl::MakeSpan(*tensors).first(1), nullptr);

@@ -1,4 +1,4 @@
-// TensorFlow's kernels in a running program, through XLA's custom calls.
+// Tests TensorFlow's kernels in a running program, called through XLA's custom calls.
 #include <cmath>
 #include <memory>
 #include <string>
@@ -43,7 +43,7 @@ KernelCall CallOf(NodeDef node) {
   return call;
 }
 
-// The threads of the kernels.
+// Installs the threads for the kernels.
 [[maybe_unused]] const bool kInstalled = [] {
   auto* const pool = new ComputePool;
   auto* const process = new Process;
@@ -129,7 +129,7 @@ TEST(KernelCallTest, ErrorsNameTheOp) {
   const absl::Status status = (*call)->Run(nullptr);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_NE(status.message().find("Op CheckNumerics model/layer: "), std::string::npos) << status;
-  // The same kernel goes on.
+  // The same kernel continues to work.
   (*call)->operand(0).scalar<float>()() = 3;
   ASSERT_TRUE((*call)->Run(nullptr).ok());
   EXPECT_EQ((*call)->result(0).scalar<float>()(), 3);

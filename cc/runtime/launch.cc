@@ -21,7 +21,7 @@
 namespace tf_tpu_ext {
 namespace {
 
-// The message by which the first host of a pod starts a program that updates variables.
+// The message with which the first host of a pod starts a program that updates variables.
 constexpr char kStart[] = "start";
 
 bool IsFirstHost(const HostLinks& links) { return links.shape().host == *links.hosts().begin(); }
@@ -29,7 +29,8 @@ bool IsFirstHost(const HostLinks& links) { return links.shape().host == *links.h
 void LeadOtherHosts(HostLinks* links) {
   HostLinks::Messages messages;
   for (Host host : links->others()) messages[host] = HostMessage(kStart, 0);
-  // If it does not arrive, they have failed, and this host learns that when it next needs them.
+  // If it does not arrive, the other hosts have failed, and this host finds out when it next needs
+  // them.
   links->Exchange(kStart, messages, {}, [](const absl::StatusOr<HostLinks::Messages>&) {});
 }
 
@@ -63,7 +64,7 @@ bool Launch::Awaits(Slot slot) const {
 }
 
 bool Launch::Add(Slot slot, CoreArrival arrival) {
-  // What the core runs belongs to the step that this op belongs to.
+  // Attributes what the core runs to the step that this op belongs to.
   const tsl::profiler::TraceMeProducer producer(
       [&] {
         return tsl::profiler::TraceMeEncode(
@@ -81,8 +82,8 @@ void Launch::Start() {
   // StartOnFreeCores or Finish.
   std::shared_ptr<HostLinks> links;
   {
-    // Under the lock: a failure that comes first ends the op by which the hosts connect, and one
-    // that comes later ends the links.
+    // With the lock: an earlier failure ends the op through which the hosts connect, and a later
+    // one ends the links.
     absl::MutexLock lock(&mutex_);
     if (failed_) return;  // Fail finishes the launch
     if (const auto& connect = arrivals_[Slot(0)]->connect) {
@@ -107,16 +108,16 @@ void Launch::WatchHosts(const std::shared_ptr<HostLinks>& links) {
       [weak = weak_from_this(), links](const std::string& task, const absl::Status& lost) {
         const std::shared_ptr<Launch> launch = weak.lock();
         if (launch == nullptr || !links->IsOther(task)) return;
-        // What waits for the host gets this error, before that of a cut connection.
+        // Whatever waits for the host gets this error, rather than that of a broken connection.
         links->Abort(lost);
-        // What comes after the launch in the graph may take long.
+        // Whatever follows the launch in the graph may take long.
         launch->services_.host_threads->Schedule([launch, lost] { launch->Fail(lost); });
       });
   absl::MutexLock lock(&mutex_);
   if (phase_ != Phase::kFinished) listener_ = std::move(listener);
 }
 
-// Two programs never take their places in one order here and in another one there.
+// Ensures that two programs take their places in the same order on all hosts.
 void Launch::FollowFirstHost(HostLinks* links) {
   {
     absl::MutexLock lock(&mutex_);
@@ -145,7 +146,7 @@ void Launch::StartInOrder() {
     absl::MutexLock lock(&mutex_);
     if (failed_) return;  // Fail finishes the launch
     phase_ = Phase::kOrdered;
-    // Under the lock, so that a failure either prevents the place in the order or gives it up.
+    // With the lock, so that a failure either prevents or gives up the place in the order.
     const CoreOrder::Entrance entrance = services_.core_order->Enter(
         std::move(cores),
         calls_host ? CoreOrder::User::kProgramThatCallsHost : CoreOrder::User::kProgram,
@@ -193,7 +194,7 @@ void Launch::RecordWaits(bool after_others) {
   if (!now.has_value()) return;
   const CoreArrival* last = nullptr;
   for (const auto& arrival : arrivals_) {
-    if (!arrival->came.has_value()) return;  // the profile is younger
+    if (!arrival->came.has_value()) return;  // it arrived before the profile began
     if (last == nullptr || *arrival->came > *last->came) last = arrival.get();
   }
   for (const auto& arrival : arrivals_) {
@@ -217,8 +218,9 @@ void Launch::RecordWaits(bool after_others) {
   }
 }
 
-// Called by the table when it has made the launch, without its lock: by then the last core may have
-// come, and all of it be over. Called again by a wait that was none.
+// The table calls this without its lock after creating the launch. By then, the last core may have
+// arrived, and the launch may even be over. WaitExpired calls it again if nothing was actually
+// waiting.
 void Launch::WatchWait() {
   const auto id = services_.wait_monitor->Begin([weak = weak_from_this()](absl::Duration waited) {
     if (std::shared_ptr<Launch> launch = weak.lock()) launch->WaitExpired(waited);
@@ -242,7 +244,7 @@ void Launch::WaitExpired(absl::Duration waited) {
   if (phase == Phase::kFinished) return;
   const std::string waits = DescribeWait(phase, waited);
   if (waits.empty()) {
-    // A program may run for longer than the limit; only waiting is an error.
+    // A program may run for longer than the limit. Only waiting is an error.
     WatchWait();
     return;
   }
@@ -295,19 +297,19 @@ void Launch::Fail(const absl::Status& status) {
     step = step_;
     if (step == nullptr) failed_ = true;
   }
-  // Without the lock: the step ends in Finish.
+  // Without the lock, because the step ends in Finish.
   if (step != nullptr) return step->Fail(status);
-  // First no further core may come: it would wait for a launch that never starts.
+  // First, so that no other core arrives and waits for a launch that never starts.
   leave_table_();
   Finish(status, ByNumber<Slot, Outputs>(arrivals_.size()));
 }
 
-// Called once, by the step, or by the failure that prevented it.
+// Called once, by the step or by the failure that prevented it.
 void Launch::Finish(absl::Status status, ByNumber<Slot, Outputs> outputs) {
   WaitMonitor::WaitId wait;
   std::optional<CoreOrder::Place> place;
   std::shared_ptr<HostLinks> links;
-  std::shared_ptr<const Endpoints::Lost> listener;  // ends under no lock
+  std::shared_ptr<const Endpoints::Lost> listener;  // destroyed without the lock
   {
     absl::MutexLock lock(&mutex_);
     phase_ = Phase::kFinished;
@@ -317,8 +319,8 @@ void Launch::Finish(absl::Status status, ByNumber<Slot, Outputs> outputs) {
     wait = wait_;
     place = place_;
   }
-  // What belongs to the launch ends before its ops do: what comes after them in the graph may
-  // start the next launch, use the same queues, or look at the statistics.
+  // Everything that belongs to the launch ends before its ops do, because whatever follows them in
+  // the graph may start the next launch, use the same queues, or read the statistics.
   services_.wait_monitor->End(wait);
   leave_table_();
   if (links != nullptr) {
@@ -329,13 +331,14 @@ void Launch::Finish(absl::Status status, ByNumber<Slot, Outputs> outputs) {
   if (!status.ok() && program_->compiled().takes.any()) DropQueuedForCores(status);
   for (Slot slot : arrivals_.numbers()) {
     if (arrivals_[slot] == nullptr) continue;
-    // Moved: the op, and all that its callback holds, may be deleted when it returns.
+    // Moved, because the op, with everything that its callback holds, may be deleted when it
+    // returns.
     Program::Done done = std::move(arrivals_[slot]->done);
     done(status, std::move(outputs[slot]));
-    // One op reports the error; the others' would only repeat it.
+    // One op reports the error. The others would only repeat it.
     status = tsl::StatusGroup::MakeDerived(status);
   }
-  // Last: only now do the variables have their new values, which the ops write. The next program
+  // Last, because variables get their new values only when the ops write them. The next program
   // starts on this thread.
   if (place.has_value()) services_.core_order->Leave(*place);
 }

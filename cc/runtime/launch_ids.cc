@@ -15,14 +15,14 @@
 namespace tf_tpu_ext {
 namespace {
 
-// The id that the members of a group share, until all have taken it.
+// The ID that the members of a group share until all of them have taken it.
 class SharedLaunchId : public tensorflow::ResourceBase {
  public:
   SharedLaunchId(LaunchId id, int num_members) : id_(id), num_members_(num_members) {}
 
   std::string DebugString() const override { return absl::StrCat("TPU launch ", id_); }
 
-  // Returns the id, and in `complete` whether every member has it now.
+  // Returns the ID, and in `complete` whether all members now have it.
   absl::StatusOr<LaunchId> Take(const std::string& member, bool* complete) {
     absl::MutexLock lock(&mutex_);
     if (!members_.insert(member).second || static_cast<int>(members_.size()) > num_members_) {
@@ -53,8 +53,8 @@ absl::StatusOr<LaunchId> LaunchIdOfGroup(tensorflow::OpKernelContext* context, L
                      "of its step can't find each other. Give the inputs of the replicated "
                      "computation static shapes, or compute them outside it."));
   }
-  // What TensorFlow's own transfers between devices go by: the rendezvous of this run of the
-  // graph, and the iteration.
+  // Uses the same identification as TensorFlow's own transfers between devices: the rendezvous of
+  // this run of the graph, and the iteration.
   const tensorflow::FrameAndIter iteration = context->frame_iter();
   const std::string name =
       absl::StrCat("tpu_launch|", absl::Hex(reinterpret_cast<uintptr_t>(context->rendezvous())),
@@ -73,7 +73,7 @@ absl::StatusOr<LaunchId> LaunchIdOfGroup(tensorflow::OpKernelContext* context, L
                                             id.status().message(),
                                             ". Report this with the graph."));
   }
-  // The next time that this graph runs under the same rendezvous is another launch.
+  // The next run of this graph with the same rendezvous is another launch.
   if (complete) {
     TF_RETURN_IF_ERROR(step->Delete<SharedLaunchId>(context->resource_manager(), name));
   }

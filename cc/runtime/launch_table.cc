@@ -28,9 +28,9 @@ absl::StatusOr<std::shared_ptr<Launch>> LaunchTable::FindOrCreate(
     LaunchId launch_id, Slot slot, const std::shared_ptr<Program>& program, bool* created) {
   for (const auto& [run_id, launch] : waiting_) {
     if (launch->launch_id() != launch_id) continue;
-    // Before the slot is used: in a launch of other cores it may not exist.
+    // Checked before using the slot, which may not exist in a launch on other cores.
     TF_RETURN_IF_ERROR(launch->CheckFits(*program));
-    // A core that comes twice has begun the next round of a host loop.
+    // A core that arrives a second time is in the next iteration of a host loop.
     if (launch->Awaits(slot)) return launch;
   }
   *created = true;
@@ -51,7 +51,7 @@ absl::Status LaunchTable::Arrive(
   {
     absl::MutexLock lock(&mutex_);
     TF_ASSIGN_OR_RETURN(launch, FindOrCreate(launch_id, slot, arrival.program, &created));
-    // Before the core is added: a launch that starts must know all its cancellations.
+    // Before the core is added, because a launch must know all its cancellations when it starts.
     joined(launch);
     complete = launch->Add(slot, std::move(arrival));
     if (complete) {
@@ -65,8 +65,8 @@ absl::Status LaunchTable::Arrive(
 }
 
 void LaunchTable::Start(const std::shared_ptr<Launch>& launch) const {
-  // A profile that ends with the step lacks what has not returned by then: without the op that
-  // brings the core, nothing would say which step the programs belong to.
+  // A profile that ends with the step does not contain ops that have not returned by then. Without
+  // the op that passes the core, nothing would say which step the programs belong to.
   CoreThreads* const threads =
       NowIfRecording(services_.recorder).has_value() ? CoreThreads::OfCaller() : nullptr;
   if (threads == nullptr) return launch->Start();
@@ -81,7 +81,7 @@ void LaunchTable::Reject(LaunchId launch_id, const absl::Status& status) {
       if (launch->launch_id() == launch_id) rejected.push_back(launch);
     }
   }
-  // Without the lock, which Fail takes to remove the launch.
+  // Without the lock, which Fail acquires to remove the launch.
   for (const std::shared_ptr<Launch>& launch : rejected) launch->Fail(status);
 }
 
@@ -118,7 +118,7 @@ LaunchProgress LaunchTable::Progress(absl::Duration age) const {
 }
 
 void LaunchTable::Leave(RunId run_id) {
-  // Ends without the lock, if it ends here.
+  // If this is the last reference, the launch is destroyed without the lock.
   std::shared_ptr<Launch> left;
   absl::MutexLock lock(&mutex_);
   if (auto waiting = waiting_.find(run_id); waiting != waiting_.end()) {

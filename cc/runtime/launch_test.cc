@@ -24,14 +24,14 @@ namespace {
 constexpr LaunchId kLaunch(7);
 constexpr int64_t kStep = 3;
 
-// The end of one core's op.
+// How one core's op ended.
 struct End {
   absl::Status status;
   Outputs outputs;
 };
 using Ends = std::shared_ptr<std::optional<End>>;
 
-// A program with a replica on each of the cores; without any, one that runs wherever it is sent.
+// A program with a replica on each of the cores. Without cores, it runs wherever it is sent.
 CompiledProgram OnCores(const std::vector<int>& cores) {
   CompiledProgram compiled;
   compiled.name = "train";
@@ -59,7 +59,7 @@ class LaunchTest : public ::testing::Test {
     return services;
   }
 
-  // Brings a core; the launch that it joined is launch_ then.
+  // Adds a core. Sets launch_ to the launch that it joined.
   Ends Arrive(int core, const std::shared_ptr<Program>& program, StepArguments arguments = {},
               LaunchId launch_id = kLaunch) {
     auto end = std::make_shared<std::optional<End>>();
@@ -77,7 +77,7 @@ class LaunchTest : public ::testing::Test {
     return end;
   }
 
-  // A core waits in a collective of the first launch for another one.
+  // A core waits for another one in a collective of the first launch.
   void WaitInCollective(FakeProgram::Run& run) {
     CollectiveParticipant participant;
     participant.rank = Rank(run.core.replica.value());
@@ -124,7 +124,7 @@ TEST_F(LaunchTest, ProgressIsOfTheOldestThatGoesOn) {
   progress = table_.Progress(absl::ZeroDuration());
   EXPECT_EQ(progress.ended, 1);
   EXPECT_GT(progress.run_id, first);
-  // One that never ran has not ended.
+  // A launch that never ran has not ended.
   table_.Reject(LaunchId(8), absl::InternalError("lost"));
   EXPECT_EQ(table_.Progress(absl::ZeroDuration()).ended, 1);
   EXPECT_EQ(table_.Progress(absl::ZeroDuration()).program, "");
@@ -165,7 +165,7 @@ TEST_F(LaunchTest, InAProfileStartsWhenTheOpHasReturned) {
     threads.Schedule([&] {
       Arrive(0, program);
       EXPECT_EQ(program->runs.size(), profiled ? 0 : 1);
-      // After what the op has left to be done.
+      // This comes after the work that the op has scheduled.
       CoreThreads::OfCaller()->Schedule([&] { came.Notify(); });
     });
     came.WaitForNotification();
@@ -181,7 +181,7 @@ TEST_F(LaunchTest, ACoreThatComesAgainBeginsTheNextRound) {
   const std::shared_ptr<Launch> first_round = launch_;
   const Ends second = Arrive(0, program);
   EXPECT_NE(launch_, first_round);
-  // The other core catches up: with the older round first.
+  // The other core catches up, starting with the older iteration.
   Arrive(1, program);
   EXPECT_EQ(launch_, first_round);
   ASSERT_EQ(program->runs.size(), 2);
@@ -211,7 +211,7 @@ TEST_F(LaunchTest, AProgramOfOtherCoresIsRefused) {
   auto program = std::make_shared<FakeProgram>(OnCores({0, 1}));
   const Ends waiting = Arrive(0, program);
   launch_ = nullptr;
-  // Its core is in place 3, which the launch does not have.
+  // Its core is in slot 3, which the launch does not have.
   const Ends end = Arrive(3, std::make_shared<FakeProgram>(OnCores({0, 1, 2, 3})));
   EXPECT_EQ(refusal_.code(), absl::StatusCode::kInternal);
   EXPECT_TRUE(absl::StrContains(refusal_.message(), "runs on cores [0, 1, 2, 3]")) << refusal_;
@@ -219,7 +219,7 @@ TEST_F(LaunchTest, AProgramOfOtherCoresIsRefused) {
   EXPECT_EQ(launch_, nullptr);
   EXPECT_FALSE(end->has_value());
   EXPECT_FALSE(waiting->has_value());
-  // The launch goes on without it.
+  // The launch continues without it.
   Arrive(1, program);
   ASSERT_EQ(program->runs.size(), 2);
   for (FakeProgram::Run& run : program->runs) run.End({});
@@ -253,7 +253,7 @@ TEST_F(LaunchTest, AFailureBeforeTheStartEndsWhoHasCome) {
   EXPECT_EQ(transfers_.log,
             (std::vector<std::string>{"finish 7", "drop of cores 0,1 in step 3: first"}));
   EXPECT_EQ(monitor_.num_waits(), 0);
-  // The launch is forgotten: the core that comes now waits for another round.
+  // The launch is forgotten, so a core that arrives now waits for another iteration.
   const Ends late = Arrive(0, program);
   EXPECT_TRUE(program->runs.empty());
   EXPECT_FALSE(late->has_value());
@@ -298,14 +298,14 @@ TEST_F(LaunchTest, ARunningLaunchFailsWhenItsCoresHaveStopped) {
   EXPECT_FALSE(end->has_value());
   program->runs[0].End({FloatTensor({1})});
   EXPECT_FALSE(end->has_value());
-  // Too late to count.
+  // Too late to have an effect.
   program->runs[1].Fail(absl::InternalError("second"));
   ASSERT_TRUE(end->has_value());
   EXPECT_EQ((*end)->status, absl::CancelledError("cancelled"));
   EXPECT_TRUE((*end)->outputs.empty());
   launch_->Fail(absl::InternalError("after the end"));
   EXPECT_EQ(transfers_.log, (std::vector<std::string>{"abort 7: cancelled", "finish 7"}));
-  // Nothing is left of the run: its number may fail again only if it was finished.
+  // Nothing is left of the run: a run with its number can fail again only if it was finished.
   std::optional<absl::Status> met;
   CollectiveParticipant alone;
   alone.done = [&met](absl::Status status) { met = std::move(status); };
@@ -331,7 +331,7 @@ TEST_F(LaunchTest, ReportsWhoWaitsInACollective) {
   const Ends end = Arrive(0, program);
   Arrive(1, program);
   WaitInCollective(program->OfSlot(Slot(0)));
-  // Only the launch is as old as that, not the meeting: the core has computed meanwhile.
+  // Only the launch has waited that long, not the meeting: the core has been computing.
   monitor_.Expire();
   EXPECT_EQ(monitor_.num_waits(), 1);
   monitor_.Expire(absl::ZeroDuration());
@@ -399,7 +399,7 @@ TEST_F(LaunchTest, ALaunchThatWaitsForItsTurnCanFail) {
   const Ends fourth = Arrive(0, program, Updates(), LaunchId(4));
   ASSERT_EQ(program->runs.size(), 1);
   program->runs[0].End({});
-  // Those that failed gave up their places.
+  // The launches that failed gave up their places.
   ASSERT_EQ(program->runs.size(), 2);
   EXPECT_EQ(program->runs[1].core.launch_id, LaunchId(4));
   program->runs[1].End({});

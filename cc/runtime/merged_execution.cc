@@ -37,7 +37,7 @@ class MergedExecution : public Execution {
     std::vector<Outputs> slots;
     for (const CompiledProgram::CoreSlice& slice : compiled.core_slices) {
       Outputs& wanted = slots.emplace_back();
-      // Not moved: several cores may want the same output.
+      // Not moved, because several cores may need the same output.
       for (OutputNumber output : slice.outputs) wanted.Add(outputs[output]);
     }
     return slots;

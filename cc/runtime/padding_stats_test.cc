@@ -19,7 +19,7 @@ TEST(PaddingStatsTest, CountsElementsBeyondTheSizes) {
   stats.Count(1, {{zero, {{0, one}, {1, two}}}}, {array, rows, columns});
   EXPECT_EQ(stats.Totals().elements, 40);
   EXPECT_EQ(stats.Totals().padding, 25);
-  // What can't be read is taken for full.
+  // Arguments whose size can't be read count as full.
   stats.Count(1, {{zero, {{0, zero}, {1, missing}, {7, one}}}, {missing, {}}}, {array, rows});
   EXPECT_EQ(stats.Totals().elements, 80);
   EXPECT_EQ(stats.Totals().padding, 25);

@@ -1,4 +1,4 @@
-// What XLA's programs call on a pod.
+// Tests the collectives that XLA's programs call on a pod.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -30,7 +30,7 @@ class PodCollectivesTest : public PodOfTables {
   struct Layout {
     int hosts;
     int cores_per_host;
-    // By rank.
+    // Indexed by rank.
     std::vector<int> cores;
 
     int ranks() const { return static_cast<int>(cores.size()); }
@@ -38,7 +38,7 @@ class PodCollectivesTest : public PodOfTables {
   using Start = std::function<CollectiveEvent(xla::Communicator&, int rank,
                                               const xla::Communicator::Executor&)>;
 
-  // Also groups that don't use all hosts, or not all cores of one, or in another order.
+  // Includes groups that don't use all hosts or all cores of a host, or use them in another order.
   static std::vector<Layout> Layouts() {
     return {{2, 2, {0, 1, 2, 3}}, {3, 1, {0, 1, 2}},
             {3, 2, {0, 4, 5}},    {2, 2, {3, 0, 2}},
@@ -104,7 +104,7 @@ class PodCollectivesTest : public PodOfTables {
       events.push_back(start(*communicators[rank], rank, executor));
     }
     for (int rank = 0; rank < ranks; ++rank) {
-      // All that there is has come, on this thread.
+      // On this thread, everything has already arrived.
       statuses[rank] =
           IsReady(events[rank]) ? Await(events[rank]) : absl::DeadlineExceededError("still waits");
     }
@@ -117,7 +117,7 @@ stream_executor::DeviceAddressBase AddressOf(std::vector<T>& values) {
   return stream_executor::DeviceAddressBase(values.data(), values.size() * sizeof(T));
 }
 
-// The sums of such values depend on the order of the additions.
+// Values whose sums depend on the order of the additions.
 std::vector<std::vector<float>> UnevenValues(int ranks, int count) {
   std::vector<std::vector<float>> values(ranks);
   for (int rank = 0; rank < ranks; ++rank) {
@@ -243,7 +243,7 @@ TEST_F(PodCollectivesTest, PermuteFillsWithZerosWhereNobodySends) {
     const int ranks = layout.ranks();
     std::vector<std::vector<float>> in(ranks), out(ranks, {9});
     for (int rank = 0; rank < ranks; ++rank) in[rank] = {rank + 1.0f};
-    // Each sends to the rank before; nobody to the last one.
+    // Each sends to the rank before it. Nobody sends to the last one.
     ExpectOkOnEach(layout, [&](auto& communicator, int rank, const auto& executor) {
       std::optional<xla::RankId> source;
       if (rank < ranks - 1) source = xla::RankId(rank + 1);

@@ -1,4 +1,4 @@
-// Launches of programs that run on several hosts, with links to the others that the test answers.
+// Tests launches of programs that run on several hosts. The test answers for the other hosts.
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -23,13 +23,13 @@
 namespace tf_tpu_ext {
 namespace {
 
-// Other hosts say what the test says.
+// Links through which other hosts say what the test tells them to.
 class FakeLinks : public HostLinks {
  public:
   struct Asked {
     Messages sent;
     std::set<Host> from;
-    // Empty when it has been called.
+    // Empty after it has been called.
     Done done;
   };
 
@@ -69,7 +69,7 @@ class FakeLinks : public HostLinks {
     const auto found = exchanges.find(name);
     return found != exchanges.end() && found->second.done != nullptr;
   }
-  // Whether a message of this kind has gone to the host, and nothing else.
+  // Whether a message of this kind, without data, has been sent to the host.
   bool HasSent(const std::string& name, Host host) const {
     const auto found = exchanges.find(name);
     if (found == exchanges.end() || found->second.sent.count(host) == 0) return false;
@@ -95,7 +95,7 @@ class FakeLinks : public HostLinks {
 
 class PodLaunchTest : public ::testing::Test {
  protected:
-  // What became of a launch.
+  // A launch and its outcome.
   struct Launched {
     std::shared_ptr<FakeProgram> program;
     std::shared_ptr<FakeLinks> links;
@@ -117,7 +117,8 @@ class PodLaunchTest : public ::testing::Test {
     return services;
   }
 
-  // A launch of the host's only core, core 0, of a program that runs on these hosts of a pod.
+  // Starts a launch on core 0, this host's only core, of a program that runs on these hosts of a
+  // pod.
   std::unique_ptr<Launched> Start(int host, bool updates_variables, int64_t launch_id = 7,
                                   const std::set<Host>& hosts = {Host(0), Host(1), Host(2)}) {
     CompiledProgram compiled;
@@ -182,7 +183,7 @@ TEST_F(PodLaunchTest, AnotherHostStartsWhenTheFirstSaysSo) {
   EXPECT_EQ(FloatsOf(second->outputs[OutputNumber(0)]), std::vector<float>{3});
 }
 
-// A program may leave out the first host of the pod.
+// A program need not use the pod's first host.
 TEST_F(PodLaunchTest, TheFirstHostIsTheFirstOfTheProgram) {
   const std::set<Host> hosts = {Host(1), Host(2)};
   const auto first = Start(1, /*updates_variables=*/true, 7, hosts);
@@ -204,7 +205,7 @@ TEST_F(PodLaunchTest, WithoutVariablesNobodyAsks) {
   }
 }
 
-// Else two programs could take turns in one order here and in another one there.
+// Otherwise, two programs could take turns in a different order on each host.
 TEST_F(PodLaunchTest, TheFirstHostTellsTheOthersWhenItsCoresAreFree) {
   const auto first = Start(0, /*updates_variables=*/true, 1);
   const auto second = Start(0, /*updates_variables=*/true, 2);
@@ -222,7 +223,8 @@ TEST_F(PodLaunchTest, TheFirstHostTellsTheOthersWhenItsCoresAreFree) {
   EXPECT_EQ(second->status, absl::OkStatus());
 }
 
-// A host that waits for the first one holds no cores: what the first does before may need them.
+// A host that waits for the first one does not hold cores, which the first host's earlier programs
+// may need.
 TEST_F(PodLaunchTest, AHostThatAsksLetsOthersGoFirst) {
   const auto asks = Start(1, /*updates_variables=*/true, 1);
   const auto other = Start(1, /*updates_variables=*/true, 2);
@@ -252,7 +254,7 @@ TEST_F(PodLaunchTest, OpsEndWhenAllHostsSayThatTheirsDo) {
   first->links->Answer("end");
   EXPECT_EQ(first->status, absl::OkStatus());
   EXPECT_EQ(FloatsOf(first->outputs[OutputNumber(0)]), std::vector<float>{3});
-  // The links have ended with the launch, and nothing waits any more.
+  // The links ended with the launch, and nothing waits any more.
   EXPECT_TRUE(first->links->aborted.has_value());
   EXPECT_EQ(monitor_.num_waits(), 0);
 }
@@ -295,7 +297,7 @@ TEST_F(PodLaunchTest, ACancellationEndsALaunchThatAsks) {
   EXPECT_EQ(second->links->aborted, absl::CancelledError("cancelled"));
   EXPECT_TRUE(second->program->runs.empty());
   EXPECT_EQ(monitor_.num_waits(), 0);
-  // It has not taken the place of another one.
+  // It has not taken another launch's place.
   const auto next = Start(1, /*updates_variables=*/true, 8);
   next->links->Answer("start");
   ASSERT_EQ(next->program->runs.size(), 1u);
@@ -329,7 +331,7 @@ TEST_F(PodLaunchTest, CollectivesOfTheRunMeetOtherHosts) {
                       std::move(participant), [](auto) { return absl::OkStatus(); });
   ASSERT_EQ(first->links->exchanges.size(), 1u);
   EXPECT_EQ(first->links->exchanges.begin()->second.from, std::set<Host>{Host(2)});
-  // A failure of the launch ends what waits for other hosts.
+  // When the launch fails, everything that waits for other hosts ends.
   EXPECT_FALSE(first->status.has_value());
   first->launch->Fail(absl::CancelledError("cancelled"));
   EXPECT_EQ(first->status, absl::CancelledError("cancelled"));
@@ -340,7 +342,7 @@ TEST_F(PodLaunchTest, TheRunForgetsItsLinksWhenTheLaunchEnds) {
   const RunId run_id = first->program->runs[0].core.run_id;
   first->program->runs[0].End({});
   ASSERT_TRUE(first->links->aborted.has_value());
-  // Now the key is one of this host alone.
+  // Now the key belongs to this host alone.
   std::optional<absl::Status> met;
   CollectiveParticipant alone;
   alone.send = {nullptr};
@@ -364,7 +366,7 @@ TEST_F(PodLaunchTest, ReportsThatTheFirstHostDoesNotStart) {
 TEST_F(PodLaunchTest, ReportsWhichHostDoesNotEnd) {
   const auto first = Start(0, /*updates_variables=*/true);
   first->program->runs[0].End({});
-  // Only the launch is as old as that: the others have not let it wait for so long.
+  // Only the launch is that old. The other hosts have not made it wait that long.
   first->links->waited = absl::ZeroDuration();
   monitor_.Expire();
   EXPECT_FALSE(first->status.has_value());

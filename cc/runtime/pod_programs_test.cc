@@ -82,7 +82,7 @@ TEST_F(PodProgramsTest, AProgramWithoutCoresHereIsNotFound) {
       << status;
 }
 
-// Functions come and go while the process lives.
+// Functions come and go during the life of the process.
 TEST_F(PodProgramsTest, ThoseThatHaveEndedMakeRoom) {
   std::vector<std::shared_ptr<Program>> kept;
   for (int i = 0; i < 5000; ++i) {
@@ -100,7 +100,7 @@ TEST_F(PodProgramsTest, ThoseThatHaveEndedMakeRoom) {
       EXPECT_TRUE(absl::IsNotFound(found.status())) << found.status();
     }
   }
-  // What it keeps no more, it knows no more.
+  // It forgets the programs that it no longer keeps.
   EXPECT_TRUE(absl::StrContains(programs_.Find("program 1").status().message(), "not compiled"));
 }
 
@@ -113,7 +113,7 @@ TEST_F(PodProgramsTest, TheLastFailureIsKnownHoweverManyThereAre) {
 }
 
 TEST(FindProgramTest, LooksWhereTheKeyPoints) {
-  // The kernels' tests have installed it; no other test looks at programs.
+  // The kernels' tests have installed this process. No other test uses its programs.
   const Process& before = Process::Get();
   ProgramCache cache([] { return ProgramLimits(); });
   PodPrograms pod_programs;
@@ -137,7 +137,7 @@ TEST(FindProgramTest, LooksWhereTheKeyPoints) {
   ASSERT_TRUE(found.ok()) << found.status();
   EXPECT_EQ(found->program, *compiled);
   EXPECT_EQ(found->pod, nullptr);
-  // The number is one of another host then.
+  // In this case, the number belongs to another host.
   key.pod_program = "train of a pod";
   found = FindProgram(key);
   ASSERT_TRUE(found.ok()) << found.status();

@@ -10,14 +10,14 @@
 namespace tf_tpu_ext {
 namespace {
 
-// As many iterators of one core may die at once while the core's other ops go on.
+// This many iterators of one core may be destroyed at once while the core's other ops continue.
 constexpr int kMaxThreadsPerCore = 4;
 
 CoreThreads::Options HostThreadOptions() {
   CoreThreads::Options options;
   options.usual_threads = tensorflow::port::MaxParallelism();
-  // Functions of the host may block, and wait for each other: as many threads as are needed at
-  // once. More than the largest machine has cores, each with some blocked ops.
+  // Host functions may block and wait for each other, so this allows as many threads as may be
+  // needed at once: more than the largest machine has cores, each with some blocked ops.
   options.max_threads = 16384;
   return options;
 }

@@ -16,8 +16,8 @@
 namespace tf_tpu_ext {
 namespace {
 
-// What an instruction of the module takes with all that XLA keeps for it, its machine code aside:
-// measured on models, where it is from 1.5 to 4 KB.
+// The memory of one instruction of the module with everything that XLA keeps for it, except its
+// machine code. Measured on models, where it ranges from 1.5 to 4 KB.
 constexpr int64_t kBytesPerInstruction = 3 << 10;
 
 int64_t SizeInMemory(const xla::Executable& executable) {
@@ -47,7 +47,7 @@ absl::StatusOr<std::shared_ptr<Program>> Program::Create(
     const ProgramServices& services, std::shared_ptr<const CompiledProgram> compiled) {
   TF_ASSIGN_OR_RETURN(Parts parts, CreateParts(services, *compiled));
   std::shared_ptr<Program> program(new Program(services, std::move(compiled), std::move(parts)));
-  // Else it has no executable: the groups run in its place.
+  // Otherwise it has no executable, because the groups run in its place.
   if (program->batched() == nullptr) {
     TF_ASSIGN_OR_RETURN(program->layout_, ResultLayout::Of(program->compiled()));
   }
@@ -82,7 +82,7 @@ void Program::Start(CoreContext core, Arguments arguments, RunOptions options, D
 void Program::RecordRun(absl::Duration time) {
   const int64_t taken = absl::ToInt64Nanoseconds(time);
   const int64_t before = typical_nanoseconds_.load(std::memory_order_relaxed);
-  // Runs at the same time may miss each other's values: it is an estimate.
+  // Concurrent runs may miss each other's values, because this is only an estimate.
   typical_nanoseconds_.store(before < 0 ? taken : (3 * before + taken) / 4,
                              std::memory_order_relaxed);
 }

@@ -10,8 +10,8 @@
 namespace tf_tpu_ext {
 namespace {
 
-// XLA throws where shapes of a malformed computation fail a check. No frame above this one catches:
-// the process would end.
+// XLA throws if shapes in a malformed computation fail a check. No other stack frame catches this,
+// so the process would terminate.
 absl::StatusOr<std::shared_ptr<Program>> CompileOrCatch(const ProgramCache::Compile& compile,
                                                         CompilationRecord* record) {
   try {
@@ -46,12 +46,12 @@ absl::StatusOr<std::shared_ptr<Program>> ProgramCache::GetOrCompile(const std::s
   Dropped dropped;
   absl::MutexLock lock(&mutex_);
   Remember(record);
-  // The entry has gone if the key was given up meanwhile.
+  // The entry is gone if the key was dropped in the meantime.
   const auto found = by_key_.try_emplace(key, entry).first;
   const bool is_current = found->second == entry;
   if (!program.ok()) {
     record->error = program.status().ToString();
-    // Others who wait for it try again, and remove it if they fail.
+    // Other callers that wait for it try again, and remove it if they fail.
     if (is_current && entry.use_count() == 2) by_key_.erase(found);
     return program;
   }
@@ -102,7 +102,7 @@ void ProgramCache::Trim(const ProgramLimits& limits, Dropped* dropped) {
     const std::string key = used_.front();
     Remove(key, dropped);
   }
-  // Now and then, so that each costs little.
+  // Only occasionally, so that the average cost is small.
   if (by_id_.size() < 2 * used_.size() + 16) return;
   absl::erase_if(by_id_, [](const auto& program) { return program.second.expired(); });
 }
@@ -115,12 +115,12 @@ void ProgramCache::Drop(const std::string& key) {
 
 void ProgramCache::NameArguments(int64_t id, const std::vector<ArgumentName>& names) {
   absl::MutexLock lock(&mutex_);
-  // It is one of the last.
+  // It is among the last records.
   const auto record = std::find_if(records_.rbegin(), records_.rend(),
                                    [id](const auto& each) { return each->program_id == id; });
   if (record == records_.rend()) return;
   std::vector<RecordedArgument>& arguments = (*record)->arguments;
-  // An op that brings only what is on its core numbers its arguments otherwise.
+  // An op that passes only what is on its core numbers its arguments differently.
   if (arguments.size() != names.size()) return;
   for (size_t i = 0; i < names.size(); ++i) {
     arguments[i].name = names[i].name;

@@ -21,7 +21,7 @@ namespace {
 
 using ProgramPointer = std::shared_ptr<Program>;
 
-// The cache never looks into a program: an address that is not one stands for it.
+// The cache never looks into a program, so an arbitrary address stands in for it.
 ProgramPointer NamedProgram() {
   auto owner = std::make_shared<char>();
   return ProgramPointer(owner, reinterpret_cast<Program*>(owner.get()));
@@ -66,7 +66,7 @@ TEST(ProgramCacheTest, ArgumentsGetTheirNamesLater) {
     return absl::StatusOr<ProgramPointer>(NamedProgram());
   };
   ASSERT_TRUE(cache.GetOrCompile("a", compile).ok());
-  // Those of another number of arguments are not the program's.
+  // With another number of arguments, the names are not those of the program.
   cache.NameArguments(id, {{"images", false}});
   EXPECT_EQ(cache.Records()[0].arguments[0].name, "");
   cache.NameArguments(id + 1, {{"other", false}, {"kernel", true}});
@@ -239,13 +239,13 @@ TEST(ProgramCacheTest, ADroppedProgramEndsWithItsLastUser) {
   EXPECT_EQ(cache.Records().size(), 1);
   cache.Drop("a");
   cache.Drop("never there");
-  // A caller that comes back all the same gets a new one.
+  // A caller that asks again anyway gets a new program.
   EXPECT_TRUE(cache.GetOrCompile("a", compile).ok());
   EXPECT_EQ(ids.size(), 2);
   EXPECT_TRUE(cache.Find(ids[1]).ok());
 }
 
-// A cache with limits, whose programs take `bytes` each.
+// A cache with limits, each of whose programs takes `bytes`.
 class LimitedCacheTest : public ::testing::Test {
  protected:
   // Returns whether the program was compiled for this call.
@@ -287,7 +287,7 @@ TEST_F(LimitedCacheTest, SizesCount) {
   EXPECT_TRUE(Get("a", 40));
   EXPECT_TRUE(Get("b", 60));
   EXPECT_FALSE(Get("a"));
-  EXPECT_TRUE(Get("c", 60));  // in the place of b
+  EXPECT_TRUE(Get("c", 60));  // replaces b
   EXPECT_FALSE(Get("a"));
   EXPECT_FALSE(Get("c"));
   cache_.Drop("a");

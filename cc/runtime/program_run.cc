@@ -34,13 +34,13 @@ using stream_executor::DeviceAddressBase;
 using tensorflow::Tensor;
 using tensorflow::TensorShape;
 
-// XLA:CPU reads its buffers with aligned vector loads.
+// XLA:CPU reads buffers with aligned vector loads.
 constexpr uintptr_t kAlignment = 64;
 
 bool IsAligned(const void* data) { return reinterpret_cast<uintptr_t>(data) % kAlignment == 0; }
 
-// Bytes of another type or shape, of a damaged graph or of a variable that has got another shape
-// since the program was compiled, would be taken for numbers of this one.
+// Otherwise, bytes of another type or shape would be read as numbers of this one. They may come
+// from a damaged graph, or from a variable whose shape has changed since the program was compiled.
 bool IsOfShape(const Tensor& tensor, const xla::Shape& expected) {
   xla::PrimitiveType type;
   if (!tensorflow::DataTypeToPrimitiveType(tensor.dtype(), &type).ok() ||
@@ -115,7 +115,7 @@ absl::Status Program::Run::Prepare() {
   TF_RETURN_IF_ERROR(ffi_context_.Insert(&core_));
   options_.set_ffi_execution_context(&ffi_context_);
 
-  // Made of the options, so these must be complete.
+  // Created from the options, which must be complete.
   TF_ASSIGN_OR_RETURN(auto collective_params,
                       xla::cpu::Thunk::CollectiveExecuteParams::Create(&options_));
   // Trivial to copy in some of TensorFlow's minors only. NOLINTBEGIN(performance-move-const-arg)
@@ -153,7 +153,7 @@ absl::Status Program::Run::BindBuffers() {
     const int64_t index = allocation.index();
     if (allocation.is_thread_local()) continue;
     if (allocation.is_constant()) {
-      // The list has an element for every allocation, empty where it is no constant.
+      // The list has an element for each allocation, which is empty unless it is a constant.
       if (index < static_cast<int64_t>(executable_.constants().size())) {
         buffers[index] = AddressOf(executable_.constants()[index]);
       }
@@ -190,7 +190,7 @@ absl::StatusOr<DeviceAddressBase> Program::Run::BindParameter(
                      bytes, " bytes); the program was compiled for ",
                      xla::ShapeUtil::HumanString(expected), " (", allocation.size(), " bytes)."));
   }
-  // An allocation that is not read-only is overwritten by the program.
+  // The program overwrites allocations that are not read-only.
   const bool needs_copy =
       !allocation.is_readonly() && !absl::c_linear_search(run_options_.overwritable, argument);
   if (needs_copy || !IsAligned(tensor.data())) {
@@ -206,7 +206,7 @@ absl::StatusOr<DeviceAddressBase> Program::Run::BindResult(const xla::BufferAllo
                                                            ResultNumber number) {
   const ResultLayout::Result& expected = program_->layout_.results[number];
   Tensor& result = results_[number];
-  // Else it is memory of an earlier run, see TakeCombinedOutputs.
+  // If they match, this is memory of an earlier run, see TakeCombinedOutputs.
   if (result.dtype() != expected.dtype || result.shape() != expected.shape) {
     result = Tensor(tensorflow::cpu_allocator(), expected.dtype, expected.shape);
   }
@@ -221,7 +221,7 @@ absl::StatusOr<DeviceAddressBase> Program::Run::BindScratch(const xla::BufferAll
   if (absl::Status status =
           CheckMemory(scratch_[place], Name(), "intermediate values on each core");
       !status.ok()) {
-    // What is kept for the next run is whole.
+    // Everything that is kept for the next run must be complete.
     scratch_.clear();
     return status;
   }
@@ -231,7 +231,7 @@ absl::StatusOr<DeviceAddressBase> Program::Run::BindScratch(const xla::BufferAll
   return DeviceAddressBase(scratch_[place].data(), allocation.size());
 }
 
-// The arguments may be others' too: they are copied.
+// Copies the arguments, because others may use them.
 absl::Status Program::Run::FillPadding() {
   for (const PaddedArgument& padded : program_->compiled().padded_arguments) {
     if (!arguments_.Has(padded.argument)) continue;
@@ -247,8 +247,8 @@ absl::Status Program::Run::FillPadding() {
   return absl::OkStatus();
 }
 
-// Memory for results that Finish copies, see TakeResult. Before the program runs: it may overwrite
-// variables, and must not fail any more once it has.
+// Allocates memory for results that Finish copies, see TakeResult. Called before the program runs,
+// because it may overwrite variables, and after that it must not fail.
 absl::Status Program::Run::AllocateCopies() {
   const ResultLayout& layout = program_->layout_;
   for (ResultNumber number : layout.results.numbers()) {
@@ -262,7 +262,7 @@ absl::Status Program::Run::AllocateCopies() {
   return absl::OkStatus();
 }
 
-// Results for the shared update live in memory that earlier runs used for them.
+// Results for the shared update use the memory of earlier runs.
 void Program::Run::TakeCombinedOutputs() {
   const int count = program_->compiled().num_combined_outputs;
   if (count == 0) return;
@@ -276,7 +276,7 @@ void Program::Run::Finish(absl::Status status) {
   if (status.ok()) status = CollectOutputs(&outputs);
   if (profile_begin_.has_value()) Record(*profile_begin_);
   if (!scratch_.empty()) program_->scratch_.Keep(std::move(scratch_));
-  // Before `done`, which may start the next step: that overwrites a variable only if nobody else
+  // Before `done`, which may start the next step. That overwrites a variable only if nobody else
   // refers to its value.
   arguments_.clear();
   done_(std::move(status), std::move(outputs));
@@ -284,7 +284,7 @@ void Program::Run::Finish(absl::Status status) {
 
 void Program::Run::Record(int64_t begin) {
   const ProfileTime end = program_->services_.recorder->Now();
-  if (!end.has_value()) return;  // the profile has ended before the run
+  if (!end.has_value()) return;  // the profile ended before the run
   RecordedRun run;
   run.program = program_->compiled_;
   run.launch_id = core_.launch_id;
@@ -317,9 +317,9 @@ Tensor Program::Run::TakeResult(ResultNumber number) const {
   const ResultLayout& layout = program_->layout_;
   const ResultLayout::Result& result = layout.results[number];
   if (layout.result_of_allocation[result.allocation] == number) return results_[number];
-  // The caller's memory, or that of a copy of our own.
+  // The caller's memory, or that of our own copy.
   if (result.argument.has_value()) return arguments_[*result.argument];
-  // It shares its allocation with something else.
+  // The result shares its allocation with something else.
   const auto* data =
       static_cast<const char*>(buffers_->GetDeviceAddressUnchecked(result.allocation).opaque());
   const Tensor& copy = results_[number];

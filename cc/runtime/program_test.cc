@@ -1,4 +1,4 @@
-// Programs that XLA compiles here, as cc/compiler/build has it compile those of TensorFlow.
+// Tests programs that XLA compiles here in the same way as cc/compiler/build compiles TensorFlow's.
 #include "cc/runtime/program.h"
 
 #include <cstdint>
@@ -106,7 +106,7 @@ class ProgramTest : public ::testing::Test {
     return result;
   }
 
-  // Not destroyed: their threads outlive the tests.
+  // Not destroyed, because their threads outlive the tests.
   inline static ComputePool* const kPool = new ComputePool;
   inline static YnnThreads* const kYnnThreads = new YnnThreads(kPool);
   KernelThreadPools kernel_threads_{kPool};
@@ -148,7 +148,7 @@ TEST_F(ProgramTest, AnArgumentOfAnotherSizeIsRefusedWithBothShapes) {
   EXPECT_EQ(Run(*program, {three, MakeVector<float>({1, 2})}).status(),
             absl::InvalidArgumentError("Argument 1 of program train is float[2] (8 bytes); the "
                                        "program was compiled for f32[3] (12 bytes)."));
-  // The program can go on.
+  // The program continues to work.
   EXPECT_TRUE(Run(*program, {three, three}).ok());
 }
 
@@ -173,8 +173,8 @@ TEST_F(ProgramTest, OutputsThatTheCompilerKnewStandBetweenTheComputed) {
   EXPECT_EQ(ValuesOf<float>((*outputs)[kOutput1]), (std::vector<float>{-2, 0, 2}));
 }
 
-// An argument is returned as it is, and one value twice: no result may share memory that another
-// run, or the caller, writes.
+// An argument is returned unchanged, and one value is returned twice. No result may share memory
+// that another run or the caller writes.
 TEST_F(ProgramTest, ResultsThatShareMemoryComeOutWhole) {
   const auto program = Create(Describe(R"(
 HloModule shared
@@ -192,12 +192,12 @@ ENTRY entry {
   EXPECT_EQ(ValuesOf<float>((*outputs)[kOutput0]), (std::vector<float>{1, 2, 3}));
   EXPECT_EQ(ValuesOf<float>((*outputs)[kOutput1]), (std::vector<float>{2, 4, 6}));
   EXPECT_EQ(ValuesOf<float>((*outputs)[OutputNumber(2)]), (std::vector<float>{2, 4, 6}));
-  // Another run leaves them alone.
+  // Another run does not change them.
   ASSERT_TRUE(Run(*program, {MakeVector<float>({0, 0, 0})}).ok());
   EXPECT_EQ(ValuesOf<float>((*outputs)[kOutput1]), (std::vector<float>{2, 4, 6}));
 }
 
-// The rows of a table, and how many of them are real.
+// The rows of a table, and the number of real rows.
 class DynamicProgramTest : public ProgramTest {
  protected:
   std::shared_ptr<Program> MakeRows() {
@@ -278,7 +278,7 @@ TEST_F(ProgramTest, WritesCombinedOutputsWhereAnEarlierRunDid) {
   auto first = Run(*program, arguments);
   ASSERT_TRUE(first.ok()) << first.status();
   const void* const memory = (*first)[kOutput0].data();
-  // Until it comes back, it belongs to whoever has the output.
+  // Until it is recycled, the memory belongs to whoever has the output.
   auto second = Run(*program, arguments);
   ASSERT_TRUE(second.ok()) << second.status();
   EXPECT_NE((*second)[kOutput0].data(), memory);
@@ -336,7 +336,7 @@ TEST_F(ProgramTest, TheProgramOfOneReplicaIsCompiledWhenItIsAskedFor) {
   const auto program = Create(std::move(compiled));
   ASSERT_NE(program->batched(), nullptr);
   EXPECT_EQ(program->AloneIfBuilt(), nullptr);
-  // What has failed may be tried again.
+  // After a failure, it tries again.
   EXPECT_EQ(program->Alone().status(), absl::ResourceExhaustedError("no memory"));
   EXPECT_EQ(program->AloneIfBuilt(), nullptr);
   const auto built = program->Alone();

@@ -32,7 +32,7 @@ absl::StatusOr<ResultLayout> ResultLayout::Of(const CompiledProgram& compiled) {
                         assignment.GetUniqueSlice(root, {number.value()}));
     const xla::BufferAllocation& allocation = assignment.GetAllocation(slice.index());
     Result result;
-    // Behind the outputs stand the sizes of dynamic ones.
+    // The sizes of dynamic outputs follow the outputs.
     result.dtype = computed.Has(number) ? computed[number]->dtype : tensorflow::DT_INT32;
     for (int64_t size : root->shape().tuple_shapes(number.value()).dimensions()) {
       result.shape.AddDim(size);
@@ -42,7 +42,7 @@ absl::StatusOr<ResultLayout> ResultLayout::Of(const CompiledProgram& compiled) {
     if (slice.offset() == 0 && slice.size() == allocation.size()) {
       if (allocation.is_entry_computation_parameter()) {
         const ParameterNumber parameter(static_cast<int>(allocation.parameter_number()));
-        // What is only read is the caller's, and may not become a result's.
+        // Read-only memory belongs to the caller and must not become a result.
         if (!allocation.is_readonly()) result.argument = compiled.parameter_arguments[parameter];
       } else if (!allocation.is_constant()) {
         std::optional<ResultNumber>& owner = layout.result_of_allocation[slice.index()];

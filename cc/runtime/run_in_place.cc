@@ -14,10 +14,10 @@ namespace {
 using tensorflow::Tensor;
 using tensorflow::Var;
 
-// Variables of fewer bytes together are not worth their locks: they get new buffers.
+// If the variables have fewer bytes in total, locking them is not worthwhile. They get new buffers.
 constexpr int64_t kMinBytes = 1 << 16;
 
-// Holds the locks of variables, taken in the order in which everybody takes several.
+// Holds the locks of variables, acquired in the order that everybody uses who acquires several.
 class VariableLocks {
  public:
   explicit VariableLocks(std::set<Var*> variables) : variables_(std::move(variables)) {
@@ -65,7 +65,7 @@ absl::Status RunInPlace(Program& program, const CoreContext& core, UpdatedVariab
   ForEachVariable(updated, owners,
                   [&](Var* variable, ArgumentNumber, OutputNumber) { variables.insert(variable); });
   VariableLocks locks(std::move(variables));
-  // A buffer that now only the variables refer to is nobody else's.
+  // Nobody else uses a buffer to which only the variables refer now.
   std::vector<Var*> taken;
   ForEachVariable(updated, owners, [&](Var* variable, ArgumentNumber argument, OutputNumber) {
     if (variable->tensor()->data() != arguments[argument].data()) return;

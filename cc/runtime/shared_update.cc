@@ -22,14 +22,14 @@ namespace {
 
 using tensorflow::Tensor;
 
-// Elements that one thread combines at a time.
+// The number of elements that one thread combines at a time.
 constexpr int64_t kChunk = 1 << 16;
 
 constexpr StepRun kFirst(0);
 
-// Goes through its stages in order: Start and Combine, RunUpdate, Finish. Several threads may work
-// at one stage, but the last of them to end it begins the next. So nothing is locked but what they
-// write at the same time.
+// Runs through its stages in order: Start and Combine, RunUpdate, Finish. Several threads may work
+// on one stage, but the last one to finish it begins the next. So only what they write at the same
+// time needs a lock.
 class UpdateRun : public std::enable_shared_from_this<UpdateRun> {
  public:
   using Done = std::function<void(absl::Status, ByNumber<StepRun, Outputs>)>;
@@ -47,7 +47,7 @@ class UpdateRun : public std::enable_shared_from_this<UpdateRun> {
   void Start() {
     combines_from_ = NowIfRecording(recorder_);
     for (size_t i = 0; i < update_->combinations.size(); ++i) {
-      // The first replica's buffer takes the result.
+      // The first replica's buffer receives the result.
       combined_.push_back(replicas_[kFirst].outputs[OutputToCombine(i)]);
       const Combination& combination = update_->combinations[i];
       if (combination.kind == Combination::kFirst || combination.by_update) continue;
@@ -71,8 +71,8 @@ class UpdateRun : public std::enable_shared_from_this<UpdateRun> {
     return OutputNumber(update_->replica_outputs.size() + static_cast<int>(combination));
   }
 
-  // Shares the chunks out to as many threads as there is work for: this one, which would only wait,
-  // and others of the pool.
+  // Distributes the chunks over as many threads as there is work for: this one, which would only
+  // wait otherwise, and others of the pool.
   void Combine() {
     const int workers = std::min<int>(pool_.NumThreads(), static_cast<int>(chunks_.size()));
     if (workers <= 1) {
@@ -124,8 +124,8 @@ class UpdateRun : public std::enable_shared_from_this<UpdateRun> {
                       self->FinishForAll(std::move(status), outputs);
                     });
     }
-    // A thread of the compute pool must not wait for the others; and the locks must be released by
-    // the thread that took them.
+    // A thread of the compute pool must not wait for the others, and the thread that acquires the
+    // locks must release them.
     if (!pool_.IsCaller()) return UpdateInPlace();
     run_locking_([self = shared_from_this()] { self->UpdateInPlace(); });
   }
@@ -183,7 +183,7 @@ class UpdateRun : public std::enable_shared_from_this<UpdateRun> {
     }
   }
 
-  // The update's arguments for a replica.
+  // The update's arguments for one replica.
   Arguments ArgumentsFor(StepRun run) const {
     Arguments arguments = replicas_[run].arguments;
     arguments.resize(update_->num_arguments);
@@ -214,13 +214,13 @@ class UpdateRun : public std::enable_shared_from_this<UpdateRun> {
                                      std::move(options), std::move(done));
   }
 
-  // The update has run once for all replicas.
+  // Finishes after the update has run once for all replicas.
   void FinishForAll(absl::Status status, const Outputs& outputs) {
     updated_ = ByNumber<StepRun, Outputs>(replicas_.size(), outputs);
     Finish(std::move(status));
   }
 
-  // Before `done`, all memory goes back: the next step may start there and want it.
+  // Returns all memory before calling `done`, which may start the next step, which may need it.
   void Finish(absl::Status status) {
     combined_.clear();
     for (UpdateReplica& replica : replicas_) {
@@ -235,7 +235,7 @@ class UpdateRun : public std::enable_shared_from_this<UpdateRun> {
     done_(std::move(status), std::move(outputs));
   }
 
-  // Takes the replica's own outputs, which are no longer there then.
+  // Takes the replica's own outputs, which are gone afterwards.
   Outputs OutputsOfStep(StepRun run) {
     Outputs outputs(update_->replica_outputs.size() + update_->update_outputs.size());
     for (OutputNumber output : update_->replica_outputs.numbers()) {
@@ -255,14 +255,15 @@ class UpdateRun : public std::enable_shared_from_this<UpdateRun> {
   ByNumber<StepRun, UpdateReplica> replicas_;
   const Done done_;
 
-  // When the threads began to combine, and when they had, if a profile is taken.
+  // When the threads began and finished combining, if a profile is being taken.
   ProfileTime combines_from_, combined_until_;
-  // By combination. Written by Start; each chunk of their elements by the thread that took it.
+  // Indexed by combination. Start writes it. Each chunk of elements is written by the thread that
+  // took it.
   std::vector<Tensor> combined_;
   std::vector<Chunk> chunks_;
-  // The first chunk that nobody has taken.
+  // The next chunk to take.
   std::atomic<size_t> next_chunk_{0};
-  // Threads, or runs of the update, that have not ended their stage.
+  // The number of threads, or runs of the update, that have not finished their stage.
   std::atomic<int> working_{0};
   // Outputs of the update. Each of its runs writes its own.
   ByNumber<StepRun, Outputs> updated_;

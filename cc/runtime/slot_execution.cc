@@ -18,9 +18,9 @@ class SlotExecution : public Execution {
     const std::shared_ptr<Program>& program = ProgramOf(slot);
     Arguments arguments;
     if (program->compiled().shared_update != nullptr) {
-      arguments = core.arguments.values;  // the update reads some of them too
+      arguments = core.arguments.values;  // the update also reads some of them
     } else {
-      // What nobody else refers to is freed as early as the program allows.
+      // Buffers to which nobody else refers are freed as early as the program allows.
       arguments = std::move(core.arguments.values);
     }
     program->Start(core.context, std::move(arguments), std::move(options), std::move(done));

@@ -35,7 +35,7 @@ std::shared_ptr<Step> Step::Create(const LaunchServices& services, LaunchId laun
                                    std::shared_ptr<HostLinks> links, Done done) {
   std::shared_ptr<Step> step(new Step(services, launch_id, std::move(program), std::move(cores),
                                       std::move(links), std::move(done)));
-  // Before anybody else knows the step: Fail must find all of them.
+  // Before anybody else knows the step, because Fail must find all of them.
   step->PrepareHostCalls();
   step->PrepareChecks();
   return step;
@@ -88,7 +88,8 @@ void Step::PrepareChecks() {
   }
 }
 
-// The values of now: other steps may have changed them since the ops found the variables.
+// Reads the current values, because other steps may have changed them since the ops found the
+// variables.
 void Step::ReadVariables() {
   for (StepCore& core : cores_) {
     StepArguments& arguments = core.arguments;
@@ -107,7 +108,7 @@ void Step::Start() {
   std::unique_ptr<Execution> execution =
       ChooseExecution(program_, &cores_, *services_.compute_pool, [this] { return Commit(); });
   if (execution != nullptr) return StartRuns(std::move(execution));
-  // Nobody's thread waits for the compiler.
+  // No thread waits for the compiler.
   services_.run_long([self = shared_from_this()] { self->CompileAlone(); });
 }
 
@@ -126,18 +127,20 @@ void Step::StartRuns(std::unique_ptr<Execution> execution) {
   {
     absl::MutexLock lock(&mutex_);
     failed = !status_.ok();
-    // For all of them before the first starts, which may end at once. A failure that comes from now
-    // on finds runs to stop.
+    // For all runs before the first one starts, because it may end at once. A failure from now on
+    // finds runs to stop.
     if (!failed) holds_ += runs;
   }
   if (failed) return Release();
   const bool waits = execution_->program()->compiled().waits;
-  // One after the other on this thread. Not if they wait: the first would end only with the last.
+  // Whether to run one after another on this thread. Not if they wait, because the first would end
+  // only with the last.
   const bool at_once = !waits && runs * execution_->program()->typical_run() < kWorthAThread;
-  // A thread for each run is the fastest way as long as no thread stays without one.
+  // One thread per run is fastest as long as no thread stays idle.
   const int threads = services_.compute_pool->NumThreads();
   const int on_one_thread = at_once ? runs : waits ? 0 : runs / threads * threads;
-  // Before they start: a kernel asks how many cores run when it decides whether to take helpers.
+  // Before the runs start, because a kernel checks how many cores are running when it decides
+  // whether to use helper threads.
   services_.compute_pool->AddRuns(runs);
   for (int i = 1; i < runs; ++i) {
     if (at_once) {
@@ -148,8 +151,8 @@ void Step::StartRuns(std::unique_ptr<Execution> execution) {
       });
     }
   }
-  // The caller's thread is as good as another one, unless it would wait in a collective for others
-  // that need it to get there.
+  // The caller's thread is as good as any other, unless it would wait in a collective for others
+  // that need this thread to get there.
   const auto start_first = [self = shared_from_this(), on_one_thread] {
     self->StartRun(StepRun(0), 0 < on_one_thread);
     self->Release();
@@ -194,8 +197,8 @@ void Step::RunEnded(StepRun run, size_t timed, const absl::Status& status, Outpu
   if (calls == nullptr) {
     Release();
   } else {
-    // The effects of a step are complete when it returns: calls that the program did not wait for
-    // count too. Aborted calls are idle at once.
+    // A step's effects are complete when it returns, including calls that the program did not wait
+    // for. Aborted calls are idle at once.
     calls->WhenIdle([self = shared_from_this()] { self->Release(); });
   }
 }
@@ -210,8 +213,8 @@ void Step::Fail(const absl::Status& status) {
   StopRuns(status);
 }
 
-// Unlike Fail, also once the step is committed: a run in place that could not begin has changed
-// nothing.
+// Unlike Fail, this also works after the step is committed: a run in place that could not begin has
+// changed nothing.
 void Step::RunFailed(const absl::Status& status) {
   {
     absl::MutexLock lock(&mutex_);
@@ -222,9 +225,9 @@ void Step::RunFailed(const absl::Status& status) {
   StopRuns(status);
 }
 
-// Makes the cores return that wait for the failed one, or for the host; their runs end with this
-// status. The step is held meanwhile: were it to end first, an abort after its end would be kept
-// for a run that nobody finishes any more.
+// Makes cores return that wait for the failed one or for the host. Their runs end with this status.
+// The step is held in the meantime: if it ended first, an abort after its end would be kept for a
+// run that nobody finishes any more.
 void Step::StopRuns(const absl::Status& status) {
   services_.collectives->Abort(run_id(), status);
   services_.transfers->Abort(launch_id_, status);
@@ -257,8 +260,8 @@ void Step::Release() {
       asked_hosts_ = true;
       ++holds_;
     } else {
-      // Either the update begins now, or the step has ended. Decided under the lock, so that a
-      // failure comes either before, and no update runs, or too late.
+      // Either the update begins now, or the step has ended. This is decided while holding the
+      // lock: a failure either comes before and prevents the update, or comes too late.
       committed_ = true;
       status = status_;
     }
@@ -276,7 +279,7 @@ bool Step::UpdatesVariables() const {
                         [](const StepCore& core) { return core.arguments.updates_variables; });
 }
 
-// A host whose runs have failed says nothing: its op fails the step, and that ends the waiting.
+// A host whose runs have failed says nothing. Its op fails the step, which ends the wait.
 void Step::AgreeWithHosts() {
   HostLinks::Messages messages;
   for (Host host : links_->others()) messages[host] = HostMessage(kEndOfRuns, 0);
@@ -318,7 +321,7 @@ void Step::Finish(absl::Status status) {
     for (Outputs& outputs : *slots) by_slot.Add(std::move(outputs));
   }
   if (!status.ok()) by_slot = ByNumber<Slot, Outputs>(cores_.size());
-  // Failed runs have been stopped. Those before a failed update have ended well, and filled
+  // Failed runs have already been stopped. Runs before a failed update have succeeded, and filled
   // outfeeds.
   if (!status.ok() && RunsSucceeded()) services_.transfers->Abort(launch_id_, status);
   if (times_ != nullptr) times_->End();
@@ -328,7 +331,7 @@ void Step::Finish(absl::Status status) {
   Done done;
   {
     absl::MutexLock lock(&mutex_);
-    // Not kept: it refers to the launch, which refers to the step.
+    // Not kept, because it refers to the launch, which refers to the step.
     done = std::move(done_);
   }
   done(std::move(status), std::move(by_slot));

@@ -1,4 +1,4 @@
-// The ways to run a step, each with programs that the test ends.
+// Tests the ways to run a step with programs that end when the test says so.
 #include "cc/runtime/step.h"
 
 #include <limits>
@@ -27,7 +27,7 @@ using tensorflow::Var;
 
 constexpr LaunchId kStepLaunch(7);
 constexpr ArgumentNumber kFirst(0);
-// More than the least that is worth the locks of a run in place.
+// More than the minimum for which a run in place is worth its locks.
 constexpr int kManyElements = 1 << 15;
 
 CompiledProgram Replicas(int num_replicas) {
@@ -38,7 +38,7 @@ CompiledProgram Replicas(int num_replicas) {
   return compiled;
 }
 
-// The only argument of a step of one core: a variable.
+// The only argument of a single-core step: a variable.
 class OneVariable {
  public:
   explicit OneVariable(const Tensor& value) : variable_(new Var(tensorflow::DT_FLOAT)) {
@@ -52,7 +52,8 @@ class OneVariable {
     auto variables = std::make_shared<ArgumentVariables>();
     variable_->Ref();
     variables->Add(tensorflow::core::RefCountPtr<Var>(variable_.get()));
-    // What the op has seen is nobody's business: the step reads the variable when it starts.
+    // The value that the op has seen does not matter, because the step reads the variable when it
+    // starts.
     return {{Tensor()}, std::move(variables), /*updates_variables=*/true};
   }
 
@@ -101,7 +102,7 @@ class StepTest : public ::testing::Test {
                         });
   }
 
-  // First: the others are used by its threads.
+  // Declared first, because its threads use the others.
   CoreThreads host_threads_{CoreThreads::Options{/*usual_threads=*/2, /*max_threads=*/4}};
   FakePool pool_;
   FakeMonitor monitor_;
@@ -110,7 +111,7 @@ class StepTest : public ::testing::Test {
   FirstLaunches first_launches_;
   std::vector<std::function<void()>> long_work_;
   int locked_ = 0;
-  // If set, of steps that end on another thread.
+  // If set, notified by steps that end on another thread.
   absl::Notification* ended_ = nullptr;
   std::optional<absl::Status> status_;
   // An output of a slot.
@@ -137,7 +138,7 @@ TEST_F(StepTest, EachSlotRunsForItself) {
   }
 }
 
-// Of five replicas that wait for nothing, two threads take two each whole.
+// Of five replicas that don't wait, two threads run two each. Only the fifth is shared.
 TEST_F(StepTest, ThreadsShareOnlyTheRunsThatAreLeftOver) {
   for (const bool waits : {false, true}) {
     CompiledProgram compiled = Replicas(5);
@@ -158,7 +159,7 @@ TEST_F(StepTest, CoresOfAReplicaShareARun) {
   CompiledProgram compiled = Replicas(4);
   compiled.num_replicas = 2;
   compiled.num_cores_per_replica = 2;
-  // The second core brings the replica's first argument, and both want output 1.
+  // The second core passes the replica's first argument, and both cores need output 1.
   compiled.core_slices = {
       {{ArgumentNumber(1)}, {OutputNumber(1)}},
       {{ArgumentNumber(0), ArgumentNumber(2)}, {OutputNumber(0), OutputNumber(1)}}};
@@ -186,14 +187,14 @@ TEST_F(StepTest, CoresOfAReplicaShareARun) {
   const std::vector<TimedLaunch> timed = first_launches_.Get();
   ASSERT_EQ(timed.size(), 1);
   ASSERT_EQ(timed[0].runs.size(), 2);
-  // The pool starts the second one first.
+  // The pool starts the second run first.
   EXPECT_EQ(timed[0].runs[0].cores, (std::vector<Core>{Core(2), Core(3)}));
   EXPECT_EQ(timed[0].runs[1].cores, (std::vector<Core>{Core(0), Core(1)}));
   EXPECT_GE(timed[0].end, timed[0].runs[1].end);
   EXPECT_GE(timed[0].runs[1].end, timed[0].begin);
 }
 
-// Returns when the test says so. Never deleted: the op may still be on its way out of it.
+// Returns when the test says so. Never deleted, because the op may still be returning from it.
 absl::Notification* gate = nullptr;
 
 REGISTER_OP("TpuExtTest>Hold").Input("x: float").Output("y: float").SetIsStateful();
@@ -208,7 +209,7 @@ class HoldOp : public tensorflow::OpKernel {
 };
 REGISTER_KERNEL_BUILDER(Name("TpuExtTest>Hold").Device(tensorflow::DEVICE_CPU), HoldOp);
 
-// A program of one core that calls a function of the host and does not wait for it.
+// A single-core program that calls a host function and does not wait for it.
 class HostCallStepTest : public StepTest {
  protected:
   HostCallStepTest() {
@@ -267,7 +268,8 @@ TEST_F(HostCallStepTest, AFailedStepWaitsForNoCall) {
   gate->Notify();
 }
 
-// Four replicas in two groups: argument and output 0 are mirrored, 1 are batched.
+// Four replicas in two groups. Argument and output 0 are mirrored, and argument and output 1 are
+// batched.
 class GroupStepTest : public StepTest {
  protected:
   GroupStepTest() {
@@ -287,7 +289,7 @@ class GroupStepTest : public StepTest {
     };
   }
 
-  // Replica i has `mirrored[i]` and i.
+  // Replica i has the arguments `mirrored[i]` and i.
   std::shared_ptr<Step> MakeGroups(const std::vector<float>& mirrored) {
     std::vector<StepArguments> arguments;
     for (size_t i = 0; i < mirrored.size(); ++i) {
@@ -407,7 +409,7 @@ TEST_F(InPlaceStepTest, OverwritesTheVariable) {
   EXPECT_EQ((*variable_).tensor()->flat<float>()(0), 2);
 }
 
-// A variable that has its new value must not belong to a step that reports a failure.
+// A variable that already has its new value must not belong to a step that reports a failure.
 TEST_F(InPlaceStepTest, IsTooLateToFailOnceItHasBegun) {
   const auto step = Make(program_, {variable_.Arguments()});
   program_->on_start = [&](FakeProgram::Run& run) {
@@ -441,7 +443,8 @@ TEST_F(InPlaceStepTest, GivesTheVariableBackIfTheRunCannotBegin) {
   EXPECT_EQ((*variable_).tensor()->flat<float>()(0), 1);
 }
 
-// A thread of the compute pool must not wait under locks; a small variable is not worth them.
+// A thread of the compute pool must not wait while holding locks, and a small variable is not worth
+// them.
 TEST_F(InPlaceStepTest, TakesANewBufferWhereItMustNotWait) {
   pool_.is_caller = true;
   Make(program_, {variable_.Arguments()})->Start();
@@ -459,7 +462,7 @@ TEST_F(InPlaceStepTest, TakesANewBufferWhereItMustNotWait) {
   program_->runs[1].End({});
 }
 
-// Two replicas return a value of their own and a gradient; the update returns the variable.
+// Two replicas each return their own value and a gradient. The update returns the variable.
 class UpdateStepTest : public StepTest {
  protected:
   UpdateStepTest() {
@@ -549,7 +552,7 @@ TEST_F(UpdateStepTest, ItsOwnErrorSaysThatItIsTheUpdate) {
   update_program_->runs[0].Fail(absl::ResourceExhaustedError("no memory"));
   EXPECT_EQ(status_,
             absl::ResourceExhaustedError("The update of TPU program train failed: no memory"));
-  // What its replicas have put into outfeeds is dropped.
+  // Whatever its replicas have put into outfeeds is dropped.
   ASSERT_EQ(transfers_.log.size(), 1u);
   EXPECT_TRUE(absl::StrContains(transfers_.log[0], "no memory")) << transfers_.log[0];
   for (const Outputs& outputs : outputs_) EXPECT_TRUE(outputs.empty());

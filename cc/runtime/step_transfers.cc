@@ -11,7 +11,7 @@ void StepTransfers::Finish(LaunchId launch_id) { channels_.Finish(launch_id.valu
 
 void StepTransfers::DropQueued(const TakenQueues& queues, absl::Span<const Core> cores,
                                int64_t step_id, const absl::Status& status) {
-  // First the senders: what the step still sends would otherwise fill the queues again.
+  // Senders come first. Otherwise, whatever the step still sends would fill the queues again.
   channels_.DropSentBy(step_id, status);
   if (queues.infeed) {
     for (Core core : cores) channels_.Drain({kNoLaunch, kInfeedName, core.value()});

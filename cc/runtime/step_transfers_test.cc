@@ -20,7 +20,7 @@ class StepTransfersTest : public ::testing::Test {
     channels_.Send(key, {}, kFeedCapacity, [](const absl::Status&) {}, owner);
   }
 
-  // What waits in a queue of a core; it is empty then.
+  // Empties a queue of a core. Returns how many elements it had.
   int Drain(const std::string& name, int core) { return channels_.Drain({kNoLaunch, name, core}); }
 
   Machine machine_;
@@ -41,7 +41,7 @@ TEST_F(StepTransfersTest, AbortEndsTheWaitsOfTheLaunchUntilItIsForgotten) {
   EXPECT_EQ(received, absl::AbortedError("failed"));
   transfers_.Finish(kTransferLaunch);
   received.reset();
-  // The host may still ask what became of the launch.
+  // The host may still ask for the launch's outcome.
   channels_.Receive(
       {kTransferLaunch.value(), "call", 0},
       [&](const absl::StatusOr<TensorMessage>& message) { received = message.status(); });
@@ -61,7 +61,7 @@ TEST_F(StepTransfersTest, DropsWhatTheProgramWouldHaveTaken) {
   EXPECT_EQ(Drain(kInfeedName, 1), 1);
   EXPECT_EQ(Drain(kInfeedName, 2), 0);
   EXPECT_EQ(Drain(kOutfeedName, 0), 1);
-  // A step of embeddings is one of all cores.
+  // An embedding step involves all cores.
   takes.infeed = false;
   takes.embedding = true;
   transfers_.DropQueued(takes, {Core(0)}, kTransferStep, absl::AbortedError("failed"));
