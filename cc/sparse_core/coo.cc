@@ -12,7 +12,7 @@
 namespace tf_tpu_ext {
 namespace {
 
-// What a gain adds to the number that its sample's gains are divided by, before Factor.
+// What a gain contributes to the sum that, after Factor, divides its sample's gains.
 float Share(Combiner combiner, float gain) {
   return combiner == Combiner::kMean ? gain : gain * gain;
 }
@@ -174,7 +174,7 @@ absl::StatusOr<std::vector<Coo>> SplitByCore(const Coo& coo, const StackPlace& p
     const int64_t sample =
         core * stacked_of_core + offset_in_core + coo.samples[i] % samples_of_core;
     const int64_t id = coo.ids[i];
-    // Rows go to the SparseCores in turn; the rotation begins with another one.
+    // Rows are distributed round-robin over the SparseCores. The rotation shifts the first one.
     const int64_t row = ((id + place.rotation) & mask) + (id & ~mask) + place.row_offset;
     constexpr int64_t kMax = std::numeric_limits<int32_t>::max();
     if (row > kMax || sample > kMax) {

@@ -1,5 +1,5 @@
-// Ids of a feature as coordinates: for each the sample, the row of the table, and the gain that the
-// row is multiplied by before the sample's rows are added up.
+// A feature's ids as coordinates. Each id has a sample, a row of the table, and a gain by which the
+// row is multiplied before the sample's rows are summed.
 #ifndef TF_TPU_EXT_CC_SPARSE_CORE_COO_H_
 #define TF_TPU_EXT_CC_SPARSE_CORE_COO_H_
 
@@ -33,14 +33,14 @@ enum class Combiner {
   kSqrtN,
 };
 
-// "custom" combiners get the sums that "sqrtn" makes, as on a TPU.
+// As on a TPU, "custom" combiners get the same sums as "sqrtn".
 absl::StatusOr<Combiner> ParseCombiner(absl::string_view name);
 
-// A feature's ids as the ops have them.
+// A feature's ids, as passed to the ops.
 struct FeatureIds {
   enum class Kind { kDense, kSparse, kRagged };
   Kind kind = Kind::kDense;
-  // The row splits of a ragged feature, or `index_size` numbers for each id of a sparse one.
+  // The row splits of a ragged feature, or `index_size` numbers for each id of a sparse feature.
   absl::Span<const int32_t> indices;
   int64_t index_size = 0;
   absl::Span<const int32_t> ids;
@@ -48,27 +48,27 @@ struct FeatureIds {
   absl::Span<const float> weights;
 };
 
-// The ids with gains that make a sum of what the combiner asks for. Equal ids that follow each
-// other in a sample are one, with the sum of their gains.
+// The ids, with gains that turn a sum into what the combiner asks for. Equal ids that are adjacent
+// in a sample are merged, and their gains added.
 absl::StatusOr<Coo> ToCoo(const FeatureIds& feature, int64_t num_samples, Combiner combiner);
 
-// Where the samples and rows of a feature are in what its table is stacked in.
+// The position of a feature's samples and rows within its stacked table.
 struct StackPlace {
-  // Of the feature, and of all that are stacked.
+  // The number of samples of the feature, and of all stacked features.
   int64_t num_samples = 0;
   int64_t stacked_samples = 0;
   int64_t sample_offset = 0;
   int64_t row_offset = 0;
-  // By how many SparseCores the rows of the table are rotated.
+  // The number of SparseCores by which the table's rows are rotated.
   int64_t rotation = 0;
-  // SparseCores of a chip, and of all chips, a power of two.
+  // The number of SparseCores of a chip, and of all chips, which is a power of two.
   int64_t cores_per_chip = 1;
   int64_t all_cores = 1;
 };
 
 absl::Status CheckStackPlace(const StackPlace& place);
 
-// Those of each SparseCore of the chip, at their places in the stack.
+// The ids for each SparseCore of the chip, with their positions in the stack.
 absl::StatusOr<std::vector<Coo>> SplitByCore(const Coo& coo, const StackPlace& place);
 
 bool IsPowerOfTwo(int64_t value);

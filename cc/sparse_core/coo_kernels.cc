@@ -1,4 +1,4 @@
-// Kernels of the ops that make coordinates of features and sort them: ConvertToCooTensor,
+// Kernels of the ops that convert features to coordinates and sort them: ConvertToCooTensor,
 // ConvertToListOfSparseCoreCooTensors, SortListOfSparseCoreCooTensors and
 // GetStatsFromListOfSparseCoreCooTensors.
 #include <numeric>

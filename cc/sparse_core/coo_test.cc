@@ -12,7 +12,7 @@ namespace {
 
 using Kind = FeatureIds::Kind;
 
-// Ids 5, 5 and 7 of sample 0, 5 of sample 2.
+// Ids 5, 5 and 7 of sample 0, and 5 of sample 2.
 const std::vector<int32_t>& Ids() {
   static const auto* const ids = new std::vector<int32_t>{5, 5, 7, 5};
   return *ids;
@@ -45,7 +45,7 @@ TEST(ToCooTest, DividesByWhatTheCombinerAsksFor) {
   ASSERT_TRUE(mean.ok()) << mean.status();
   EXPECT_FLOAT_EQ(mean->gains[0], 3.0f / 6);
   EXPECT_FLOAT_EQ(mean->gains[2], 1);
-  // The squares of the weights as they came, before ids became one.
+  // Sums the squares of the original weights, from before ids were merged.
   const auto sqrtn = ToCoo(feature, 3, Combiner::kSqrtN);
   ASSERT_TRUE(sqrtn.ok()) << sqrtn.status();
   EXPECT_FLOAT_EQ(sqrtn->gains[0], 3 / std::sqrt(1.0f + 4 + 9));
@@ -106,10 +106,10 @@ TEST(SplitByCoreTest, PutsSamplesAndRowsAtTheirPlaces) {
   const auto cores = SplitByCore(coo, Place());
   ASSERT_TRUE(cores.ok()) << cores.status();
   ASSERT_EQ(cores->size(), 4);
-  // A core has 6 of the stacked samples, those of this feature from 2 on.
+  // A core has 6 of the stacked samples. Those of this feature start at 2.
   EXPECT_EQ((*cores)[0].samples, (std::vector<int32_t>{2 + 1}));
   EXPECT_EQ((*cores)[3].samples, (std::vector<int32_t>{3 * 6 + 2 + 1}));
-  // 6 + 3 is on core 1, in the same round of cores; 17 + 3 on core 4, in the third.
+  // 6 + 3 wraps to core 1 in the same round of cores. 17 + 3 is on core 4, in the third round.
   EXPECT_EQ((*cores)[0].ids, (std::vector<int32_t>{32 + 1}));
   EXPECT_EQ((*cores)[3].ids, (std::vector<int32_t>{32 + 16 + 4}));
   EXPECT_EQ((*cores)[1].size() + (*cores)[2].size(), 0);

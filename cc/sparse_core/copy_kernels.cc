@@ -1,7 +1,7 @@
-// Kernels of the ops by which packed ids get to a core: TPUCopyWithDynamicShape,
+// Kernels of the ops that move packed ids to a core: TPUCopyWithDynamicShape,
 // TPUAnnotateTensorsWithDynamicShape, and GlobalIterId, which numbers the steps of a loop. A core's
 // memory is the host's, and a lookup reads no more of a buffer than its row pointers say, so
-// buffers stay where they are, with their padding.
+// buffers stay where they are, including their padding.
 #include "absl/strings/str_cat.h"
 #include "cc/device/virtual_device.h"
 #include "cc/sparse_core/kernel_inputs.h"

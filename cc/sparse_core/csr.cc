@@ -10,7 +10,7 @@ namespace tf_tpu_ext {
 namespace {
 
 constexpr int64_t kPadding = 8;
-// What a TPU's buffers have where there is no id.
+// What a TPU's buffers contain where there is no id.
 constexpr int32_t kPadValue = std::numeric_limits<int32_t>::max();
 
 absl::Status CheckCore(const CoreIds& core, const CsrOptions& options) {

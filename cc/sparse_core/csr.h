@@ -1,6 +1,7 @@
-// The buffers that a chip's SparseCores look rows up by. Its ids are sorted by SparseCore of the
-// sample, minibatch, and SparseCore of the row; `row_pointers` has the ends of these parts. Each
-// part begins at a multiple of eight, and so do the pointers of each minibatch.
+// The buffers that a chip's SparseCores use to look up rows. Ids are sorted by the sample's
+// SparseCore, then by minibatch, and then by the row's SparseCore. `row_pointers` contains the ends
+// of these parts. Each part begins at a multiple of eight, and so do the pointers of each
+// minibatch.
 #ifndef TF_TPU_EXT_CC_SPARSE_CORE_CSR_H_
 #define TF_TPU_EXT_CC_SPARSE_CORE_CSR_H_
 
@@ -18,27 +19,27 @@ namespace tf_tpu_ext {
 
 int64_t RoundUpToPadding(int64_t value);
 
-// The ids of one SparseCore's samples. The part of a SparseCore and bucket begins at
-// `starts[core * buckets + bucket]`, where `buckets` is one without minibatches.
+// The ids of one SparseCore's samples. The part for a SparseCore and bucket begins at `starts[core
+// * buckets + bucket]`. Without minibatches, `buckets` is 1.
 struct CoreIds {
   CooView ids;
   absl::Span<const int32_t> starts;
 };
 
 struct CsrOptions {
-  // SparseCores of all chips.
+  // The number of SparseCores of all chips.
   int64_t num_cores = 1;
-  // How many buckets the parts of `starts` are in, and before which of them a minibatch begins.
+  // The number of buckets in `starts`, and the buckets before which a minibatch begins.
   int buckets = 1;
   std::vector<int> splits;
-  // What the buffers have room for.
+  // The capacity of the buffers.
   int64_t max_minibatches = 1;
   int64_t max_ids = 0;
   bool allow_id_dropping = false;
   std::string table;
 };
 
-// Where the ids go to.
+// Where the ids are written.
 struct CsrBuffers {
   absl::Span<int32_t> row_pointers;
   absl::Span<int32_t> samples;
@@ -51,7 +52,7 @@ struct CsrSizes {
   int64_t row_pointers = 0;
   int64_t ids = 0;
   int64_t minibatches = 1;
-  // Ids for which there was no room.
+  // The number of ids for which there was no room.
   int64_t dropped = 0;
 };
 
@@ -61,7 +62,7 @@ int64_t RowPointersOf(const CsrOptions& options, int64_t cores_per_chip);
 absl::StatusOr<CsrSizes> PackCsr(absl::Span<const CoreIds> cores, const CsrOptions& options,
                                  const CsrBuffers& buffers);
 
-// The same buffers, as a lookup reads them.
+// The same buffers, as read by a lookup.
 struct CsrView {
   absl::Span<const int32_t> row_pointers;
   absl::Span<const int32_t> samples;
@@ -72,17 +73,18 @@ struct CsrView {
 
 struct CsrShape {
   int64_t cores_per_chip = 1;
-  // SparseCores of all chips.
+  // The number of SparseCores of all chips.
   int64_t num_cores = 1;
-  // Of one SparseCore.
+  // Numbers for one SparseCore.
   int64_t num_samples = 1;
   int64_t num_rows = 1;
-  // Of a part, or 0 if there is no limit.
+  // The limit for one part, or 0 if there is none.
   int64_t max_ids = 0;
 };
 
 struct CsrId {
-  // The chip's SparseCore that has the sample, and the one of all chips that has the row.
+  // The SparseCore of this chip that has the sample, and the SparseCore among those of all chips
+  // that has the row.
   int64_t core_of_sample;
   int64_t core_of_row;
   int64_t sample;
@@ -90,8 +92,8 @@ struct CsrId {
   float gain;
 };
 
-// Calls `visit` for the ids whose rows are on SparseCores from `first` to before `last`. An error
-// if the buffers are damaged.
+// Calls `visit` for the ids whose rows are on SparseCores `first` to `last`, excluding `last`.
+// Returns an error if the buffers are damaged.
 absl::Status ForEachId(const CsrView& csr, const CsrShape& shape, int64_t first, int64_t last,
                        absl::FunctionRef<void(const CsrId&)> visit);
 

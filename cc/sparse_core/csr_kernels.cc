@@ -1,4 +1,4 @@
-// Kernels of the ops that divide ids into minibatches and pack them into the buffers of a chip:
+// Kernels of the ops that divide ids into minibatches and pack them into a chip's buffers:
 // ConvertToSparseCoreCsrWrappedCooTensor, GetMinibatchSplitsWithPhysicalReplica,
 // GetMinibatchesInCsrWithPhysicalReplica and StoreMinibatchStatisticsInFdo.
 #include <algorithm>
@@ -27,7 +27,7 @@ using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
 using tensorflow::TensorShape;
 
-// A flag of TensorFlow's.
+// A TensorFlow flag.
 absl::StatusOr<int> DivisionLevels() {
   const int levels =
       tensorflow::GetXlaSparseCoreFlags()->tf_xla_sparse_core_minibatch_max_division_level;
@@ -37,7 +37,7 @@ absl::StatusOr<int> DivisionLevels() {
                    "; expected 1 to ", kMaxDivisionLevel, "."));
 }
 
-// Each replica has its own splits: a minibatch ends where it does for any of them.
+// Each replica has its own splits. A minibatch ends where it ends for any replica.
 absl::StatusOr<std::vector<int>> BucketsOf(const Tensor& splits, int levels) {
   int64_t all = 0;
   for (int64_t of_replica : ValuesOf<int64_t>(splits)) all |= of_replica;
@@ -63,7 +63,7 @@ class PackOp : public OpKernel {
   }
 
  protected:
-  // Sets how the ids are divided in `options`.
+  // Sets in `options` how the ids are divided.
   virtual absl::Status ReadIds(OpKernelContext* context, CsrOptions* options,
                                std::vector<CoreIds>* cores) const = 0;
   void SetSamples(int64_t samples_of_chip) { options_.max_ids = ids_per_sample_ * samples_of_chip; }
@@ -106,7 +106,7 @@ class PackOp : public OpKernel {
   int64_t ids_per_sample_ = 1;
 };
 
-// Takes the ids of each SparseCore's samples by themselves.
+// Takes the ids of each SparseCore's samples separately.
 class PackSortedListsOp : public PackOp {
  public:
   explicit PackSortedListsOp(OpKernelConstruction* construction) : PackOp(construction) {
@@ -132,7 +132,7 @@ class PackSortedListsOp : public PackOp {
     for (int i = 0; i < rows.size(); ++i) {
       cores->push_back({ViewOf(samples[i], rows[i], gains[i]), ValuesOf<int32_t>(starts[i])});
     }
-    // Whoever made no minibatches counted the ids without buckets.
+    // Without minibatches, ids were counted without buckets.
     const bool in_buckets =
         static_cast<int64_t>(cores->front().starts.size()) != options->num_cores + 1;
     if (in_buckets || !buckets.empty()) {
@@ -143,7 +143,7 @@ class PackSortedListsOp : public PackOp {
   }
 };
 
-// Takes the ids of all the chip's samples together.
+// Takes the ids of all of the chip's samples together.
 class PackMinibatchesOp : public PackOp {
  public:
   explicit PackMinibatchesOp(OpKernelConstruction* construction) : PackOp(construction) {
@@ -210,8 +210,8 @@ class PlanMinibatchesOp : public OpKernel {
   MinibatchOptions options_;
 };
 
-// A TPU keeps the numbers for the compiler, which makes its buffers for them. Buffers here hold any
-// number of ids.
+// A TPU keeps these numbers for its compiler, which sizes its buffers accordingly. Buffers here
+// hold any number of ids.
 class StoreStatisticsOp : public OpKernel {
  public:
   using OpKernel::OpKernel;

@@ -10,7 +10,8 @@
 namespace tf_tpu_ext {
 namespace {
 
-// Two SparseCores of one chip. The first has three ids, one of them on the other SparseCore.
+// Two SparseCores of one chip. The first has three ids, one of whose rows is on the other
+// SparseCore.
 struct Packed {
   explicit Packed(const CsrOptions& options) {
     pointers.resize(RowPointersOf(options, 2));

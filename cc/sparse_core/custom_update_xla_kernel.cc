@@ -1,6 +1,6 @@
-// XLA kernel of XlaSparseDenseMatmulGradWithCsrInput: an update of a table that is divided over
-// SparseCores, by an optimizer of the user's. That is a function of the gradient of one row, of the
-// row's values in all tables, and of the hyperparameters; it returns the new values.
+// XLA kernel of XlaSparseDenseMatmulGradWithCsrInput, which updates a table sharded across
+// SparseCores with an optimizer supplied by the user. The optimizer is a function of the gradient
+// of one row, the row's values in all tables, and the hyperparameters. It returns the new values.
 #include <cstdint>
 #include <utility>
 #include <vector>

@@ -16,7 +16,7 @@
 
 namespace tf_tpu_ext {
 
-// The values of a tensor of that type, whatever its shape.
+// The values of a tensor of this type, regardless of its shape.
 template <typename T>
 absl::Span<const T> ValuesOf(const tensorflow::Tensor& tensor) {
   return absl::MakeConstSpan(static_cast<const T*>(tensor.data()), tensor.NumElements());
@@ -27,7 +27,7 @@ inline CooView ViewOf(const tensorflow::Tensor& samples, const tensorflow::Tenso
   return {ValuesOf<int32_t>(samples), ValuesOf<int32_t>(ids), ValuesOf<float>(gains)};
 }
 
-// An error of one op, by its name.
+// Adds the op's name to an error.
 inline absl::Status OfOp(const tensorflow::OpKernelContext& context, const absl::Status& status) {
   if (status.ok()) return status;
   return absl::Status(status.code(),

@@ -1,6 +1,6 @@
-// XLA kernels of lookups of tables that are divided over SparseCores. All cores exchange the ids of
-// their samples; each adds up what its rows contribute, and the sum over cores goes to the samples'
-// own.
+// XLA kernels of lookups in tables sharded across SparseCores. All cores exchange the ids of their
+// samples. Each adds up the contributions of its rows, and the sum over all cores goes to the
+// samples' cores.
 #include <utility>
 #include <vector>
 

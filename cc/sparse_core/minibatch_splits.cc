@@ -9,7 +9,7 @@
 namespace tf_tpu_ext {
 namespace {
 
-// The ids of one pair of SparseCores: how many there are before each bucket.
+// Counts the ids of one pair of SparseCores before each bucket.
 struct Counts {
   explicit Counts(int buckets) : ids(buckets + 1, 0), unique_ids(buckets + 1, 0) {}
 
@@ -29,7 +29,7 @@ struct Counts {
   std::vector<int32_t> unique_ids;
 };
 
-// Divides buckets in halves until each part fits; `splits` keeps what it had.
+// Halves the range of buckets until each part fits. Existing `splits` are kept.
 int64_t Halve(const Counts& counts, const MinibatchLimits& limits, int levels, int64_t splits) {
   for (int level = 0; level < levels; ++level) {
     const int size = 1 << (levels - level);
@@ -43,7 +43,7 @@ int64_t Halve(const Counts& counts, const MinibatchLimits& limits, int levels, i
   return splits;
 }
 
-// Of the splits, those that are needed if each part takes as many buckets as fit.
+// Keeps the splits that are needed if each part takes as many buckets as fit.
 absl::StatusOr<int64_t> MergeParts(const Counts& counts, const MinibatchLimits& limits, int levels,
                                    int64_t splits) {
   TF_ASSIGN_OR_RETURN(std::vector<int> ends, ToBuckets(splits, levels));

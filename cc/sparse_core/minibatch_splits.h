@@ -1,6 +1,6 @@
-// Where the rows of a table are divided into minibatches. The rows are in 2^levels buckets; the
-// splits between buckets make a binary tree, and a set of them is a number: bit 0 is the split in
-// the middle, bits 1 and 2 those in the middle of both halves, and so on.
+// Divides the rows of a table into minibatches. The rows are in 2^levels buckets. The splits
+// between buckets form a binary tree, and a set of splits is a number: bit 0 is the split in the
+// middle, bits 1 and 2 are those in the middle of the two halves, and so on.
 #ifndef TF_TPU_EXT_CC_SPARSE_CORE_MINIBATCH_SPLITS_H_
 #define TF_TPU_EXT_CC_SPARSE_CORE_MINIBATCH_SPLITS_H_
 
@@ -15,7 +15,7 @@
 
 namespace tf_tpu_ext {
 
-// The highest level that fits the bits of a number.
+// The highest level whose splits fit in the bits of a number.
 inline constexpr int kMaxDivisionLevel = 6;
 
 // The buckets before which there is a split, in ascending order.
@@ -23,23 +23,23 @@ absl::StatusOr<std::vector<int>> ToBuckets(int64_t splits, int levels);
 
 int64_t ToSplits(absl::Span<const int> buckets, int levels);
 
-// How many ids one SparseCore takes of another one's samples in a minibatch.
+// How many ids of another SparseCore's samples a SparseCore takes in a minibatch.
 struct MinibatchLimits {
   int64_t ids = 0;
   int64_t unique_ids = 0;
 };
 
-// TensorFlow asks for them by the name of a compiled program, for which a TPU looks into a profile
-// of earlier runs. There are none here, so they are TPUEmbeddingV2's own defaults.
+// TensorFlow asks for them by the name of a compiled program, which a TPU looks up in a profile of
+// earlier runs. There are no such profiles here, so these are TPUEmbeddingV2's own defaults.
 inline constexpr MinibatchLimits kDefaultMinibatchLimits = {256, 256};
 
 struct MinibatchPlan {
-  // By SparseCore of the sample, by SparseCore of the row, by bucket, by id.
+  // Sorted by the sample's SparseCore, the row's SparseCore, bucket, and id.
   Coo ids;
-  // Where the ids of each bucket begin, in that order, and the end of the last one's.
+  // Where the ids of each bucket begin, in this order, followed by the end of the last bucket.
   std::vector<int32_t> starts;
   int64_t splits = 0;
-  // The most that one SparseCore takes of another one's samples, in all minibatches.
+  // The maximum number of ids that a SparseCore takes of another one's samples, in all minibatches.
   int32_t max_ids = 0;
   int32_t max_unique_ids = 0;
 };
@@ -54,7 +54,7 @@ struct MinibatchOptions {
   std::string table;
 };
 
-// The ids must be in the order of their samples.
+// The ids must be sorted by sample.
 absl::StatusOr<MinibatchPlan> PlanMinibatches(const CooView& ids, const MinibatchOptions& options);
 
 }  // namespace tf_tpu_ext

@@ -11,7 +11,7 @@ namespace tf_tpu_ext {
 namespace {
 
 TEST(SplitsTest, AreATreeOfBits) {
-  // The middle, the middle of the first half, and that of the first quarter.
+  // The middle, the middle of the first half, and the middle of the first quarter.
   EXPECT_EQ(*ToBuckets(0b1011, 3), (std::vector<int>{1, 2, 4}));
   EXPECT_EQ(*ToBuckets(0, 6), std::vector<int>{});
   EXPECT_EQ(ToBuckets(std::numeric_limits<int64_t>::max(), 6)->size(), 63);
@@ -52,9 +52,9 @@ TEST(PlanMinibatchesTest, OneIsEnoughIfAllFits) {
 }
 
 TEST(PlanMinibatchesTest, BucketsAreDividedUntilTheyFit) {
-  // Halves of three ids each.
+  // Two halves of three ids each.
   EXPECT_EQ(PlanMinibatches({kSamples, kRows, kGains}, FourBuckets(3, 3))->splits, 0b001);
-  // No bucket goes with another one: {2, 1, 1, 2}, of which the middle ones fit together.
+  // The buckets have {2, 1, 1, 2} ids. Only the two in the middle fit together.
   const auto plan = PlanMinibatches({kSamples, kRows, kGains}, FourBuckets(2, 2));
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_EQ(*ToBuckets(plan->splits, 2), (std::vector<int>{1, 3}));

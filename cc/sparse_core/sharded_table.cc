@@ -16,7 +16,7 @@ CsrView ViewOf(const SparseCoreShape& shape, absl::Span<const int32_t> words) {
   view.rows = words.subspan(shape.row_pointers + shape.ids, shape.ids);
   const absl::Span<const int32_t> gains =
       words.subspan(shape.row_pointers + 2 * int64_t{shape.ids}, shape.ids);
-  // The program has cast them to words, to exchange one array.
+  // The program has cast them to words, so as to exchange a single array.
   view.gains = absl::MakeConstSpan(reinterpret_cast<const float*>(gains.data()), gains.size());
   view.minibatches = words.back();
   return view;

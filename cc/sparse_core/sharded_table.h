@@ -1,7 +1,8 @@
 // What a chip's SparseCores do with their rows of a table, for the ids of all chips.
 //
 // Row `row` of SparseCore `core` of a chip is row `core * (rows / cores_per_chip) + row` of the
-// chip's part of the table. So is sample `sample` of SparseCore `core` of the chip's samples.
+// chip's part of the table. Samples of SparseCores are numbered in the same way among the chip's
+// samples.
 #ifndef TF_TPU_EXT_CC_SPARSE_CORE_SHARDED_TABLE_H_
 #define TF_TPU_EXT_CC_SPARSE_CORE_SHARDED_TABLE_H_
 
@@ -16,15 +17,15 @@
 
 namespace tf_tpu_ext {
 
-// The ids of all chips that have their rows on this one.
+// The ids of all chips whose rows are on this chip.
 class ShardIds {
  public:
-  // `packed` has the words of all chips, and must outlive the object.
+  // `packed` contains the words of all chips, and must outlive the object.
   ShardIds(const SparseCoreShape& shape, absl::Span<const int32_t> packed, int32_t chip)
       : shape_(shape), packed_(packed), chip_(chip) {}
 
-  // Calls `visit` with the row of the chip's part of the table, the sample of all chips' samples,
-  // and the gain. An error if the ids are damaged.
+  // Calls `visit` with the row in the chip's part of the table, the sample among those of all
+  // chips, and the gain. Returns an error if the ids are damaged.
   absl::Status ForEach(
       absl::FunctionRef<void(int64_t row, int64_t sample, float gain)> visit) const;
 
@@ -34,13 +35,13 @@ class ShardIds {
   const int32_t chip_;
 };
 
-// Adds the rows, times their gains, to the activations of their samples. `quantize` changes what is
-// read of the table; null if it is taken as it is.
+// Adds the rows, multiplied by their gains, to the activations of their samples. `quantize` is
+// applied to values read from the table, unless it is null.
 using QuantizeFn = absl::FunctionRef<float(float)>;
 absl::Status AddRows(const SparseCoreShape& shape, const ShardIds& ids, const float* table,
                      const QuantizeFn* quantize, float* activations);
 
-// Which rows have gradients, in the order in which they first occur, and the sum of each.
+// The rows that have gradients, in order of first occurrence, and the sum of each row's gradients.
 struct RowGradients {
   std::vector<int32_t> rows;
   std::vector<float> sums;

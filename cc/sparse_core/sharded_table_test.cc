@@ -10,7 +10,7 @@
 namespace tf_tpu_ext {
 namespace {
 
-// Two chips of two SparseCores, with two samples and four rows each. A table of width one.
+// Two chips of two SparseCores, each with two samples and four rows. The table has width one.
 SparseCoreShape TwoChips() {
   SparseCoreShape shape;
   shape.op = "the_op";
@@ -25,7 +25,8 @@ SparseCoreShape TwoChips() {
   return shape;
 }
 
-// An id of one of a SparseCore's samples, with its row's SparseCore of all chips.
+// An id of one of a SparseCore's samples, with the SparseCore among those of all chips that has its
+// row.
 struct Id {
   int32_t sample;
   int core_of_row;
@@ -62,8 +63,8 @@ std::vector<int32_t> Pack(const std::vector<std::vector<Id>>& chip) {
   return words;
 }
 
-// Sample 1 of the first SparseCore of the first chip, and sample 0 of the second one's of the
-// second, look up the same row of SparseCore 3; the latter also a row of SparseCore 0.
+// Sample 1 of the first chip's first SparseCore and sample 0 of the second chip's second SparseCore
+// look up the same row of SparseCore 3. The latter also looks up a row of SparseCore 0.
 std::vector<int32_t> Words() {
   std::vector<int32_t> words = Pack({{{1, 3, 2, 10}}, {}});
   const std::vector<int32_t> second = Pack({{}, {{0, 3, 2, 100}, {0, 0, 1, 1000}}});
@@ -79,7 +80,7 @@ TEST(ShardedTableTest, EachChipAddsItsRows) {
   ASSERT_TRUE(AddRows(shape, ShardIds(shape, words, 0), table.data(), nullptr, first.data()).ok());
   ASSERT_TRUE(AddRows(shape, ShardIds(shape, words, 1), table.data(), nullptr, second.data()).ok());
   EXPECT_EQ(first, (std::vector<float>{0, 0, 0, 0, 0, 0, 2000, 0}));
-  // Row 2 of its second SparseCore is row 6 of its part.
+  // Row 2 of the chip's second SparseCore is row 6 of its part.
   EXPECT_EQ(second, (std::vector<float>{0, 70, 0, 0, 0, 0, 700, 0}));
 }
 

@@ -31,8 +31,8 @@ absl::Status CheckLengths(const CooView& view) {
 }
 
 std::vector<UniqueId> SortAndMerge(const CooView& view) {
-  // The id above, the position below: one sort of integers is several times as fast as one of
-  // records, and keeps the order of equal ids.
+  // Packs the id into the high bits and the position into the low bits. Sorting integers is several
+  // times as fast as sorting records, and keeps equal ids in order.
   std::vector<uint64_t> order(view.size());
   for (size_t i = 0; i < view.size(); ++i) {
     order[i] = (static_cast<uint64_t>(static_cast<uint32_t>(view.ids[i])) << 32) | i;

@@ -13,7 +13,7 @@
 
 namespace tf_tpu_ext {
 
-// Ids that others own.
+// Ids owned by others.
 struct CooView {
   absl::Span<const int32_t> samples;
   absl::Span<const int32_t> ids;
@@ -22,50 +22,53 @@ struct CooView {
   size_t size() const { return ids.size(); }
 };
 
-// InvalidArgument unless the three are equally long.
+// InvalidArgument unless all three have the same length.
 absl::Status CheckLengths(const CooView& view);
 
-// An id of a table, once for each sample that has it: `gain` is the sum of its gains there.
+// An id of a table, once for each sample that has it. `gain` is the sum of the id's gains in the
+// sample.
 struct UniqueId {
   int32_t sample;
   int32_t id;
   float gain;
-  // Whether the one before it is another id.
+  // Whether the previous element is another id.
   bool first_of_id;
 };
 
-// The ids in ascending order, those of an id in the order of the input. Equal samples that then
-// follow each other are one.
+// The ids in ascending order, with equal ids in the order of the input. If adjacent elements then
+// have the same id and sample, they are merged.
 std::vector<UniqueId> SortAndMerge(const CooView& view);
 
 struct SortedIds {
-  // By SparseCore, then by id; an id is the number of its row on that SparseCore.
+  // Sorted by SparseCore, then by id. An id is the number of its row on that SparseCore.
   Coo ids;
-  // Where the ids of each SparseCore begin, and the end of the last one's.
+  // Where the ids of each SparseCore begin, followed by the end of the last one's.
   std::vector<int32_t> starts;
-  // The most that one SparseCore has.
+  // The maximum of any SparseCore.
   int32_t max_ids = 0;
   int32_t max_unique_ids = 0;
 };
 
 struct SortOptions {
-  // Of all chips, a power of two: row `id` is on SparseCore `id % num_cores`.
+  // The number of SparseCores of all chips, a power of two. Row `id` is on SparseCore `id %
+  // num_cores`.
   int64_t num_cores = 1;
-  // Rows of the stacked table.
+  // The number of rows of the stacked table.
   int64_t num_rows = 0;
-  // Of one SparseCore; samples are numbered modulo that.
+  // The number of samples of one SparseCore, modulo which samples are numbered.
   int64_t num_samples = 1;
-  // Of one SparseCore, or 0 if there is no limit. `table` names the table in the error.
+  // The limits for one SparseCore, or 0 if there are none. `table` names the table in errors.
   int64_t max_ids = 0;
   int64_t max_unique_ids = 0;
   std::string table;
 };
 
-// `features` in the order of the tables that they look up. Those of a table must be one.
+// `features` are in the order of the tables that they look up. There must be only one for each
+// table.
 absl::StatusOr<SortedIds> SortByCore(const std::vector<Coo>& features, const SortOptions& options);
 
-// One for each table that has features, in the order of `row_offsets`, the first rows of their
-// tables in the stack.
+// Merges the features of each table. The results are sorted by `row_offsets`, which are the first
+// rows of the features' tables in the stack.
 std::vector<Coo> MergeFeatures(const std::vector<CooView>& features,
                                absl::Span<const int32_t> row_offsets);
 

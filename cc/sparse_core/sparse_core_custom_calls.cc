@@ -1,5 +1,5 @@
-// How a running program looks rows of sharded tables up, and updates them. The calls compute
-// without waiting: the program has exchanged ids and gradients before them.
+// How a running program looks up rows of sharded tables and updates them. The calls compute without
+// waiting, because the program has already exchanged ids and gradients.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -24,12 +24,12 @@
 namespace tf_tpu_ext {
 namespace {
 
-// Operands that all calls begin with.
+// The first operands of all calls.
 constexpr size_t kPacked = 0;
 constexpr size_t kChip = 1;
 
-// The words of a call's buffers, whose sizes are checked first: `backend_config` and shapes may
-// come from a compilation cache.
+// The words in a call's buffers, whose sizes are checked first, because `backend_config` and shapes
+// may come from a compilation cache.
 class Buffers {
  public:
   Buffers(const SparseCoreShape& shape, const XLA_FFI_CallFrame& frame)
@@ -124,7 +124,7 @@ class Update : public CustomCall {
     for (size_t i = 0; i < num_tables; ++i) {
       tables[i] = buffers.Result<float>(i);
       const float* const before = buffers.Operand<float>(kTables + i);
-      // XLA gives a table that nothing else reads the memory of the result.
+      // If nothing else reads a table, XLA gives it the memory of the result.
       if (before != tables[i]) std::memcpy(tables[i], before, Shard(shape) * sizeof(float));
     }
     const float learning_rate = *buffers.Operand<float>(3);

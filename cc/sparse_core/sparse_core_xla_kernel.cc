@@ -24,7 +24,7 @@ XlaOp OfAllChips(const SparseCoreShape& shape, XlaOp value,
   return shape.chips == 1 ? value : xla::AllGather(value, 0, shape.chips, groups);
 }
 
-// With its padding.
+// Includes the padding.
 XlaOp Whole(XlaOpKernelContext* context, const char* input) {
   return xla::RemoveDynamicDimension(context->Input(input), 0);
 }
@@ -56,7 +56,7 @@ SparseCoreXlaKernel::SparseCoreXlaKernel(OpKernelConstruction* construction)
   shape_.op = name();
   OP_REQUIRES_OK(construction, construction->GetAttr("table_name", &shape_.table));
   int asked = -1;
-  // TensorFlow 2.19 has no such attribute.
+  // TensorFlow 2.19 does not have this attribute.
   if (construction->HasAttr("num_sparsecores_per_device")) {
     OP_REQUIRES_OK(construction, construction->GetAttr("num_sparsecores_per_device", &asked));
   }

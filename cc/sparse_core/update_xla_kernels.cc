@@ -1,5 +1,5 @@
-// XLA kernels of updates of tables that are divided over SparseCores. All cores exchange the ids
-// and the gradients of their samples, and each updates its rows.
+// XLA kernels of updates to tables sharded across SparseCores. All cores exchange the ids and
+// gradients of their samples, and each updates its own rows.
 #include <cmath>
 #include <string>
 #include <utility>
@@ -27,7 +27,7 @@ using xla::XlaOp;
 
 // An optimizer of the ops: the names of its tables, which are inputs, and its attributes.
 struct Optimizer {
-  // In the name of the op.
+  // The optimizer's part of the op's name.
   const char* name;
   std::vector<const char*> tables;
   absl::Status (*read)(OpKernelConstruction* construction, OptimizationParameters* parameters);
@@ -104,7 +104,7 @@ const std::vector<Optimizer>& Optimizers() {
   return *optimizers;
 }
 
-// Of an op, by its name.
+// The optimizer of an op, found by the op's name.
 const Optimizer* FindOptimizer(const std::string& op) {
   for (const Optimizer& optimizer : Optimizers()) {
     if (absl::StartsWith(op, absl::StrCat("XlaSparseDenseMatmulGradWith", optimizer.name, "And"))) {
