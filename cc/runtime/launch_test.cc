@@ -113,7 +113,7 @@ TEST_F(LaunchTest, ProgressIsOfTheOldestThatGoesOn) {
   EXPECT_EQ(progress.waits, "");
   EXPECT_EQ(progress.ended, 0);
   WaitInCollective(program->OfSlot(Slot(0)));
-  // The next launch is younger.
+  // The next launch is newer.
   const RunId first = progress.run_id;
   Arrive(0, program, {}, LaunchId(8));
   progress = table_.Progress(absl::ZeroDuration());

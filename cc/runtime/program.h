@@ -37,7 +37,7 @@ struct RunOptions {
   bool on_one_thread = false;
   // Arguments that nobody else will read, so the program may write its results there.
   std::vector<ArgumentNumber> overwritable;
-  // All cores that the run serves, if there are others than its own.
+  // All cores that the run serves, if there are any besides its own.
   std::vector<Core> served_cores;
   // For a shared update while a profile is being taken: when its cores began and finished combining
   // their values, which counts as part of the run.

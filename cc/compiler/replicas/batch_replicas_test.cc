@@ -110,7 +110,7 @@ TEST(BatchReplicasTest, TheSumOfProductsIsOneProduct) {
   ASSERT_TRUE(batched.ok()) << batched.status();
   EXPECT_EQ(batched->batched_results, (std::vector<bool>{false}));
   EXPECT_EQ(Count(*batched, HloOpcode::kDot), 1);
-  // Between the groups.
+  // The sum remains between the groups.
   const xla::HloInstruction* sum = Only(*batched, HloOpcode::kAllReduce);
   EXPECT_TRUE(MeetsAllReplicas(*sum, kSixReplicas / kGroup));
   EXPECT_EQ(sum->shape().dimensions().size(), 2u);
