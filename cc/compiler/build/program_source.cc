@@ -44,7 +44,8 @@ struct UpdatedVariable {
   ResultNumber result;
 };
 
-// The variables whose new values a program computes, given the step's outputs that its results are.
+// The variables whose new values a program computes. `output_of_result` maps the program's results
+// to the step's outputs.
 std::vector<UpdatedVariable> UpdatedVariables(
     const ProgramSource& source, const ByNumber<ResultNumber, OutputNumber>& output_of_result) {
   const auto result_of_output = Inverse(output_of_result);
@@ -59,8 +60,8 @@ std::vector<UpdatedVariable> UpdatedVariables(
   return updated;
 }
 
-// Lets a program write new values of variables over the old ones, given the step's outputs that its
-// results are. Returns these variables.
+// Lets a program write new values of variables over the old ones, and returns these variables.
+// `output_of_result` maps the program's results to the step's outputs.
 absl::StatusOr<std::vector<UpdatedVariable>> Overwrite(
     const ProgramSource& source, const ByNumber<ResultNumber, OutputNumber>& output_of_result,
     xla::HloModule* module) {

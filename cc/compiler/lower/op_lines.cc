@@ -17,7 +17,7 @@ namespace {
 
 using tensorflow::FunctionLibraryDefinition;
 
-// Deeper than the calls of any program. Functions may call themselves.
+// No program nests calls this deeply. Functions may call themselves.
 constexpr int kDeepestCall = 64;
 constexpr char kCalled[] = "f";
 

@@ -20,9 +20,9 @@ inline constexpr char kShardingAttribute[] = "_XlaSharding";
 // program.
 absl::Status RemovePlacement(tensorflow::FunctionLibraryDefinition* library);
 
-// Tells each cluster's transfers in the host graph, for statistics, which cluster they belong to.
-// `marks` maps channels to marks of clusters (cluster_marks.h). If the bridge has split a cluster,
-// only its first part counts calls.
+// Labels each cluster's transfers in the host graph, for statistics, with the cluster that they
+// belong to. `marks` maps channels to marks of clusters (cluster_marks.h). If the bridge has split
+// a cluster, only its first part counts calls.
 absl::Status CountClusters(const std::map<std::string, std::string>& marks,
                            tensorflow::FunctionLibraryDefinition* library);
 
