@@ -99,6 +99,58 @@ def entries(folder: pathlib.Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.glob("*.xla")}
 
 
+def test_the_default_is_in_the_users_cache_folder(run_python, tmp_path):
+    code = """
+        import json, os
+        for name in {"XDG_CACHE_HOME", "TF_TPU_EXT_COMPILATION_CACHE"}:
+            if not os.environ.get(name):
+                os.environ.pop(name, None)
+        import tensorflow as tf
+        import tf_tpu_ext
+
+        folder = tf_tpu_ext.machine().compilation_cache
+        existed = os.path.exists(folder)
+        tf_tpu_ext.tpu.rewrite(tf.square, [tf.constant(3.0)])
+        [program] = tf_tpu_ext.compilation_stats().programs
+        files = os.listdir(folder) if os.path.exists(folder) else []
+        print(json.dumps([folder, existed, program.restored, files]))
+    """
+
+    def run(**env: str) -> Any:
+        return json.loads(
+            run_python(code, env={"HOME": str(tmp_path), "XDG_CACHE_HOME": "", **env}).stdout
+        )
+
+    folder, existed, restored, files = run()
+    assert folder == str(tmp_path / ".cache" / "tf_tpu_ext" / "programs")
+    assert (existed, restored, len(files)) == (False, False, 1)
+    assert run() == [folder, True, True, files]
+    folder, *_ = run(XDG_CACHE_HOME=str(tmp_path / "caches"))
+    assert folder == str(tmp_path / "caches" / "tf_tpu_ext" / "programs")
+    # Another user could put code into this one.
+    tmp_path.chmod(0o777)
+    folder, _, restored, _ = run()
+    assert not restored
+
+
+def test_the_folder_does_not_grow_beyond_its_limit(run_python, tmp_path):
+    code = """
+        import os, sys
+        import tensorflow as tf
+        import tf_tpu_ext
+
+        tf_tpu_ext.configure(compilation_cache=sys.argv[1], max_cache_bytes=20_000)
+        sizes = []
+        for size in range(1, 21):
+            tf_tpu_ext.tpu.rewrite(tf.cumsum, [tf.ones([size])])
+            sizes.append(sum(file.stat().st_size for file in os.scandir(sys.argv[1])))
+        assert len(tf_tpu_ext.compilation_stats().programs) == 20
+        print(max(sizes), tf_tpu_ext.machine().max_cache_bytes)
+    """
+    largest, limit = map(int, run_python(code, str(tmp_path)).stdout.split())
+    assert 10_000 < largest <= limit == 20_000
+
+
 def test_a_second_process_compiles_nothing(run_program, tmp_path):
     folder = tmp_path / "a" / "cache"
     plain, _ = run_program(None)

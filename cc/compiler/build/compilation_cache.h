@@ -33,8 +33,8 @@ class CompilationCache {
   // The machine code stored for `key`. NotFound if there is none, DataLoss if the file is damaged.
   absl::StatusOr<std::string> Read(absl::string_view key) const;
 
-  // Stores the code. If the folder then holds more than `max_bytes`, removes the least recently used
-  // entries.
+  // Stores the code. If the folder then holds more than `max_bytes`, removes the least recently
+  // used entries.
   absl::Status Write(absl::string_view key, absl::string_view code, int64_t max_bytes) const;
 
  private:
