@@ -86,6 +86,12 @@ class Pod:
         self.workers = [Worker() for _ in range(HOSTS)]
         self.address = ",".join(worker.address for worker in self.workers)
 
+    def go_on(self) -> bool:
+        """Lets stopped workers go on. Returns whether all workers still run."""
+        for worker in self.workers:
+            worker.process.send_signal(signal.SIGCONT)
+        return all(worker.process.poll() is None for worker in self.workers)
+
     def end(self) -> None:
         for worker in self.workers:
             worker.end()

@@ -43,8 +43,6 @@ class SessionWatch:
             tf.errors.UnavailableError: The worker gives no sign of life within
                 `host_limit_seconds`. The call is abandoned.
         """
-        import tensorflow as tf
-
         if _this_thread.calls:
             return function(*args, **kwargs)
         call = _Call(functools.partial(function, *args, **kwargs))
@@ -52,24 +50,21 @@ class SessionWatch:
         while not call.ended.wait(half):
             why = _workers.why_silent(self._address, half)
             if why is not None and not call.ended.is_set():
-                raise tf.errors.UnavailableError(
-                    None,
-                    None,
-                    f"{self._task} at {self._address} has given no sign of life for "
-                    f"{2 * half:g} s: {why}. When it is back, make another session and restore a "
-                    "checkpoint. tf_tpu_ext.configure(host_limit_seconds=...), or "
-                    "TF_TPU_EXT_HOST_LIMIT_SECONDS, sets how long to wait for it.",
-                )
+                raise self.lost(why)
         return call.result()
 
-    def wait(self) -> None:
-        """Waits for a sign of life from the worker, before a call that can't be abandoned.
+    def lost(self, why: str) -> Exception:
+        """Returns the error of a worker that has given no sign of life within the limit."""
+        import tensorflow as tf
 
-        Raises:
-            tf.errors.UnavailableError: It gives none within `host_limit_seconds`.
-        """
-        limit = _machine.machine().host_limit_seconds
-        _workers.wait_for(self._task, self._address, time.monotonic() + limit)
+        return tf.errors.UnavailableError(
+            None,
+            None,
+            f"{self._task} at {self._address} has given no sign of life for "
+            f"{_machine.machine().host_limit_seconds:g} s: {why}. When it is back, make another "
+            "session and restore a checkpoint. tf_tpu_ext.configure(host_limit_seconds=...), or "
+            "TF_TPU_EXT_HOST_LIMIT_SECONDS, sets how long to wait for it.",
+        )
 
     def close(self, function: Callable[..., Any], *args: Any) -> None:
         """Calls a function that ends the session; waits at most `host_limit_seconds` for it."""

@@ -25,12 +25,29 @@ def pod() -> Iterator[Pod]:
     pod.end()
 
 
+@pytest.fixture(scope="module")
+def impatient_pods() -> Iterator[list[Pod]]:
+    """The last pod of `impatient`."""
+    pods: list[Pod] = []
+    yield pods
+    for pod in pods:
+        pod.end()
+
+
 @pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pod]:
-    """A pod, and programs, that wait for 4 seconds for a sign of life."""
+def impatient(monkeypatch: pytest.MonkeyPatch, impatient_pods: list[Pod]) -> Iterator[Pod]:
+    """A pod, and programs, that wait for 4 seconds for a sign of life.
+
+    Tests may stop or kill its workers.
+    """
     monkeypatch.setenv("TF_TPU_EXT_HOST_LIMIT_SECONDS", "4")
-    pod = Pod()
+    if not impatient_pods:
+        impatient_pods.append(Pod())
+    [pod] = impatient_pods
     yield pod
+    if pod.go_on():
+        return
+    impatient_pods.remove(pod)
     pod.end()
 
 

@@ -6,11 +6,31 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from tf_tpu_ext import _session_watch
+from tf_tpu_ext import _machine, _session_watch
 from tf_tpu_ext.patches._changes import Changes
 
 # Of a session, its SessionWatch or None.
 _WATCH = "_tpu_ext_watch"
+
+
+def _devices(stock: Callable[..., Any], session: Any, watch: _session_watch.SessionWatch) -> Any:
+    """Lists the devices of a watched session.
+
+    TensorFlow holds Python's lock until the worker has answered, so no thread could leave the call.
+    Only a session with a time limit ends it.
+    """
+    import tensorflow as tf
+
+    config = tf.compat.v1.ConfigProto()
+    if session._config is not None:
+        config.CopyFrom(session._config)
+    limit = _machine.machine().host_limit_seconds
+    config.operation_timeout_in_ms = max(1, int(1000 * limit))
+    try:
+        with tf.compat.v1.Session(tf.compat.as_str(session._target), config=config) as limited:
+            return stock(limited)
+    except tf.errors.DeadlineExceededError as error:
+        raise watch.lost(error.message) from error
 
 
 def install_watched_sessions(changes: Changes) -> None:
@@ -32,11 +52,8 @@ def install_watched_sessions(changes: Changes) -> None:
 
     def list_devices_of(stock: Callable[..., Any]) -> Callable[..., Any]:
         def list_devices(self: Any) -> Any:
-            # TensorFlow holds Python's lock until the worker has answered.
             watch = getattr(self, _WATCH, None)
-            if watch is not None:
-                watch.wait()
-            return stock(self)
+            return stock(self) if watch is None else _devices(stock, self, watch)
 
         return list_devices
 
