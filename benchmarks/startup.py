@@ -80,6 +80,8 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    # Whatever ran before, nothing is loaded from the cache.
+    os.environ["TF_TPU_EXT_COMPILATION_CACHE"] = ""
     # The first copy leaves compiled Python modules behind, as an installation does.
     sys.dont_write_bytecode = False
     rounds = measure(options.rounds)

@@ -57,7 +57,7 @@ class SessionWatch:
         """Returns the error of a worker that has given no sign of life within the limit."""
         import tensorflow as tf
 
-        return tf.errors.UnavailableError(
+        error: Exception = tf.errors.UnavailableError(
             None,
             None,
             f"{self._task} at {self._address} has given no sign of life for "
@@ -65,6 +65,7 @@ class SessionWatch:
             "session and restore a checkpoint. tf_tpu_ext.configure(host_limit_seconds=...), or "
             "TF_TPU_EXT_HOST_LIMIT_SECONDS, sets how long to wait for it.",
         )
+        return error
 
     def close(self, function: Callable[..., Any], *args: Any) -> None:
         """Calls a function that ends the session; waits at most `host_limit_seconds` for it."""
