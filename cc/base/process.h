@@ -43,6 +43,9 @@ struct Process {
   KernelThreadPools* kernel_threads = nullptr;
   CoreThreads* host_threads = nullptr;
   WaitMonitor* wait_monitor = nullptr;
+  // pods
+  Endpoints* endpoints = nullptr;
+  HostTraffic* host_traffic = nullptr;
   // profile
   ProfileRecorder* recorder = nullptr;
   // transfer
@@ -55,9 +58,7 @@ struct Process {
   // runtime
   CollectiveTable* collectives = nullptr;
   CoreOrder* core_order = nullptr;
-  Endpoints* endpoints = nullptr;
   FirstLaunches* first_launches = nullptr;
-  HostTraffic* host_traffic = nullptr;
   StepTransfers* transfers = nullptr;
   LaunchTable* launches = nullptr;
   PaddingStats* padding = nullptr;
