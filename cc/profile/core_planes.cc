@@ -39,7 +39,6 @@ using tsl::profiler::XEventBuilder;
 using tsl::profiler::XLineBuilder;
 using tsl::profiler::XPlaneBuilder;
 
-constexpr int64_t kPicosPerNano = 1000;
 // XProf treats it as a TPU because it contains these three letters.
 constexpr char kDeviceType[] = "Virtual TPU core of tf_tpu_ext";
 constexpr char kWaitsLineName[] = "Waits";
@@ -108,14 +107,14 @@ class CorePlane {
   using OpsOfRuns = std::map<RunKey, std::vector<const ThunkEvent*>>;
 
   CorePlane(Core core, const CoreHistory& history, const MachineDescription& machine,
-            const OpsOfRuns& ops, Modules* modules, XPlane* plane)
+            const OpsOfRuns& ops, int64_t origin, Modules* modules, XPlane* plane)
       : core_(core),
         history_(history),
         ops_(ops),
         modules_(*modules),
         xplane_(*plane),
         plane_(plane),
-        begin_(FirstBegin()) {
+        origin_(origin) {
     plane_.SetId(core.value());
     plane_.SetName(absl::StrCat(tsl::profiler::kTpuPlanePrefix, core));
     const MachineRates rates = machine.rates.OfCore(machine.cores);
@@ -142,23 +141,19 @@ class CorePlane {
   }
   const XStatMetadata& Stat(const char* name) { return *plane_.GetOrCreateStatMetadata(name); }
 
-  int64_t FirstBegin() const {
-    int64_t begin = std::numeric_limits<int64_t>::max();
-    for (const RecordedRun* run : history_.runs) begin = std::min(begin, run->begin);
-    for (const RecordedWait& wait : history_.waits) begin = std::min(begin, wait.begin);
-    return begin;
-  }
+  // Picoseconds since the origin, for a time in nanoseconds.
+  int64_t Picos(int64_t time) const { return (time - origin_) * kPicosPerNano; }
 
   XLineBuilder Line(LineNumber number, absl::string_view name) {
     XLineBuilder line = plane_.GetOrCreateLine(number);
     line.SetName(name);
-    line.SetTimestampNs(begin_);
+    line.SetTimestampNs(origin_);
     return line;
   }
 
   XEventBuilder AddEvent(XLineBuilder* line, const Span& span, const XEventMetadata& metadata) {
     XEventBuilder event = line->AddEvent(metadata);
-    event.SetTimestampPs(span.begin);
+    event.SetOffsetPs(span.begin);
     event.SetDurationPs(span.end - span.begin);
     return event;
   }
@@ -194,7 +189,7 @@ class CorePlane {
       // Not at the same moment, where XProf would find both.
       const int64_t end =
           i + 1 < steps.size() ? std::max(steps[i].begin, steps[i + 1].begin - 1) : steps[i].end;
-      AddEvent(&line, {steps[i].begin * kPicosPerNano, end * kPicosPerNano},
+      AddEvent(&line, {Picos(steps[i].begin), Picos(end)},
                *plane_.GetOrCreateEventMetadata(absl::StrCat(i)));
     }
   }
@@ -203,7 +198,7 @@ class CorePlane {
     XLineBuilder line = Line(kModules, tsl::profiler::kXlaModuleLineName);
     std::vector<Span> spans;
     for (const RecordedRun* run : history_.runs) {
-      spans.push_back({run->begin * kPicosPerNano, run->end * kPicosPerNano});
+      spans.push_back({Picos(run->begin), Picos(run->end)});
     }
     AddSerially(spans, [&](int i, const Span& span) {
       const RecordedRun& run = *history_.runs[i];
@@ -234,7 +229,7 @@ class CorePlane {
       if (run->combined_until.has_value()) {
         runs.push_back(run);
         ops.push_back(nullptr);
-        spans.push_back({run->begin * kPicosPerNano, *run->combined_until * kPicosPerNano});
+        spans.push_back({Picos(run->begin), Picos(*run->combined_until)});
       }
       const auto found = ops_.find(KeyOf(*run));
       if (found == ops_.end()) continue;
@@ -242,7 +237,7 @@ class CorePlane {
         runs.push_back(run);
         ops.push_back(op);
         // A thread may note the end of its op after others have gone on to the end of the run.
-        const int64_t end = std::min(op->end_ps, run->end * kPicosPerNano);
+        const int64_t end = std::min(op->end_ps, Picos(run->end));
         spans.push_back({op->begin_ps, std::max(op->begin_ps, end)});
       }
     }
@@ -294,7 +289,7 @@ class CorePlane {
     XLineBuilder line = Line(kWaits, kWaitsLineName);
     std::vector<Span> spans;
     for (const RecordedWait& wait : history_.waits) {
-      spans.push_back({wait.begin * kPicosPerNano, wait.end * kPicosPerNano});
+      spans.push_back({Picos(wait.begin), Picos(wait.end)});
     }
     AddSerially(spans, [&](int i, const Span& span) {
       const RecordedWait& wait = history_.waits[i];
@@ -316,13 +311,20 @@ class CorePlane {
   XPlane& xplane_;
   XPlaneBuilder plane_;
   // In nanoseconds.
-  const int64_t begin_;
+  const int64_t origin_;
   std::map<std::pair<int64_t, std::string>, XEventMetadata*> metadata_of_ops_;
 };
 
 }  // namespace
 
-void AddCorePlanes(const Recording& recording, const std::vector<ThunkEvent>& ops,
+int64_t FirstBegin(const Recording& recording) {
+  int64_t begin = std::numeric_limits<int64_t>::max();
+  for (const RecordedRun& run : recording.runs) begin = std::min(begin, run.begin);
+  for (const RecordedWait& wait : recording.waits) begin = std::min(begin, wait.begin);
+  return begin;
+}
+
+void AddCorePlanes(const Recording& recording, const std::vector<ThunkEvent>& ops, int64_t origin,
                    const MachineDescription& machine, XSpace* space) {
   std::map<Core, CoreHistory> histories;
   // By the core that ran it, and by that core's number in the pod.
@@ -355,7 +357,7 @@ void AddCorePlanes(const Recording& recording, const std::vector<ThunkEvent>& op
   }
   Modules modules;
   for (const auto& [core, history] : histories) {
-    CorePlane(core, history, machine, ops_of_runs, &modules, space->add_planes()).Fill();
+    CorePlane(core, history, machine, ops_of_runs, origin, &modules, space->add_planes()).Fill();
   }
 }
 

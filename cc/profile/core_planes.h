@@ -2,6 +2,7 @@
 #ifndef TF_TPU_EXT_CC_PROFILE_CORE_PLANES_H_
 #define TF_TPU_EXT_CC_PROFILE_CORE_PLANES_H_
 
+#include <cstdint>
 #include <vector>
 
 #include "cc/profile/machine_rates.h"
@@ -25,8 +26,13 @@ struct MachineDescription {
 //   Waits            what the core has waited for
 // A run that serves several cores is on the planes of all of them. From what the ops carry, XProf
 // makes the lines "Framework Ops", "Framework Name Scope" and "Source code".
-void AddCorePlanes(const Recording& recording, const std::vector<ThunkEvent>& ops,
+//
+// The times of `ops` are relative to `origin`, in nanoseconds.
+void AddCorePlanes(const Recording& recording, const std::vector<ThunkEvent>& ops, int64_t origin,
                    const MachineDescription& machine, tensorflow::profiler::XSpace* space);
+
+// Returns when the first run or wait of the recording began.
+int64_t FirstBegin(const Recording& recording);
 
 }  // namespace tf_tpu_ext
 

@@ -51,6 +51,9 @@ std::shared_ptr<const CompiledProgram> MakeProgram() {
   return program;
 }
 
+// Nanoseconds since 1970, which in picoseconds don't fit into 64 bits.
+constexpr int64_t kNow = 1'795'716'179'000'000'000;
+
 RecordedRun RunOf(const std::shared_ptr<const CompiledProgram>& program, int64_t run_id,
                   std::vector<Core> cores, int64_t begin, int64_t end) {
   RecordedRun run;
@@ -59,8 +62,8 @@ RecordedRun RunOf(const std::shared_ptr<const CompiledProgram>& program, int64_t
   run.run_id = RunId(run_id);
   run.core_in_pod = cores[0];
   run.cores = std::move(cores);
-  run.begin = begin;
-  run.end = end;
+  run.begin = kNow + begin;
+  run.end = kNow + end;
   return run;
 }
 
@@ -68,10 +71,11 @@ class CorePlanesTest : public ::testing::Test {
  protected:
   struct Event {
     std::string name;
-    int64_t begin_ps;
+    int64_t begin_ps;  // since the first run began
     int64_t duration_ps;
   };
 
+  // The times count from when the first run began.
   ThunkEvent DotOf(const RecordedRun& run, int64_t begin_ps, int64_t end_ps) const {
     return {program_->executable->module().unique_id(),
             run.run_id.value(),
@@ -86,7 +90,7 @@ class CorePlanesTest : public ::testing::Test {
     machine.cores = 4;
     machine.cores_per_chip = 2;
     machine.rates = {4e12, 8e9};
-    AddCorePlanes(recording_, ops, machine, &space_);
+    AddCorePlanes(recording_, ops, FirstBegin(recording_), machine, &space_);
   }
 
   const XPlane& PlaneOf(int core) const {
@@ -104,7 +108,7 @@ class CorePlanesTest : public ::testing::Test {
       if (line.Name() != line_name) return;
       line.ForEachEvent([&](const XEventVisitor& event) {
         events.push_back({std::string(event.HasDisplayName() ? event.DisplayName() : event.Name()),
-                          event.TimestampPs(), event.DurationPs()});
+                          event.OffsetPs(), event.DurationPs()});
       });
     });
     return events;
@@ -122,7 +126,7 @@ TEST_F(CorePlanesTest, AStepLastsUntilTheNextOne) {
   const auto steps = EventsOf(PlaneOf(0), "Steps");
   ASSERT_EQ(steps.size(), 2);
   EXPECT_EQ(steps[0].name, "0");
-  EXPECT_EQ(steps[0].begin_ps, 100'000);
+  EXPECT_EQ(steps[0].begin_ps, 0);
   EXPECT_EQ(steps[0].duration_ps, 199'000);
   EXPECT_EQ(steps[1].name, "1");
   EXPECT_EQ(steps[1].duration_ps, 50'000);
@@ -134,12 +138,12 @@ TEST_F(CorePlanesTest, AStepLastsUntilTheNextOne) {
 
 TEST_F(CorePlanesTest, OpsTellWhatXprofNeeds) {
   recording_.runs = {RunOf(program_, 1, {Core(1)}, 100, 200)};
-  Build({DotOf(recording_.runs[0], 110'000, 150'000)});
+  Build({DotOf(recording_.runs[0], 10'000, 50'000)});
   const XPlane& plane = PlaneOf(1);
   const auto ops = EventsOf(plane, "XLA Ops");
   ASSERT_EQ(ops.size(), 1);
   EXPECT_EQ(ops[0].name, "dot");
-  EXPECT_EQ(ops[0].begin_ps, 110'000);
+  EXPECT_EQ(ops[0].begin_ps, 10'000);
   EXPECT_EQ(ops[0].duration_ps, 40'000);
   const XPlaneVisitor visitor = tsl::profiler::CreateTfXPlaneVisitor(&plane);
   bool found = false;
@@ -166,16 +170,16 @@ TEST_F(CorePlanesTest, OpsTellWhatXprofNeeds) {
 
 TEST_F(CorePlanesTest, AnOpEndsWithItsRun) {
   recording_.runs = {RunOf(program_, 1, {Core(0)}, 100, 200)};
-  Build({DotOf(recording_.runs[0], 150'000, 230'000)});
+  Build({DotOf(recording_.runs[0], 50'000, 130'000)});
   const auto ops = EventsOf(PlaneOf(0), "XLA Ops");
   ASSERT_EQ(ops.size(), 1);
-  EXPECT_EQ(ops[0].begin_ps, 150'000);
+  EXPECT_EQ(ops[0].begin_ps, 50'000);
   EXPECT_EQ(ops[0].duration_ps, 50'000);
 }
 
 TEST_F(CorePlanesTest, OneRunForSeveralCoresIsOnAllOfThem) {
   recording_.runs = {RunOf(program_, 1, {Core(2), Core(3)}, 100, 200)};
-  Build({DotOf(recording_.runs[0], 110'000, 150'000)});
+  Build({DotOf(recording_.runs[0], 10'000, 50'000)});
   EXPECT_EQ(space_.planes_size(), 2);
   for (int core : {2, 3}) {
     const XPlane& plane = PlaneOf(core);
@@ -200,13 +204,13 @@ TEST_F(CorePlanesTest, OneRunForSeveralCoresIsOnAllOfThem) {
 
 TEST_F(CorePlanesTest, TheSharedUpdateBeginsWithAnAllReduce) {
   recording_.runs = {RunOf(program_, 1, {Core(0), Core(1)}, 100, 200)};
-  recording_.runs[0].combined_until = 160;
-  Build({DotOf(recording_.runs[0], 170'000, 180'000)});
+  recording_.runs[0].combined_until = kNow + 160;
+  Build({DotOf(recording_.runs[0], 70'000, 80'000)});
   for (int core : {0, 1}) {
     const auto ops = EventsOf(PlaneOf(core), "XLA Ops");
     ASSERT_EQ(ops.size(), 2);
     EXPECT_EQ(ops[0].name, "all-reduce");
-    EXPECT_EQ(ops[0].begin_ps, 100'000);
+    EXPECT_EQ(ops[0].begin_ps, 0);
     EXPECT_EQ(ops[0].duration_ps, 60'000);
     EXPECT_EQ(ops[1].name, "dot");
   }
@@ -222,15 +226,15 @@ TEST_F(CorePlanesTest, WaitsNameTheCore) {
     wait.in_run = true;
     wait.run_id = RunId(1);
     wait.core = Core(core);
-    wait.begin = begin;
-    wait.end = 160;
+    wait.begin = kNow + begin;
+    wait.end = kNow + 160;
     recording_.waits.push_back(wait);
   }
   Build({});
   const auto waits = EventsOf(PlaneOf(0), "Waits");
   ASSERT_EQ(waits.size(), 1);
   EXPECT_EQ(waits[0].name, "all-reduce: core 1");
-  EXPECT_EQ(waits[0].begin_ps, 120'000);
+  EXPECT_EQ(waits[0].begin_ps, 20'000);
   EXPECT_EQ(waits[0].duration_ps, 30'000);
   EXPECT_TRUE(EventsOf(PlaneOf(1), "Waits").empty());
 }

@@ -42,7 +42,9 @@ class Profiler : public tsl::profiler::ProfilerInterface {
           "The profile lasted too long for all that the TPU cores did: it lacks the last ",
           recording.dropped, " runs and waits. Profile fewer steps."));
     }
-    AddCorePlanes(recording, ReadThunkEvents(*space), Describe(machine_.options()), space);
+    const int64_t origin = FirstBegin(recording);
+    AddCorePlanes(recording, ReadThunkEvents(*space, origin), origin, Describe(machine_.options()),
+                  space);
     return absl::OkStatus();
   }
 

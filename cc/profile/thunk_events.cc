@@ -29,10 +29,12 @@ std::optional<int64_t> Integer(const XEventVisitor& event, StatType type) {
 
 class Reader {
  public:
+  explicit Reader(int64_t origin) : origin_(origin) {}
+
   void Read(const XEventVisitor& event) {
     if (absl::StartsWith(event.Name(), kEndPrefix)) {
       if (const auto context = Integer(event, StatType::kConsumerId)) {
-        ends_.emplace(*context, event.TimestampPs());
+        ends_.emplace(*context, BeginOf(event));
       }
       return;
     }
@@ -42,8 +44,8 @@ class Reader {
     const auto run = Integer(event, StatType::kRunId);
     const auto device = Integer(event, StatType::kDeviceOrdinal);
     if (!program || !run || !device) return;
-    events_.push_back({*program, *run, *device, std::string(op->StrOrRefValue()),
-                       event.TimestampPs(), event.EndTimestampPs()});
+    events_.push_back({*program, *run, *device, std::string(op->StrOrRefValue()), BeginOf(event),
+                       BeginOf(event) + event.DurationPs()});
     contexts_.push_back(Integer(event, StatType::kProducerId));
   }
 
@@ -58,6 +60,11 @@ class Reader {
   }
 
  private:
+  int64_t BeginOf(const XEventVisitor& event) const {
+    return (event.LineTimestampNs() - origin_) * kPicosPerNano + event.OffsetPs();
+  }
+
+  const int64_t origin_;
   std::vector<ThunkEvent> events_;
   // For each event, the context that the event of its end refers to.
   std::vector<std::optional<int64_t>> contexts_;
@@ -66,8 +73,8 @@ class Reader {
 
 }  // namespace
 
-std::vector<ThunkEvent> ReadThunkEvents(const tensorflow::profiler::XSpace& space) {
-  Reader reader;
+std::vector<ThunkEvent> ReadThunkEvents(const tensorflow::profiler::XSpace& space, int64_t origin) {
+  Reader reader(origin);
   for (const tensorflow::profiler::XPlane& plane : space.planes()) {
     if (plane.name() != tsl::profiler::kHostThreadsPlaneName) continue;
     const XPlaneVisitor visitor = tsl::profiler::CreateTfXPlaneVisitor(&plane);

@@ -10,13 +10,15 @@
 
 namespace tf_tpu_ext {
 
+inline constexpr int64_t kPicosPerNano = 1000;
+
 // One op of one run.
 struct ThunkEvent {
   int64_t program_id = 0;
   int64_t run_id = 0;
   int64_t device = 0;
   std::string op;
-  // Picoseconds on the profiler's clock.
+  // Picoseconds since an origin.
   int64_t begin_ps = 0;
   int64_t end_ps = 0;
 };
@@ -25,7 +27,10 @@ struct ThunkEvent {
 // asynchronously, where it ends, with a second event: a collective ends on another thread. An op
 // whose end was not recorded ends where its thread went on. XLA before TensorFlow 2.21 does not
 // report an op's run: the result is then empty.
-std::vector<ThunkEvent> ReadThunkEvents(const tensorflow::profiler::XSpace& space);
+//
+// `origin` is in nanoseconds on the profiler's clock, on which picoseconds since 1970 don't fit
+// into 64 bits.
+std::vector<ThunkEvent> ReadThunkEvents(const tensorflow::profiler::XSpace& space, int64_t origin);
 
 }  // namespace tf_tpu_ext
 

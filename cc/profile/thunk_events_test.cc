@@ -21,7 +21,7 @@ class ThunkEventsTest : public ::testing::Test {
 
   XEventBuilder AddEvent(int64_t thread, const std::string& name, int64_t begin, int64_t end) {
     XLineBuilder line = plane_.GetOrCreateLine(thread);
-    line.SetTimestampNs(1);
+    line.SetTimestampNs(start_);
     XEventBuilder event = line.AddEvent(*plane_.GetOrCreateEventMetadata(name));
     event.SetTimestampNs(begin);
     event.SetEndTimestampNs(end);
@@ -50,6 +50,8 @@ class ThunkEventsTest : public ::testing::Test {
     AddStat(&event, StatType::kConsumerId, context);
   }
 
+  // When the tracer began.
+  int64_t start_ = 1;
   tensorflow::profiler::XSpace space_;
   XPlaneBuilder plane_;
 };
@@ -59,7 +61,7 @@ TEST_F(ThunkEventsTest, AnOpEndsWhereItsEndWasRecorded) {
   AddEnd(1, "dot", 19, 100);
   AddOp(1, "all-reduce", 20, 21, 101);
   AddEnd(2, "all-reduce", 50, 101);
-  const auto events = ReadThunkEvents(space_);
+  const auto events = ReadThunkEvents(space_, /*origin=*/0);
   ASSERT_EQ(events.size(), 2);
   EXPECT_EQ(events[0].op, "dot");
   EXPECT_EQ(events[0].program_id, 7);
@@ -73,9 +75,20 @@ TEST_F(ThunkEventsTest, AnOpEndsWhereItsEndWasRecorded) {
 
 TEST_F(ThunkEventsTest, AnOpWithoutAnEndTakesWhatItsThreadTook) {
   AddOp(1, "dot", 10, 20, 100);
-  const auto events = ReadThunkEvents(space_);
+  const auto events = ReadThunkEvents(space_, /*origin=*/0);
   ASSERT_EQ(events.size(), 1);
   EXPECT_EQ(events[0].end_ps, 20'000);
+}
+
+TEST_F(ThunkEventsTest, TimesSince1970FitIn) {
+  constexpr int64_t kNow = 1'795'716'179'000'000'000;
+  start_ = kNow;
+  AddOp(1, "dot", kNow + 30, kNow + 40, 100);
+  AddEnd(1, "dot", kNow + 39, 100);
+  const auto events = ReadThunkEvents(space_, kNow - 10);
+  ASSERT_EQ(events.size(), 1);
+  EXPECT_EQ(events[0].begin_ps, 40'000);
+  EXPECT_EQ(events[0].end_ps, 49'000);
 }
 
 TEST_F(ThunkEventsTest, OtherEventsAndOpsWithoutARunAreNotThere) {
@@ -83,7 +96,7 @@ TEST_F(ThunkEventsTest, OtherEventsAndOpsWithoutARunAreNotThere) {
   XEventBuilder op = AddEvent(1, "dot", 10, 20);
   op.AddStatValue(*plane_.GetOrCreateStatMetadata(tsl::profiler::GetStatTypeStr(StatType::kHloOp)),
                   *plane_.GetOrCreateStatMetadata("dot"));
-  EXPECT_TRUE(ReadThunkEvents(space_).empty());
+  EXPECT_TRUE(ReadThunkEvents(space_, /*origin=*/0).empty());
 }
 
 }  // namespace
