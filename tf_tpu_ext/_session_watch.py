@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import functools
 import logging
-import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from tf_tpu_ext import _machine, _workers
+from tf_tpu_ext import _machine, _watched_calls, _workers
 
 _PREFIX = "grpc://"
 # Names a worker whose task is not in the session's cluster.
@@ -43,15 +42,13 @@ class SessionWatch:
             tf.errors.UnavailableError: The worker gives no sign of life within
                 `host_limit_seconds`. The call is abandoned.
         """
-        if _this_thread.calls:
-            return function(*args, **kwargs)
-        call = _Call(functools.partial(function, *args, **kwargs))
-        half = _machine.machine().host_limit_seconds / 2
-        while not call.ended.wait(half):
-            why = _workers.why_silent(self._address, half)
-            if why is not None and not call.ended.is_set():
-                raise self.lost(why)
-        return call.result()
+        return _watched_calls.watched(
+            functools.partial(function, *args, **kwargs), {self._task: self._address}, self._lost
+        )
+
+    def _lost(self, task: str, address: str, why: str) -> Exception:
+        del task, address
+        return self.lost(why)
 
     def lost(self, why: str) -> Exception:
         """Returns the error of a worker that has given no sign of life within the limit."""
@@ -69,7 +66,7 @@ class SessionWatch:
 
     def close(self, function: Callable[..., Any], *args: Any) -> None:
         """Calls a function that ends the session; waits at most `host_limit_seconds` for it."""
-        call = _Call(functools.partial(function, *args))
+        call = _watched_calls.Call(functools.partial(function, *args))
         limit = _machine.machine().host_limit_seconds
         if call.ended.wait(limit):
             call.result()
@@ -79,45 +76,6 @@ class SessionWatch:
                 self._address,
                 limit,
             )
-
-
-class _Thread(threading.local):
-    """Whether this thread belongs to a call."""
-
-    calls = False
-
-
-_this_thread = _Thread()
-
-
-class _Call:
-    """A call on a thread of its own.
-
-    Attributes:
-        ended: Set when the call has ended.
-    """
-
-    def __init__(self, function: Callable[[], Any]) -> None:
-        self.ended = threading.Event()
-        self._value: Any = None
-        self._error: BaseException | None = None
-        threading.Thread(
-            target=self._run, args=(function,), name="tpu_session_call", daemon=True
-        ).start()
-
-    def _run(self, function: Callable[[], Any]) -> None:
-        _this_thread.calls = True
-        try:
-            self._value = function()
-        except BaseException as error:
-            self._error = error
-        finally:
-            self.ended.set()
-
-    def result(self) -> Any:
-        if self._error is not None:
-            raise self._error
-        return self._value
 
 
 def watch(target: Any, config: Any) -> SessionWatch | None:

@@ -71,23 +71,29 @@ def wait_for(task: str, address: str, deadline: float) -> None:
     Raises:
         tf.errors.UnavailableError: It gives none before `time.monotonic()` reaches the deadline.
     """
-    import tensorflow as tf
-
     while True:
         # Not the whole time in one call, because Ctrl-C would wait for it.
         why = why_silent(address, max(0.1, min(_CHECK_SECONDS, deadline - time.monotonic())))
         if why is None:
             return
         if time.monotonic() >= deadline:
-            raise tf.errors.UnavailableError(
-                None,
-                None,
-                f"{task} at {address} has given no sign of life for "
-                f"{_machine.machine().host_limit_seconds:g} s: {why}. Start it with tf-tpu worker, "
-                "or name another address. tf_tpu_ext.configure(host_limit_seconds=...), or "
-                "TF_TPU_EXT_HOST_LIMIT_SECONDS, sets how long to wait for it.",
-            )
+            raise lost(task, address, why)
         time.sleep(_PAUSE_SECONDS)
+
+
+def lost(task: str, address: str, why: str) -> Exception:
+    """Returns the error of a worker that has given no sign of life within the limit."""
+    import tensorflow as tf
+
+    error: Exception = tf.errors.UnavailableError(
+        None,
+        None,
+        f"{task} at {address} has given no sign of life for "
+        f"{_machine.machine().host_limit_seconds:g} s: {why}. Start it with tf-tpu worker, "
+        "or name another address. tf_tpu_ext.configure(host_limit_seconds=...), or "
+        "TF_TPU_EXT_HOST_LIMIT_SECONDS, sets how long to wait for it.",
+    )
+    return error
 
 
 def why_silent(address: str, seconds: float) -> str | None:

@@ -79,6 +79,31 @@ def test_programs_do_not_wait_for_a_worker_that_is_not_there(
     assert "Start it with tf-tpu worker" in message
 
 
+@pytest.mark.parametrize("task", range(HOSTS))
+def test_programs_do_not_wait_for_a_worker_that_stops_while_they_connect(
+    run_python: Any, impatient: Pod, task: int
+) -> None:
+    worker = impatient.workers[task]
+    code = """
+        import os, signal, sys
+        import tensorflow as tf
+        from tf_tpu_ext import _workers
+
+        # The worker has answered this, and then stops.
+        _workers.wait_for = lambda *_: None
+        os.kill(int(sys.argv[2]), signal.SIGSTOP)
+        try:
+            resolver = tf.distribute.cluster_resolver.TPUClusterResolver(sys.argv[1])
+            tf.config.experimental_connect_to_cluster(resolver)
+        except tf.errors.UnavailableError as error:
+            print("RESULT", error, flush=True)
+        os._exit(0)
+    """
+    lost = str(worker.process.pid)
+    message = run_python(code, impatient.address, lost, timeout=60).stdout
+    assert f"task:{task} at localhost:{worker.port} has given no sign of life for 4 s" in message
+
+
 @pytest.mark.parametrize("lost", range(HOSTS))
 def test_a_program_connects_again_when_a_worker_is_back(program: Any, pod: Pod, lost: int) -> None:
     worker = pod.workers[lost]

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from tf_tpu_ext import _machine, _own_server, _workers
+from tf_tpu_ext import _machine, _own_server, _watched_calls, _workers
 from tf_tpu_ext._tpu_client import VirtualTpuClient
 from tf_tpu_ext.patches._changes import Changes, find
 
+# TensorFlow's functions that connect to workers.
+_SET_SERVER_DEF = ("TFE_ContextSetServerDef", "TFE_ContextSetServerDefWithTimeoutAndRetries")
 # A cloud sets one of these to tell the program which TPU to use.
 _CLOUD_VARIABLES = ("KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS", "TPU_CONFIG", "TPU_API_DISCOVERY_URL")
 
@@ -214,6 +217,28 @@ def _same_port(remote: Any) -> Iterator[None]:
         remote.pywrap_tfe.TF_PickUnusedPortOrDie = stock
 
 
+@contextlib.contextmanager
+def _watched(pywrap: Any, addresses: Mapping[str, str]) -> Iterator[None]:
+    """Lets TensorFlow abandon connecting when a worker stops meanwhile; it would wait forever."""
+    stock = {name: getattr(pywrap, name) for name in _SET_SERVER_DEF}
+    # The other one holds Python's lock.
+    connect = stock["TFE_ContextSetServerDefWithTimeoutAndRetries"]
+
+    def set_server_def(
+        handle: Any, keep_alive: int, server_def: bytes, timeout: int = 0, retries: int = 0
+    ) -> None:
+        arguments = (handle, keep_alive, server_def, timeout, retries)
+        _watched_calls.watched(functools.partial(connect, *arguments), addresses, _workers.lost)
+
+    for name in stock:
+        setattr(pywrap, name, set_server_def)
+    try:
+        yield
+    finally:
+        for name, function in stock.items():
+            setattr(pywrap, name, function)
+
+
 def install_connect_to_cluster(changes: Changes) -> None:
     import tensorflow as tf
     from tensorflow.python.eager import remote
@@ -231,9 +256,11 @@ def install_connect_to_cluster(changes: Changes) -> None:
                 return
             _give_up_own_cores(target.master())
             os.environ.setdefault(STREAMING_VARIABLE, "false")
-            with _workers.connecting(target.cluster_spec()):
+            cluster = target.cluster_spec()
+            with _workers.connecting(cluster):
                 _forget_lost_workers()
-                with _same_port(remote):
+                watched = _watched(remote.pywrap_tfe, _workers.addresses_of(cluster))
+                with _same_port(remote), watched:
                     stock(target, *args, **kwargs)
 
         return connect_to_cluster
