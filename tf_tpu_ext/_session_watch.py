@@ -14,6 +14,9 @@ _PREFIX = "grpc://"
 # Names a worker whose task is not in the session's cluster.
 _UNNAMED = "The worker"
 _log = logging.getLogger("tf_tpu_ext")
+_lost = functools.partial(
+    _workers.lost, advice="When it is back, make another session and restore a checkpoint."
+)
 
 
 class SessionWatch:
@@ -43,26 +46,12 @@ class SessionWatch:
                 `host_limit_seconds`. The call is abandoned.
         """
         return _watched_calls.watched(
-            functools.partial(function, *args, **kwargs), {self._task: self._address}, self._lost
+            functools.partial(function, *args, **kwargs), {self._task: self._address}, _lost
         )
-
-    def _lost(self, task: str, address: str, why: str) -> Exception:
-        del task, address
-        return self.lost(why)
 
     def lost(self, why: str) -> Exception:
         """Returns the error of a worker that has given no sign of life within the limit."""
-        import tensorflow as tf
-
-        error: Exception = tf.errors.UnavailableError(
-            None,
-            None,
-            f"{self._task} at {self._address} has given no sign of life for "
-            f"{_machine.machine().host_limit_seconds:g} s: {why}. When it is back, make another "
-            "session and restore a checkpoint. tf_tpu_ext.configure(host_limit_seconds=...), or "
-            "TF_TPU_EXT_HOST_LIMIT_SECONDS, sets how long to wait for it.",
-        )
-        return error
+        return _lost(self._task, self._address, why)
 
     def close(self, function: Callable[..., Any], *args: Any) -> None:
         """Calls a function that ends the session; waits at most `host_limit_seconds` for it."""

@@ -81,7 +81,12 @@ def wait_for(task: str, address: str, deadline: float) -> None:
         time.sleep(_PAUSE_SECONDS)
 
 
-def lost(task: str, address: str, why: str) -> Exception:
+def lost(
+    task: str,
+    address: str,
+    why: str,
+    advice: str = "Start it with tf-tpu worker, or name another address.",
+) -> Exception:
     """Returns the error of a worker that has given no sign of life within the limit."""
     import tensorflow as tf
 
@@ -89,9 +94,9 @@ def lost(task: str, address: str, why: str) -> Exception:
         None,
         None,
         f"{task} at {address} has given no sign of life for "
-        f"{_machine.machine().host_limit_seconds:g} s: {why}. Start it with tf-tpu worker, "
-        "or name another address. tf_tpu_ext.configure(host_limit_seconds=...), or "
-        "TF_TPU_EXT_HOST_LIMIT_SECONDS, sets how long to wait for it.",
+        f"{_machine.machine().host_limit_seconds:g} s: {why}. {advice} "
+        "tf_tpu_ext.configure(host_limit_seconds=...), or TF_TPU_EXT_HOST_LIMIT_SECONDS, sets how "
+        "long to wait for it.",
     )
     return error
 

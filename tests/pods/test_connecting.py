@@ -56,25 +56,34 @@ def test_a_cloud_names_the_pod(run_python: Any, shared: Pod, variable: str) -> N
     assert f"CORES {HOSTS * CORES}" in run_python(code, env={variable: value}).stdout
 
 
+# Connects to a pod that lacks a worker.
+CONNECT = """
+import os, signal, sys
+import tensorflow as tf
+from tf_tpu_ext import _workers
+
+{before}
+try:
+    resolver = tf.distribute.cluster_resolver.TPUClusterResolver(sys.argv[1])
+    tf.config.experimental_connect_to_cluster(resolver)
+except tf.errors.UnavailableError as error:
+    print("RESULT", error, flush=True)
+os._exit(0)
+"""
+# The worker has answered, and then stops.
+STOP = """
+_workers.wait_for = lambda *_: None
+os.kill(int(sys.argv[2]), signal.SIGSTOP)
+"""
+
+
 @pytest.mark.parametrize("how", [signal.SIGSTOP, signal.SIGKILL])
 def test_programs_do_not_wait_for_a_worker_that_is_not_there(
     run_python: Any, impatient: Pod, how: signal.Signals
 ) -> None:
     worker = impatient.workers[1]
     worker.process.send_signal(how)
-    code = """
-        import os, sys
-        import tensorflow as tf
-        import tf_tpu_ext
-
-        try:
-            resolver = tf.distribute.cluster_resolver.TPUClusterResolver(sys.argv[1])
-            tf.config.experimental_connect_to_cluster(resolver)
-        except tf.errors.UnavailableError as error:
-            print("RESULT", error, flush=True)
-        os._exit(0)
-    """
-    message = run_python(code, impatient.address).stdout
+    message = run_python(CONNECT.format(before=""), impatient.address).stdout
     assert f"task:1 at localhost:{worker.port} has given no sign of life for 4 s" in message
     assert "Start it with tf-tpu worker" in message
 
@@ -84,21 +93,7 @@ def test_programs_do_not_wait_for_a_worker_that_stops_while_they_connect(
     run_python: Any, impatient: Pod, task: int
 ) -> None:
     worker = impatient.workers[task]
-    code = """
-        import os, signal, sys
-        import tensorflow as tf
-        from tf_tpu_ext import _workers
-
-        # The worker has answered this, and then stops.
-        _workers.wait_for = lambda *_: None
-        os.kill(int(sys.argv[2]), signal.SIGSTOP)
-        try:
-            resolver = tf.distribute.cluster_resolver.TPUClusterResolver(sys.argv[1])
-            tf.config.experimental_connect_to_cluster(resolver)
-        except tf.errors.UnavailableError as error:
-            print("RESULT", error, flush=True)
-        os._exit(0)
-    """
+    code = CONNECT.format(before=STOP)
     lost = str(worker.process.pid)
     message = run_python(code, impatient.address, lost, timeout=60).stdout
     assert f"task:{task} at localhost:{worker.port} has given no sign of life for 4 s" in message
