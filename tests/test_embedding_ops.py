@@ -143,6 +143,75 @@ def test_ways_to_enqueue(strategy, way):
         np.testing.assert_allclose(activations, rows)
 
 
+RATE = 0.5
+GRADIENT = np.array([[1.0, -2.0, 3.0]], np.float32)
+
+
+def yogi(rows: Any, v: Any, m: Any, gradient: Any) -> tuple[Any, ...]:
+    v = v - 0.25 * np.sign(v - gradient**2) * gradient**2
+    m = 0.5 * m + 0.5 * gradient
+    rate = RATE / (np.sqrt(v) + 0.1)
+    moved = rows - rate * m
+    shrunk = np.sign(moved) * np.maximum(np.abs(moved) - rate * 0.125, 0)
+    return shrunk / (1 + rate * 0.25), v, m
+
+
+def steps_between(rows: Any, last: Any, gradient: Any) -> tuple[Any, ...]:
+    since = np.minimum(RATE - last, 100)
+    outlier = RATE - last >= 2 * rows
+    return np.where(outlier, since, 0.75 * rows + 0.25 * since), 0 * last + RATE
+
+
+YOGI = {"beta1": 0.5, "beta2": 0.75, "epsilon": 0.1, "l1": 0.125, "l2": 0.25}
+ESTIMATOR = {"tau": 0.25, "max_delta": 100.0, "outlier_threshold": 2.0, "weight_exponent": 1.0}
+# Options, the update, and the slots before it.
+UPDATES: dict[str, tuple[dict[str, float], Any, list[Any]]] = {
+    "proximal_yogi": (YOGI, yogi, [SLOTS, SLOTS / 8]),
+    "frequency_estimator": (ESTIMATOR, steps_between, [-SLOTS]),
+}
+
+
+@pytest.mark.parametrize("name", UPDATES)
+def test_optimizers_that_only_ops_have(strategy, name):
+    options, update, slots = UPDATES[name]
+    config = configuration(features=1)
+    optimizer = config.table_descriptor[0].optimization_parameters
+    optimizer.learning_rate.dynamic.tag = 0
+    for option, value in options.items():
+        setattr(getattr(optimizer, name), option, value)
+    shard = {"table_name": "words", "num_shards": 1, "shard_id": 0}
+
+    @tf.function
+    def initialize() -> None:
+        tpu.initialize_system_for_tpu_embedding(config)
+
+    initialize()
+    getattr(tpu_ops, f"load_tpu_embedding_{name}_parameters")(ROWS, *slots, **shard)
+
+    @tf.function
+    def train() -> None:
+        for core in range(CORES):
+            tpu_ops.enqueue_tpu_embedding_integer_batch(
+                [tf.constant([1, 2])], core, mode_override="train"
+            )
+
+        def step() -> None:
+            text = config.SerializeToString()
+            [rows] = tpu_ops.recv_tpu_embedding_activations(num_outputs=1, config=text)
+            gradients = tf.broadcast_to(GRADIENT / CORES, [2, 3]) + 0 * rows
+            tpu_ops.send_tpu_embedding_gradients([gradients], text, [tf.constant(RATE)])
+
+        strategy.run(step)
+
+    train()
+    states = getattr(tpu_ops, f"retrieve_tpu_embedding_{name}_parameters")(**shard)
+    before = [ROWS, *slots]
+    after = update(*(state[1:3] for state in before), GRADIENT)
+    for actual, expected, unchanged in zip(states, after, before, strict=True):
+        np.testing.assert_allclose(actual[1:3], expected, rtol=1e-5)
+        np.testing.assert_array_equal(actual[3:], unchanged[3:])
+
+
 def run_op(name: str, outputs: int, inputs: list[Any], **attributes: Any) -> list[Any]:
     """Runs an op that has no function in Python."""
     flat = tuple(part for attribute in attributes.items() for part in attribute)

@@ -26,11 +26,16 @@ bool IsSupported(OptimizationParameters::ParametersCase algorithm) {
     case OptimizationParameters::kAdagradMomentum:
     case OptimizationParameters::kAdam:
     case OptimizationParameters::kAssign:
+    case OptimizationParameters::kBoundedAdagrad:
     case OptimizationParameters::kCenteredRmsProp:
+    case OptimizationParameters::kFrequencyAwareAdagrad:
+    case OptimizationParameters::kFrequencyEstimator:
     case OptimizationParameters::kFtrl:
     case OptimizationParameters::kLion:
     case OptimizationParameters::kMomentum:
+    case OptimizationParameters::kOnlineYogi:
     case OptimizationParameters::kProximalAdagrad:
+    case OptimizationParameters::kProximalYogi:
     case OptimizationParameters::kRmsProp:
     case OptimizationParameters::kStochasticGradientDescent:
       return true;
@@ -44,6 +49,13 @@ float Sign(float value) { return value > 0 ? 1.0f : value < 0 ? -1.0f : 0.0f; }
 // A quotient that is zero if nothing has been accumulated yet.
 float Divide(float numerator, float denominator) {
   return denominator == 0 ? 0.0f : numerator / denominator;
+}
+
+// What regularization leaves of a value after a step of the rate: L1 moves it towards zero by a
+// constant, L2 scales it.
+float Shrink(float value, float rate, float l1, float l2) {
+  if (l1 > 0) value = Sign(value) * std::max(std::abs(value) - rate * l1, 0.0f);
+  return value / (1 + l2 * rate);
 }
 
 float Clip(const ClippingLimits& limits, float value) {
@@ -83,11 +95,45 @@ void ApplyProximalAdagrad(const tpu::ProximalAdagradParameters& options, const R
     float& accumulator = row.slots[0][i];
     accumulator += g * g;
     const float scaled = Divide(row.learning_rate, std::sqrt(accumulator));
-    const float moved = row.parameters[i] - g * scaled;
-    const float shrunk = options.l1() > 0
-                             ? Sign(moved) * std::max(std::abs(moved) - scaled * options.l1(), 0.0f)
-                             : moved;
-    row.parameters[i] = shrunk / (1 + options.l2() * scaled);
+    row.parameters[i] = Shrink(row.parameters[i] - g * scaled, scaled, options.l1(), options.l2());
+  }
+}
+
+void ApplyBoundedAdagrad(const tpu::BoundedAdagradParameters& options, const Row& row) {
+  for (size_t i = 0; i < row.size(); ++i) {
+    const float g = row.gradient[i];
+    float& accumulator = row.slots[0][i];
+    float after = accumulator + g * g;
+    if (options.max_accumulator() > 0) after = std::min(after, options.max_accumulator());
+    float update = Divide(row.learning_rate * g,
+                          std::sqrt(options.update_accumulator_first() ? after : accumulator));
+    if (const float limit = options.max_var_update(); limit > 0) {
+      update = std::clamp(update, -limit, limit);
+    }
+    accumulator = after;
+    row.parameters[i] -= update;
+  }
+}
+
+// TensorFlow's description divides the step counter by the accumulator and multiplies by the
+// gradient twice, which leaves the row's counter and the learning rate without a use. A row that is
+// updated in a part p of the steps, as the counters say, has its rate multiplied by p to the power
+// of -probability_exponent here.
+void ApplyFrequencyAwareAdagrad(const tpu::FrequencyAwareAdagradParameters& options, float step,
+                                const Row& row) {
+  for (size_t i = 0; i < row.size(); ++i) {
+    const float g = row.gradient[i];
+    float& accumulator = row.slots[0][i];
+    float& counter = row.slots[1][i];
+    counter += 1;
+    accumulator = std::max(options.accumulator_decay() * accumulator + g * g,
+                           options.initial_accumulator_value());
+    const float multiplier = std::min(std::pow(step / counter, options.probability_exponent()),
+                                      options.max_lr_multiplier());
+    const float update = Divide(g, std::sqrt(accumulator)) +
+                         options.l1_regularization_strength() * Sign(row.parameters[i]) +
+                         options.l2_regularization_strength() * row.parameters[i];
+    row.parameters[i] -= row.learning_rate * multiplier * update;
   }
 }
 
@@ -120,6 +166,57 @@ void ApplyAdam(const tpu::AdamParameters& options, const Row& row) {
                             ? std::sqrt(v + options.epsilon() * options.epsilon())
                             : std::sqrt(v) + options.epsilon();
     row.parameters[i] -= Divide(row.learning_rate * m, scale);
+  }
+}
+
+// Yogi's mean of squares approaches the square by a step whose size does not depend on how far away
+// it is.
+float YogiMeanOfSquares(float mean, float g, float beta2) {
+  return mean - (1 - beta2) * Sign(mean - g * g) * g * g;
+}
+
+void ApplyProximalYogi(const tpu::ProximalYogiParameters& options, const Row& row) {
+  for (size_t i = 0; i < row.size(); ++i) {
+    const float g = row.gradient[i];
+    float& v = row.slots[0][i];
+    float& m = row.slots[1][i];
+    v = YogiMeanOfSquares(v, g, options.beta2());
+    m = options.beta1() * m + (1 - options.beta1()) * g;
+    const float scaled = Divide(row.learning_rate, std::sqrt(v) + options.epsilon());
+    row.parameters[i] = Shrink(row.parameters[i] - m * scaled, scaled, options.l1(), options.l2());
+  }
+}
+
+// FTRL whose accumulator is Yogi's mean of squares.
+void ApplyOnlineYogi(const tpu::OnlineYogiParameters& options, const Row& row) {
+  for (size_t i = 0; i < row.size(); ++i) {
+    const float g = row.gradient[i];
+    float& v = row.slots[0][i];
+    float& linear = row.slots[1][i];
+    const float before = std::sqrt(v);
+    v = YogiMeanOfSquares(v, g, options.beta2());
+    const float after = std::sqrt(v);
+    linear += g - (after - before) / row.learning_rate * row.parameters[i];
+    const float quadratic = after / row.learning_rate + 2 * options.l2();
+    row.parameters[i] = std::abs(linear) > options.l1()
+                            ? Divide(Sign(linear) * options.l1() - linear, quadratic)
+                            : 0;
+  }
+}
+
+// The parameter is the mean number of steps between two lookups of the row; the learning rate is
+// the number of the step. Gradients don't count.
+void ApplyFrequencyEstimator(const tpu::FrequencyEstimatorParameters& options, const Row& row) {
+  const float step = row.learning_rate;
+  for (size_t i = 0; i < row.size(); ++i) {
+    float& mean = row.parameters[i];
+    float& last_hit_step = row.slots[0][i];
+    const float delta = step - last_hit_step;
+    const float clipped = std::min(delta, options.max_delta());
+    mean = delta >= options.outlier_threshold() * mean
+               ? clipped
+               : mean * (1 - options.tau()) + clipped * options.tau();
+    last_hit_step = step;
   }
 }
 
@@ -209,9 +306,10 @@ absl::StatusOr<RowOptimizer> RowOptimizer::Create(const OptimizationParameters& 
     return absl::UnimplementedError(absl::StrCat(
         "The embedding optimizer ",
         tpu::GetOptimizationAlgorithmFriendlyName(parameters.parameters_case()),
-        " is not supported on virtual TPUs. Supported are Adadelta, Adagrad, Adagrad with "
-        "momentum, Adam, Assign, centered RMSProp, FTRL, Lion, Momentum, proximal Adagrad, RMSProp "
-        "and stochastic gradient descent."));
+        " is not supported on virtual TPUs. Supported are Adadelta, Adagrad (also bounded, "
+        "frequency-aware, proximal or with momentum), Adam, Assign, the frequency estimator, FTRL, "
+        "Lion, Momentum, RMSProp (also centered), stochastic gradient descent and Yogi (online or "
+        "proximal)."));
   }
   RowOptimizer optimizer(parameters);
   TF_RETURN_IF_ERROR(tpu::UseGradientAccumulation(parameters, &optimizer.accumulates_));
@@ -222,18 +320,31 @@ absl::StatusOr<RowOptimizer> RowOptimizer::Create(const OptimizationParameters& 
   }
   optimizer.updates_all_rows_ =
       parameters.adam().use_non_lazy_adam() || parameters.lion().use_non_lazy_lion();
-  const int dynamic = optimizer.num_dynamic_inputs();
-  if (dynamic < 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("The embedding optimizer's dynamic learning rate has the tag ", dynamic - 1,
-                     "; tags count up from zero."));
+  for (const int tag : optimizer.DynamicInputs()) {
+    if (tag < 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("A dynamic input of the embedding optimizer (its learning rate or its step "
+                       "counter) has the tag ",
+                       tag, "; tags count up from zero."));
+    }
   }
   return optimizer;
 }
 
-int RowOptimizer::num_dynamic_inputs() const {
+std::vector<int> RowOptimizer::DynamicInputs() const {
+  std::vector<int> tags;
   const auto& rate = parameters_.learning_rate();
-  return rate.has_dynamic() ? rate.dynamic().tag() + 1 : 0;
+  if (rate.has_dynamic()) tags.push_back(rate.dynamic().tag());
+  if (parameters_.has_frequency_aware_adagrad()) {
+    tags.push_back(parameters_.frequency_aware_adagrad().step_counter().tag());
+  }
+  return tags;
+}
+
+int RowOptimizer::num_dynamic_inputs() const {
+  int most = 0;
+  for (const int tag : DynamicInputs()) most = std::max(most, tag + 1);
+  return most;
 }
 
 void RowOptimizer::Apply(absl::Span<const float> gradient, absl::Span<const float> dynamic_inputs,
@@ -253,7 +364,7 @@ void RowOptimizer::Apply(absl::Span<const float> gradient, absl::Span<const floa
     if (parameters_.multiply_weight_decay_factor_by_learning_rate()) decay *= learning_rate;
     for (size_t i = 0; i < gradient.size(); ++i) parameters[i] -= decay * parameters[i];
   }
-  ApplyAlgorithm(gradient, learning_rate, parameters, slots);
+  ApplyAlgorithm(gradient, learning_rate, dynamic_inputs, parameters, slots);
   if (parameters_.has_clipping_limits()) {
     for (size_t i = 0; i < gradient.size(); ++i) {
       parameters[i] = Clip(parameters_.clipping_limits(), parameters[i]);
@@ -262,7 +373,8 @@ void RowOptimizer::Apply(absl::Span<const float> gradient, absl::Span<const floa
 }
 
 void RowOptimizer::ApplyAlgorithm(absl::Span<const float> gradient, float learning_rate,
-                                  float* parameters, absl::Span<float* const> slots) const {
+                                  absl::Span<const float> dynamic_inputs, float* parameters,
+                                  absl::Span<float* const> slots) const {
   const Row row{gradient, learning_rate, parameters, slots};
   switch (parameters_.parameters_case()) {
     case OptimizationParameters::kStochasticGradientDescent:
@@ -274,6 +386,18 @@ void RowOptimizer::ApplyAlgorithm(absl::Span<const float> gradient, float learni
       return ApplyAdagrad(row);
     case OptimizationParameters::kProximalAdagrad:
       return ApplyProximalAdagrad(parameters_.proximal_adagrad(), row);
+    case OptimizationParameters::kBoundedAdagrad:
+      return ApplyBoundedAdagrad(parameters_.bounded_adagrad(), row);
+    case OptimizationParameters::kFrequencyAwareAdagrad: {
+      const auto& options = parameters_.frequency_aware_adagrad();
+      return ApplyFrequencyAwareAdagrad(options, dynamic_inputs[options.step_counter().tag()], row);
+    }
+    case OptimizationParameters::kProximalYogi:
+      return ApplyProximalYogi(parameters_.proximal_yogi(), row);
+    case OptimizationParameters::kOnlineYogi:
+      return ApplyOnlineYogi(parameters_.online_yogi(), row);
+    case OptimizationParameters::kFrequencyEstimator:
+      return ApplyFrequencyEstimator(parameters_.frequency_estimator(), row);
     case OptimizationParameters::kAdagradMomentum:
       return ApplyAdagradMomentum(parameters_.adagrad_momentum(), row);
     case OptimizationParameters::kAdam:

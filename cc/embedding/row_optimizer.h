@@ -28,7 +28,7 @@ class RowOptimizer {
   // Whether rows that the step did not look up are updated too, with a gradient of zero.
   bool updates_all_rows() const { return updates_all_rows_; }
 
-  // The minimum number of dynamic inputs (learning rates) that Apply needs.
+  // The minimum number of dynamic inputs (learning rates, step counters) that Apply needs.
   int num_dynamic_inputs() const;
 
   // Updates a row's parameters and slots in place.
@@ -39,7 +39,11 @@ class RowOptimizer {
   explicit RowOptimizer(const tensorflow::tpu::OptimizationParameters& parameters)
       : parameters_(parameters) {}
 
-  void ApplyAlgorithm(absl::Span<const float> gradient, float learning_rate, float* parameters,
+  // The tags of the dynamic inputs that it uses.
+  std::vector<int> DynamicInputs() const;
+
+  void ApplyAlgorithm(absl::Span<const float> gradient, float learning_rate,
+                      absl::Span<const float> dynamic_inputs, float* parameters,
                       absl::Span<float* const> slots) const;
 
   tensorflow::tpu::OptimizationParameters parameters_;

@@ -158,6 +158,71 @@ TEST(RowOptimizerTest, ProximalAdagrad) {
       {(moved - scaled * 0.1) / (1 + 0.2 * scaled), 4.5});
 }
 
+TEST(RowOptimizerTest, BoundedAdagrad) {
+  const std::string rate = "} learning_rate { constant: 0.5 }";
+  ExpectNear(Update("bounded_adagrad { " + rate, 2, {1, 0.25}), {1 - 0.5 * 2 / 0.5, 4.25});
+  ExpectNear(Update("bounded_adagrad { update_accumulator_first: true " + rate, 2, {1, 0.25}),
+             {1 - 0.5 * 2 / std::sqrt(4.25), 4.25});
+  ExpectNear(
+      Update("bounded_adagrad { max_var_update: 0.75 max_accumulator: 3 " + rate, -2, {1, 0.25}),
+      {1.75, 3});
+}
+
+TEST(RowOptimizerTest, FrequencyAwareAdagrad) {
+  const std::string options =
+      "learning_rate { dynamic { tag: 1 } } frequency_aware_adagrad { probability_exponent: 0.5 "
+      "accumulator_decay: 0.9 initial_accumulator_value: 0.1 step_counter { tag: 2 } "
+      "l1_regularization_strength: 0.25 l2_regularization_strength: 0.125 max_lr_multiplier: ";
+  const double accumulator = 0.9 * 0.5 + 4;
+  const double update = 2 / std::sqrt(accumulator) - 0.25 - 0.125;
+  // Updated for the 4th time in 36 steps.
+  ExpectNear(Update(options + "10 }", 2, {-1, 0.5, 3}, {100, 0.5, 36}),
+             {-1 - 0.5 * 3 * update, accumulator, 4});
+  ExpectNear(Update(options + "2 }", 2, {-1, 0.5, 3}, {100, 0.5, 36}),
+             {-1 - 0.5 * 2 * update, accumulator, 4});
+  EXPECT_EQ(RowOptimizer::Create(Parse(options + "2 }"))->num_dynamic_inputs(), 3);
+  // The accumulator does not fall below its initial value.
+  ExpectNear(Update("learning_rate { constant: 0.5 } frequency_aware_adagrad { "
+                    "accumulator_decay: 0.1 initial_accumulator_value: 0.25 max_lr_multiplier: 9 }",
+                    0, {1, 0.5, 0}, {1}),
+             {1, 0.25, 1});
+}
+
+TEST(RowOptimizerTest, ProximalYogi) {
+  const std::string options = "proximal_yogi { beta1: 0.9 beta2: 0.75 epsilon: 0.1 ";
+  const double v = 0.5 + 0.25 * 4, m = 0.9 * 0.25 + 0.1 * 2;
+  const double scaled = 0.5 / (std::sqrt(v) + 0.1);
+  ExpectNear(Update(options + "} learning_rate { constant: 0.5 }", 2, {1, 0.5, 0.25}),
+             {1 - m * scaled, v, m});
+  ExpectNear(
+      Update(options + "l1: 0.1 l2: 0.2 } learning_rate { constant: 0.5 }", 2, {1, 0.5, 0.25}),
+      {(1 - m * scaled - 0.1 * scaled) / (1 + 0.2 * scaled), v, m});
+  // Above the square, the mean falls by as much as it would rise.
+  EXPECT_FLOAT_EQ(Update(options + "} learning_rate { constant: 0.5 }", 2, {1, 9, 0})[1], 8);
+}
+
+TEST(RowOptimizerTest, OnlineYogi) {
+  const double v = 0.5 + 0.25 * 4;
+  const double linear = 0.3 + 2 - (std::sqrt(v) - std::sqrt(0.5)) / 0.5 * 1;
+  ExpectNear(Update("online_yogi { beta2: 0.75 l1: 0.1 l2: 0.2 } learning_rate { constant: 0.5 }",
+                    2, {1, 0.5, 0.3}),
+             {(0.1 - linear) / (std::sqrt(v) / 0.5 + 2 * 0.2), v, linear});
+  EXPECT_EQ(Update("online_yogi { beta2: 0.75 l1: 5 } learning_rate { constant: 0.5 }", 2,
+                   {1, 0.5, 0.3})[0],
+            0);
+}
+
+TEST(RowOptimizerTest, FrequencyEstimator) {
+  const std::string options =
+      "learning_rate { dynamic { tag: 0 } } frequency_estimator { tau: 0.25 max_delta: 100 "
+      "outlier_threshold: 3 }";
+  // Looked up at step 10 and again at step 18, every 4 steps before; the gradient has no part.
+  ExpectNear(Update(options, 7, {4, 10}, {18}), {4 * 0.75 + 8 * 0.25, 18});
+  // Three times as long as the mean or longer is an outlier, which replaces the mean.
+  ExpectNear(Update(options, 0, {4, 10}, {22}), {12, 22});
+  ExpectNear(Update(options, 0, {4, 10}, {500}), {100, 500});
+}
+
 TEST(RowOptimizerTest, AssignsTheGradient) {
   ExpectNear(Update("assign {} learning_rate { constant: 0.5 }", 2, {1}), {2});
 }
@@ -169,7 +234,7 @@ TEST(RowOptimizerTest, AccumulatesUnlessToldNotTo) {
 }
 
 TEST(RowOptimizerTest, NamesWhatItDoesNotSupport) {
-  for (const char* text : {"", "mdl_adagrad_light {}", "frequency_estimator {}"}) {
+  for (const char* text : {"", "mdl_adagrad_light {}", "user_defined_program {}"}) {
     const auto optimizer = RowOptimizer::Create(Parse(text));
     EXPECT_EQ(optimizer.status().code(), absl::StatusCode::kUnimplemented) << text;
     EXPECT_NE(optimizer.status().message().find("Supported are"), std::string::npos);
@@ -177,9 +242,11 @@ TEST(RowOptimizerTest, NamesWhatItDoesNotSupport) {
 }
 
 TEST(RowOptimizerTest, RefusesNegativeTags) {
-  const auto optimizer =
-      RowOptimizer::Create(Parse("adagrad {} learning_rate { dynamic { tag: -2 } }"));
-  EXPECT_EQ(optimizer.status().code(), absl::StatusCode::kInvalidArgument);
+  for (const char* text : {"adagrad {} learning_rate { dynamic { tag: -2 } }",
+                           "frequency_aware_adagrad { step_counter { tag: -1 } }"}) {
+    const auto optimizer = RowOptimizer::Create(Parse(text));
+    EXPECT_EQ(optimizer.status().code(), absl::StatusCode::kInvalidArgument) << text;
+  }
 }
 
 }  // namespace

@@ -141,6 +141,8 @@ def test_wrong_arguments_are_told(changes, message):
 PARAMETERS: list[tuple[Any, str, Callable[[Any], Any]]] = [
     (tpu_embedding.AdamParameters(0.1, beta1=0.5), "adam", lambda p: p.beta1),
     (tpu_embedding.MomentumParameters(0.1, 0.5), "momentum", lambda p: p.momentum),
+    (tpu_embedding.AdagradMomentumParameters(0.1, 0.5), "adagrad_momentum", lambda p: p.momentum),
+    (tpu_embedding.ProximalYogiParameters(0.1, 0.5), "proximal_yogi", lambda p: p.beta1),
     (tpu_embedding.RMSPropParameters(0.1, 0.5, 0.9, 0.1), "rms_prop", lambda p: p.rho),
     (
         tpu_embedding.ProximalAdagradParameters(0.1, l1_regularization_strength=0.5),
@@ -148,6 +150,35 @@ PARAMETERS: list[tuple[Any, str, Callable[[Any], Any]]] = [
         lambda p: p.l1,
     ),
 ]
+
+
+def test_a_frequency_estimator_takes_the_step_as_its_rate():
+    parameters = tpu_embedding.FrequencyEstimatorParameters(0.5, 100, 3, 1)
+    table = tpu_embedding.TableConfig(IDS, 1, learning_rate_fn=v1.train.get_global_step)
+    embedding = tpu_embedding.TPUEmbedding(
+        **arguments(table_to_config_dict={"words": table}, optimization_parameters=parameters)
+    )
+    described = embedding.config_proto.table_descriptor[0].optimization_parameters
+    assert described.frequency_estimator.tau == 0.5
+    assert described.learning_rate.dynamic.tag == 0
+    with tf.Graph().as_default():
+        created = embedding.create_variables_and_ops()
+        [last] = created.slot_variables_by_table["words"]
+        assert last.op.name == "words/FrequencyEstimator/part_0"
+        assert len(created.load_ops()) == len(created.retrieve_ops()) == 1
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: tpu_embedding.FrequencyEstimatorParameters(1.0, 100, 3, 1), "tau=1.0"),
+        (lambda: tpu_embedding.ProximalYogiParameters(beta2=1.0), "beta2=1.0"),
+        (lambda: tpu_embedding.AdagradMomentumParameters(0.1, 0.9, beta2=0.0), "beta2=0.0"),
+    ],
+)
+def test_wrong_parameters_are_told(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
 
 
 @pytest.mark.parametrize(("parameters", "field", "value"), PARAMETERS)

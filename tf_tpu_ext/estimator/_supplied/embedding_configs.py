@@ -11,13 +11,20 @@ from collections.abc import Callable
 from typing import Any
 
 AdagradSlotVariableNames = collections.namedtuple("AdagradSlotVariableNames", ["accumulator"])
+AdagradMomentumSlotVariableNames = collections.namedtuple(
+    "AdagradMomentumSlotVariableNames", ["accumulator", "momenta"]
+)
 AdamSlotVariableNames = collections.namedtuple("AdamSlotVariableNames", ["m", "v"])
+FrequencyEstimatorSlotVariableNames = collections.namedtuple(
+    "FrequencyEstimatorSlotVariableNames", ["last_hit_step"]
+)
 FtrlSlotVariableNames = collections.namedtuple("FtrlSlotVariableNames", ["accumulator", "linear"])
 MomentumSlotVariableNames = collections.namedtuple("MomentumSlotVariableNames", ["momenta"])
 RMSPropSlotVariableNames = collections.namedtuple("RMSPropSlotVariableNames", ["ms", "mom"])
 ProximalAdagradSlotVariableNames = collections.namedtuple(
     "ProximalAdagradSlotVariableNames", ["accumulator"]
 )
+ProximalYogiSlotVariableNames = collections.namedtuple("ProximalYogiSlotVariableNames", ["v", "m"])
 
 
 def _check_positive(owner: object, **values: float | None) -> None:
@@ -25,6 +32,14 @@ def _check_positive(owner: object, **values: float | None) -> None:
         if value is not None and value <= 0:
             raise ValueError(
                 f"`{name}` of {type(owner).__name__} must be positive. Received: {name}={value!r}"
+            )
+
+
+def _check_decay(owner: object, **values: float) -> None:
+    for name, value in values.items():
+        if not 0 <= value < 1:
+            raise ValueError(
+                f"`{name}` of {type(owner).__name__} must be in [0, 1). Received: {name}={value!r}"
             )
 
 
@@ -143,6 +158,27 @@ class AdagradParameters(_Parameters):
 
 
 @dataclasses.dataclass(frozen=True)
+class AdagradMomentumParameters(_Parameters):
+    """Adagrad with momentum."""
+
+    momentum: float
+    use_nesterov: bool = False
+    exponent: float = 2.0
+    beta2: float = 1.0
+    epsilon: float = 1e-10
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_positive(self, epsilon=self.epsilon)
+        _check_not_negative(self, momentum=self.momentum)
+        if self.exponent <= 0 or not 0 < self.beta2 <= 1:
+            raise ValueError(
+                "AdagradMomentumParameters needs a positive `exponent` and a `beta2` in (0, 1]. "
+                f"Received: exponent={self.exponent!r}, beta2={self.beta2!r}"
+            )
+
+
+@dataclasses.dataclass(frozen=True)
 class ProximalAdagradParameters(_Parameters):
     """Adagrad with L1 and L2 regularization."""
 
@@ -173,12 +209,7 @@ class AdamParameters(_Parameters):
     def __post_init__(self) -> None:
         super().__post_init__()
         _check_positive(self, epsilon=self.epsilon)
-        for name in ("beta1", "beta2"):
-            value = getattr(self, name)
-            if not 0 <= value < 1:
-                raise ValueError(
-                    f"`{name}` of AdamParameters must be in [0, 1). Received: {name}={value!r}"
-                )
+        _check_decay(self, beta1=self.beta1, beta2=self.beta2)
         if not self.lazy_adam and not self.use_gradient_accumulation:
             raise ValueError(
                 "AdamParameters without lazy_adam needs accumulated gradients. Received: "
@@ -211,6 +242,53 @@ class FtrlParameters(_Parameters):
             l1_regularization_strength=self.l1_regularization_strength,
             l2_regularization_strength=self.l2_regularization_strength,
         )
+
+
+@dataclasses.dataclass(frozen=True)
+class ProximalYogiParameters(_Parameters):
+    """Yogi with L1 and L2 regularization."""
+
+    learning_rate: float = 0.01
+    beta1: float = 0.9
+    beta2: float = 0.999
+    epsilon: float = 1e-3
+    l1_regularization_strength: float = 0.0
+    l2_regularization_strength: float = 0.0
+    initial_accumulator_value: float = 1e-6
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_positive(self, epsilon=self.epsilon)
+        _check_decay(self, beta1=self.beta1, beta2=self.beta2)
+        _check_not_negative(
+            self,
+            initial_accumulator_value=self.initial_accumulator_value,
+            l1_regularization_strength=self.l1_regularization_strength,
+            l2_regularization_strength=self.l2_regularization_strength,
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class FrequencyEstimatorParameters(_Parameters):
+    """Estimates how many steps lie between two lookups of a row, instead of training the row.
+
+    For tables of dimension 1 whose `learning_rate_fn` returns the global step.
+    """
+
+    learning_rate: float = dataclasses.field(default=1.0, init=False)
+    tau: float
+    max_delta: float
+    outlier_threshold: float
+    weight_exponent: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 < self.tau < 1:
+            raise ValueError(
+                "`tau` of FrequencyEstimatorParameters must be in (0, 1). "
+                f"Received: tau={self.tau!r}"
+            )
+        _check_positive(self, max_delta=self.max_delta, outlier_threshold=self.outlier_threshold)
 
 
 @dataclasses.dataclass(frozen=True)

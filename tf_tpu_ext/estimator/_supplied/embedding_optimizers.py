@@ -36,6 +36,9 @@ def engine_optimizer(parameters: Any) -> EngineOptimizer:
         return _optimizer("stochastic_gradient_descent")
     if isinstance(parameters, configs.AdagradParameters):
         return _optimizer("adagrad", ("Adagrad", parameters.initial_accumulator))
+    if isinstance(parameters, configs.AdagradMomentumParameters):
+        accumulator, momenta = "AdagradMomentum/Accumulator", "AdagradMomentum/Momentum"
+        return _optimizer("adagrad_momentum", (accumulator, 0.0), (momenta, 0.0))
     if isinstance(parameters, configs.ProximalAdagradParameters):
         start = parameters.initial_accumulator
         return _optimizer("proximal_adagrad", ("ProximalAdagrad", start))
@@ -44,12 +47,17 @@ def engine_optimizer(parameters: Any) -> EngineOptimizer:
     if isinstance(parameters, configs.FtrlParameters):
         start = parameters.initial_accumulator_value
         return _optimizer("ftrl", ("Ftrl", start), ("Ftrl_1", 0.0))
+    if isinstance(parameters, configs.ProximalYogiParameters):
+        start = parameters.initial_accumulator_value
+        return _optimizer("proximal_yogi", ("ProximalYogi", start), ("ProximalYogi_1", 0.0))
+    if isinstance(parameters, configs.FrequencyEstimatorParameters):
+        return _optimizer("frequency_estimator", ("FrequencyEstimator", 0.0))
     if isinstance(parameters, configs.MomentumParameters):
         return _optimizer("momentum", ("Momentum", 0.0))
     if isinstance(parameters, configs.RMSPropParameters):
         return _optimizer("rms_prop", ("RMSProp/ms", 0.0), ("RMSProp/mom", 0.0))
     raise ValueError(
-        "Expected parameters of one of the optimizers of tf.compat.v1.tpu.experimental. "
+        "Expected parameters of one of tpu_embedding's optimizers, as AdagradParameters. "
         f"Received: optimization_parameters={parameters!r} (of type {type(parameters).__name__})"
     )
 
@@ -84,6 +92,12 @@ def describe(parameters: Any, described: Any) -> None:
         described.stochastic_gradient_descent.SetInParent()
     elif isinstance(parameters, configs.AdagradParameters):
         described.adagrad.SetInParent()
+    elif isinstance(parameters, configs.AdagradMomentumParameters):
+        described.adagrad_momentum.momentum = parameters.momentum
+        described.adagrad_momentum.use_nesterov = parameters.use_nesterov
+        described.adagrad_momentum.exponent = parameters.exponent
+        described.adagrad_momentum.beta2 = parameters.beta2
+        described.adagrad_momentum.epsilon = parameters.epsilon
     elif isinstance(parameters, configs.ProximalAdagradParameters):
         described.proximal_adagrad.SetInParent()
         described.proximal_adagrad.l1 = parameters.l1_regularization_strength
@@ -100,6 +114,17 @@ def describe(parameters: Any, described: Any) -> None:
         described.ftrl.lr_power = parameters.learning_rate_power
         described.ftrl.beta = parameters.beta
         described.ftrl.multiply_linear_by_lr = parameters.multiply_linear_by_learning_rate
+    elif isinstance(parameters, configs.ProximalYogiParameters):
+        described.proximal_yogi.beta1 = parameters.beta1
+        described.proximal_yogi.beta2 = parameters.beta2
+        described.proximal_yogi.epsilon = parameters.epsilon
+        described.proximal_yogi.l1 = parameters.l1_regularization_strength
+        described.proximal_yogi.l2 = parameters.l2_regularization_strength
+    elif isinstance(parameters, configs.FrequencyEstimatorParameters):
+        described.frequency_estimator.tau = parameters.tau
+        described.frequency_estimator.max_delta = parameters.max_delta
+        described.frequency_estimator.outlier_threshold = parameters.outlier_threshold
+        described.frequency_estimator.weight_exponent = parameters.weight_exponent
     elif isinstance(parameters, configs.MomentumParameters):
         described.momentum.momentum = parameters.momentum
         described.momentum.use_nesterov = parameters.use_nesterov
