@@ -13,6 +13,7 @@ import pytest
 from pipeline_processes import servers_of, wait_until
 
 import tf_tpu_ext.io
+from tf_tpu_ext.io import _environment
 
 
 @pytest.fixture
@@ -26,6 +27,19 @@ def pipeline(tmp_path: pathlib.Path, io_environment: pathlib.Path) -> Callable[.
         return tf_tpu_ext.io.dataset(f"{path}:make", *args, **kwargs)
 
     return make
+
+
+@pytest.fixture(autouse=True)
+def same_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pipelines of all tests are copies of one process: pytest's variable changes all the time."""
+    variables = _environment.variables
+
+    def without_test(own: bool) -> dict[str, str]:
+        return {
+            name: value for name, value in variables(own).items() if name != "PYTEST_CURRENT_TEST"
+        }
+
+    monkeypatch.setattr(_environment, "variables", without_test)
 
 
 @pytest.fixture(autouse=True)

@@ -18,8 +18,8 @@ def processes_of(pid: int) -> list[int]:
     return children
 
 
-def servers_of(pid: int) -> list[int]:
-    """Returns the processes of pipelines that a process has started."""
+def forkservers_of(pid: int) -> list[int]:
+    """Returns the processes of a program that have imported TensorFlow for pipelines."""
     found = []
     for child in processes_of(pid):
         try:
@@ -28,6 +28,17 @@ def servers_of(pid: int) -> list[int]:
             continue  # ended meanwhile
         if "io/server" in command:
             found.append(child)
+    return found
+
+
+def servers_of(pid: int) -> list[int]:
+    """Returns the processes of a program's pipelines."""
+    found = []
+    for forkserver in forkservers_of(pid):
+        try:
+            found += processes_of(forkserver)
+        except OSError:
+            continue  # ended meanwhile
     return found
 
 

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import atexit
-import collections
 import concurrent.futures
 import contextlib
 import itertools
 import os
-import pathlib
 import pickle
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import weakref
 from collections.abc import Mapping
@@ -21,15 +17,14 @@ from multiprocessing import connection
 from typing import Any
 
 from tf_tpu_ext import _machine
+from tf_tpu_ext.io import _forkserver
 from tf_tpu_ext.io._errors import PipelineError
 from tf_tpu_ext.io._iterations import Iterations
 
-_SERVER = pathlib.Path(__file__).resolve().parent / "server"
 # The protocol that the oldest Python version in the other environment can read.
 _PICKLE = 4
 # How often the watching thread checks the time.
 _TICK_SECONDS = 0.2
-_LAST_LINES = 20
 # The processing modes in which each reader reads the whole dataset.
 _WHOLE = ("parallel_epochs", "OFF")
 _END_SECONDS = 10.0
@@ -40,26 +35,25 @@ _alive: weakref.WeakSet[Processes] = weakref.WeakSet()
 class _Process:
     """One process and the connection to it."""
 
-    def __init__(
-        self, command: list[str], environment: Mapping[str, str], iterations: Iterations
-    ) -> None:
+    def __init__(self, python: str, environment: Mapping[str, str], iterations: Iterations) -> None:
         ours, theirs = socket.socketpair()
         requests, requested = socket.socketpair(type=socket.SOCK_SEQPACKET)
         iterations.add_process(requests.detach())
-        with theirs, requested:
-            handles = [theirs.fileno(), requested.fileno()]
-            self.popen = subprocess.Popen(
-                [*command, *map(str, handles), str(os.getpid())],
-                env=dict(environment),
-                pass_fds=handles,
-                stdin=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                # Ctrl-C goes to the program, which then ends its pipelines.
-                start_new_session=True,
-            )
+        read, written = os.pipe()
+        self.output = _forkserver.Output(os.fdopen(read, "rb", buffering=0))
+        try:
+            files = [theirs.fileno(), requested.fileno(), written]
+            self.process = _forkserver.start(python, environment, files)
+        except BaseException:
+            ours.close()
+            self.output.file.close()
+            raise
+        finally:
+            theirs.close()
+            requested.close()
+            os.close(written)
         self.connection = connection.Connection(ours.detach())
         self.asked: dict[int, concurrent.futures.Future[Any]] = {}
-        self.last_lines: collections.deque[str] = collections.deque(maxlen=_LAST_LINES)
         self._numbers = itertools.count()
         self._lock = threading.Lock()
 
@@ -85,44 +79,24 @@ class _Process:
         else:
             future.set_result(answer["value"])
 
-    def forward_output(self) -> bool:
-        """Copies the process's stderr output to our own; returns False at its end."""
-        assert self.popen.stderr is not None
-        written = os.read(self.popen.stderr.fileno(), 1 << 16)
-        text = written.decode(errors="replace")
-        self.last_lines.extend(line for line in text.splitlines() if line.strip())
-        with contextlib.suppress(OSError, ValueError):
-            sys.stderr.write(text)
-        return bool(written)
-
     def close(self) -> None:
         """Closes the connection between the two processes."""
         self.connection.close()
-        if self.popen.stderr is not None:
-            self.popen.stderr.close()
+        self.output.file.close()
 
     def ending(self) -> str:
         """Returns how the process ended, with its last output."""
-        try:
-            code = self.popen.wait(_END_SECONDS)
-        except subprocess.TimeoutExpired:
+        code = self.process.wait(_END_SECONDS)
+        if code is None:
             how = "closed its connection"
+        elif code < 0:
+            how = f"was ended by {signal.Signals(-code).name}"
         else:
-            how = (
-                f"was ended by {signal.Signals(-code).name}"
-                if code < 0
-                else f"ended with exit code {code}"
-            )
-        last = "\n".join(self.last_lines)
-        return f"Process {self.popen.pid} of the pipeline {how}." + (
+            how = f"ended with exit code {code}"
+        last = "\n".join(self.output.last_lines or self.process.last_lines)
+        return f"Process {self.process.pid} of the pipeline {how}." + (
             f" The last it wrote:\n{last}" if last else ""
         )
-
-    def end(self) -> None:
-        """Kills the process and those that it has started."""
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.popen.pid, signal.SIGKILL)
-        self.popen.wait()
 
 
 class Processes:
@@ -152,7 +126,7 @@ class Processes:
         self.element_spec = b""
         self.iterations = Iterations()
         self.error: str | None = None
-        self._command = [python, str(_SERVER)]
+        self._python = python
         self._environment = dict(environment)
         self._request = {"function": function, "arguments": arguments, "legacy": legacy}
         self._readers = readers
@@ -165,14 +139,13 @@ class Processes:
         self._closing = False
         self._released = False
         self._owner = os.getpid()
-        # The kernel ends a process along with the thread that started it, so that thread stays.
         self._thread = threading.Thread(target=self._run, name=f"io:{function}", daemon=True)
         _alive.add(self)
 
     @property
     def pids(self) -> list[int]:
         """The IDs of the processes."""
-        return [process.popen.pid for process in self._processes]
+        return [process.process.pid for process in self._processes]
 
     def start(self) -> None:
         """Starts the processes, which make the dataset and serve it.
@@ -259,14 +232,14 @@ class Processes:
 
     def _end(self) -> None:
         for process in self._processes:
-            process.end()
+            process.process.end()
 
     def _run(self) -> None:
         try:
             for _ in self._readers:
                 if self._closing:
                     return
-                self._processes.append(_Process(self._command, self._environment, self.iterations))
+                self._processes.append(_Process(self._python, self._environment, self.iterations))
             if self._closing:
                 self._end()
             self._started.set()
@@ -288,20 +261,20 @@ class Processes:
         handles: dict[Any, tuple[_Process, bool]] = {}
         for process in self._processes:
             handles[process.connection] = (process, True)
-            handles[process.popen.stderr] = (process, False)
+            handles[process.output.file] = (process, False)
         while not self._closing and self.error is None:
             for ready in connection.wait([*handles, self._wake], _TICK_SECONDS):
                 if ready is self._wake:
                     return
                 process, answers = handles[ready]
                 if not answers:
-                    if not process.forward_output():
+                    if not process.output.forward():
                         del handles[ready]
                     continue
                 try:
                     process.take_answer()
                 except (EOFError, OSError):
-                    while process.popen.stderr in handles and process.forward_output():
+                    while process.output.file in handles and process.output.forward():
                         pass
                     self.fail(process.ending())
                     return

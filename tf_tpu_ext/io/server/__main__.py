@@ -20,7 +20,7 @@ def main() -> None:
     )
     assert spec is not None
     sys.modules[_NAME] = importlib.util.module_from_spec(spec)
-    importlib.import_module(f"{_NAME}.serving").main(*map(int, sys.argv[1:]))
+    importlib.import_module(f"{_NAME}.forkserver").main(*map(int, sys.argv[1:]))
 
 
 if __name__ == "__main__":

@@ -16,6 +16,8 @@ import struct
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+import numpy as np
+
 LOOPBACK = "127.0.0.1"
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -28,7 +30,17 @@ _PT_LOAD, _PT_DYNAMIC, _PT_GNU_RELRO = 1, 2, 0x6474E552
 _DT_PLTRELSZ, _DT_STRTAB, _DT_SYMTAB, _DT_RELA, _DT_RELASZ = 2, 5, 6, 7, 8
 _DT_JMPREL, _DT_RELACOUNT = 23, 0x6FFFFFF9
 _IMPORTS = (6, 7, 1025, 1026)
-_RELOCATION, _SYMBOL = struct.Struct("=QQq"), struct.Struct("=IBBHQQ")
+_RELOCATION = np.dtype([("place", "<u8"), ("symbol", "<u8"), ("addend", "<i8")])
+_SYMBOL = np.dtype(
+    [
+        ("name", "<u4"),
+        ("info", "u1"),
+        ("other", "u1"),
+        ("section", "<u2"),
+        ("value", "<u8"),
+        ("size", "<u8"),
+    ]
+)
 
 
 class _Address:
@@ -185,21 +197,36 @@ class _Library:
                 return bytes(self._content[start : start + size])
         return b""
 
-    def name_of(self, symbol: int) -> bytes:
-        entry = self.read(self.dynamic[_DT_SYMTAB] + symbol * _SYMBOL.size, _SYMBOL.size)
-        return self.read(self.dynamic[_DT_STRTAB] + _SYMBOL.unpack(entry)[0], 5)
-
-    def imports(self) -> Iterator[tuple[int, int]]:
-        """Yields the locations of imported addresses and the symbols that they belong to."""
+    def imports_of(self, name: bytes) -> Iterator[int]:
+        """Yields the locations of a symbol's imported address."""
         tables = [(self.dynamic.get(_DT_JMPREL, 0), self.dynamic.get(_DT_PLTRELSZ, 0))]
         # Relocations that depend only on where the library is loaded come first.
-        skipped = self.dynamic.get(_DT_RELACOUNT, 0) * _RELOCATION.size
+        skipped = self.dynamic.get(_DT_RELACOUNT, 0) * _RELOCATION.itemsize
         rela, size = self.dynamic.get(_DT_RELA, 0), self.dynamic.get(_DT_RELASZ, 0)
         tables.append((rela + skipped, size - skipped))
         for address, length in tables:
-            for place, info, _ in _RELOCATION.iter_unpack(self.read(address, length)):
-                if info & 0xFFFFFFFF in _IMPORTS:
-                    yield place, info >> 32
+            entries = np.frombuffer(self.read(address, length), _RELOCATION)
+            entries = entries[np.isin(entries["symbol"] & 0xFFFFFFFF, _IMPORTS)]
+            symbols = entries["symbol"] >> 32
+            named = [symbol for symbol in self._undefined(symbols) if self._is(symbol, name)]
+            yield from entries["place"][np.isin(symbols, named)].tolist()
+
+    def _undefined(self, symbols: Any) -> list[int]:
+        """Returns those of the symbols that are defined in other libraries."""
+        distinct = np.unique(symbols)
+        count = int(distinct[-1]) + 1 if len(distinct) else 0
+        table = np.frombuffer(
+            self.read(self.dynamic[_DT_SYMTAB], count * _SYMBOL.itemsize), _SYMBOL
+        )
+        undefined: list[int] = distinct[table["section"][distinct] == 0].tolist()
+        return undefined
+
+    def _is(self, symbol: int, name: bytes) -> bool:
+        place = self.dynamic[_DT_SYMTAB] + symbol * _SYMBOL.itemsize
+        entry = np.frombuffer(self.read(place, _SYMBOL.itemsize), _SYMBOL)[0]
+        expected = name + b"\0"
+        found = self.read(self.dynamic[_DT_STRTAB] + int(entry["name"]), len(expected))
+        return found == expected
 
     def is_read_only(self, address: int) -> bool:
         """Returns whether the linker makes the location read-only after writing to it."""
@@ -216,12 +243,8 @@ def _imports_of_bind(path: str, base: int) -> Iterator[tuple[int, bool]]:
         if content[:5] != b"\x7fELF\x02":
             return
         library = _Library(content)
-        known: dict[int, bool] = {}
-        for place, symbol in library.imports():
-            if symbol not in known:
-                known[symbol] = library.name_of(symbol) == b"bind\0"
-            if known[symbol]:
-                yield base + place, library.is_read_only(place)
+        for place in library.imports_of(b"bind"):
+            yield base + place, library.is_read_only(place)
 
 
 def _write(address: int, value: bytes, read_only: bool) -> None:

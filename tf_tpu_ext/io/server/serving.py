@@ -7,11 +7,9 @@ other end of these is gone, this process ends.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import pickle
 import select
-import signal
 import socket
 import struct
 import sys
@@ -20,7 +18,6 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
 
-_PR_SET_PDEATHSIG = 1
 # Python 3.9 can read it.
 _PICKLE = 4
 _JOB = struct.Struct("=q")
@@ -30,20 +27,16 @@ _DATASET = "pipeline"
 _HEARTBEAT_MS = 1000
 
 
-def main(handle: int, requests: int, parent: int) -> None:
+def main(handle: int, requests: int, failure: BaseException | None) -> None:
     """Answers requests until the connection closes.
 
     Args:
         handle: The file descriptor of the connection.
         requests: The file descriptor of the socket with requests for iterations.
-        parent: The ID of the process that started this one.
+        failure: Why TensorFlow could not be imported, or None.
     """
-    # Even a stopped process, which would not see the connection close, must not stay.
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)
     connection, asked = Connection(handle), socket.socket(fileno=requests)
-    server = Server()
+    server = Server(failure)
     poll = select.poll()
     poll.register(handle, select.POLLIN)
     poll.register(asked, select.POLLIN)
@@ -88,14 +81,19 @@ _FOLDER = os.path.dirname(os.path.abspath(__file__))
 
 
 class Server:
-    """This process's pipeline and its servers."""
+    """This process's pipeline and its servers.
+
+    Args:
+        failure: Why TensorFlow could not be imported, or None.
+    """
 
     _function = ""
     _dataset: Any = None
     _pipeline: Any = None
 
-    def __init__(self) -> None:
-        """Does nothing yet, because importing TensorFlow takes seconds and may fail."""
+    def __init__(self, failure: BaseException | None) -> None:
+        """Does nothing yet."""
+        self._failure = failure
         self._servers: list[Any] = []
         self._iterations: dict[int, Any] = {}
 
@@ -107,6 +105,8 @@ class Server:
             arguments: The function's pickled arguments, positional and keyword.
             legacy: Whether the function's module is written for TensorFlow 1.
         """
+        if self._failure is not None:
+            raise self._failure
         from tensorflow.python.saved_model import nested_structure_coder
 
         from . import iterating, loading
