@@ -14,8 +14,10 @@ import sys
 _SERVER = """
 def requested():
     import gc, json, os, signal, sys
+    gc.disable()
     import tensorflow
     gc.freeze()
+    gc.enable()
     for line in sys.stdin:
         child = os.fork()
         if child == 0:
