@@ -65,15 +65,15 @@ absl::Status PlaceOnCore(int ordinal, const Mesh& mesh,
         "tpu_ops.tpu_ordinal_selector()."));
   }
   for (const std::string& name : library->ListFunctionNames()) {
-    const FunctionDef* found = library->Find(name);
-    const auto& nodes = found->node_def();
+    const auto record = library->FindRecord(name);
+    const auto& nodes = record->fdef().node_def();
     if (std::none_of(nodes.begin(), nodes.end(), IsMetadata)) continue;
-    FunctionDef function = *found;
+    FunctionDef function = record->fdef();
     for (NodeDef& node : *function.mutable_node_def()) {
       if (!IsMetadata(node)) continue;
       TF_RETURN_IF_ERROR(Place(ordinal, mesh, &node));
     }
-    TF_RETURN_IF_ERROR(library->ReplaceFunction(name, function));
+    TF_RETURN_IF_ERROR(library->ReplaceFunction(name, function, record->stack_traces()));
   }
   return absl::OkStatus();
 }

@@ -67,7 +67,8 @@ class JitWithHostOp : public AsyncOpKernel {
     const std::string name = NameFor(function);
     TF_RETURN_IF_ERROR(AddAsTpuComputation(function, name, library));
     // What the host returns needs a static shape, which often follows from those of the arguments.
-    FunctionDef definition = *library->Find(name);
+    const auto record = library->FindRecord(name);
+    FunctionDef definition = record->fdef();
     for (size_t i = 0; i < arguments.size(); ++i) {
       if (arguments[i].dtype() == tensorflow::DT_RESOURCE) continue;
       auto& attributes = *(*definition.mutable_arg_attr())[static_cast<uint32_t>(i)].mutable_attr();
@@ -75,7 +76,7 @@ class JitWithHostOp : public AsyncOpKernel {
       arguments[i].shape().AsProto(shapes.mutable_list()->add_shape());
       attributes["_output_shapes"] = std::move(shapes);
     }
-    return library->ReplaceFunction(name, definition);
+    return library->ReplaceFunction(name, definition, record->stack_traces());
   }
 
   CoreFunction function_;
@@ -85,11 +86,11 @@ class JitWithHostOp : public AsyncOpKernel {
 
 absl::Status AddAsTpuComputation(const std::string& function, const std::string& name,
                                  FunctionLibraryDefinition* library) {
-  const FunctionDef* found = library->Find(function);
-  if (found == nullptr) {
+  const auto record = library->FindRecord(function);
+  if (record == nullptr) {
     return absl::NotFoundError(absl::StrCat("There is no function ", function, "."));
   }
-  FunctionDef computation = *found;
+  FunctionDef computation = record->fdef();
   computation.mutable_signature()->set_name(name);
   // It is compiled as a TPU computation, and must not be compiled again on its own.
   computation.mutable_attr()->erase(kMustCompile);
@@ -98,7 +99,7 @@ absl::Status AddAsTpuComputation(const std::string& function, const std::string&
   NodeDef* metadata = AddNode(kMetadata, "TPUReplicateMetadata", &computation);
   MarkReplicated(metadata);
   tensorflow::AddNodeAttr("num_replicas", 1, metadata);
-  tensorflow::AddNodeAttr(kCompileOptions, CompileOptionsOf(*found), metadata);
+  tensorflow::AddNodeAttr(kCompileOptions, CompileOptionsOf(record->fdef()), metadata);
   // Arguments enter the computation, and results leave it, through ops made for that.
   absl::flat_hash_map<std::string, std::string> inputs;
   for (const auto& argument : computation.signature().input_arg()) {
@@ -131,7 +132,7 @@ absl::Status AddAsTpuComputation(const std::string& function, const std::string&
     tensorflow::AddNodeAttr("T", result.type(), output);
     value = absl::StrCat(node_name, ":outputs:0");
   }
-  return library->AddFunctionDef(computation);
+  return library->AddFunctionDef(computation, record->stack_traces());
 }
 
 std::unique_ptr<tensorflow::OpKernel> MakeJitWithHostKernel(OpKernelConstruction* construction,

@@ -54,14 +54,17 @@ bool HoldsTransfers(const NodeDef& node, const FunctionLibraryDefinition& librar
 // Nested ones are lowered after those around them.
 absl::Status MarkInFunctions(FunctionLibraryDefinition* library) {
   for (const std::string& name : library->ListFunctionNames()) {
-    tensorflow::FunctionDef function = *library->Find(name);
+    const auto record = library->FindRecord(name);
+    tensorflow::FunctionDef function = record->fdef();
     bool changed = false;
     for (NodeDef& node : *function.mutable_node_def()) {
       if (!HoldsTransfers(node, *library)) continue;
       (*node.mutable_attr())[LowerFunctionalOpsPass::kLowerUsingSwitchMergeAttr].set_b(true);
       changed = true;
     }
-    if (changed) TF_RETURN_IF_ERROR(library->ReplaceFunction(name, function));
+    if (changed) {
+      TF_RETURN_IF_ERROR(library->ReplaceFunction(name, function, record->stack_traces()));
+    }
   }
   return absl::OkStatus();
 }

@@ -43,6 +43,26 @@ def test_a_folded_cluster_is_counted(before, strategy):
     assert "test_transfer_stats.py:" in cluster.source
 
 
+def test_clusters_of_compiled_functions_are_told_apart_by_their_lines(before):
+    def make():
+        return tf.function(lambda x: outside(tf.square, x) + 1.0, jit_compile=True)
+
+    @tf.function(jit_compile=True)
+    def once(x):
+        return outside(tf.square, x) + 1.0
+
+    @tf.function(jit_compile=True)
+    def twice(x):
+        return outside(tf.square, x) + 1.0
+
+    for function in (make(), once, twice, twice):
+        assert float(function(tf.constant(3.0))) == 10.0
+    clusters = new_clusters(before)
+    assert [cluster.calls for cluster in clusters] == [1, 1, 2]
+    assert all("test_transfer_stats.py:" in cluster.source for cluster in clusters)
+    assert len({cluster.source for cluster in clusters}) == 3
+
+
 def test_a_cluster_in_a_loop_counts_every_round(before):
     def body(i, x):
         return i + 1, outside(lambda x: x + 2.0, x)
