@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import gc
 import importlib
 import pathlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from . import doctor, storage
@@ -50,18 +49,9 @@ def find_package() -> None:
         sys.path.append(str(doctor.PACKAGE.parent))
 
 
-@contextlib.contextmanager
-def quick_imports() -> Iterator[None]:
-    """Imports TensorFlow in a fifth less time, without garbage collections in between.
-
-    What the import creates stays as long as the process; no later collection looks at it either.
-    """
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.freeze()
-        gc.enable()
+def keep_imports() -> None:
+    """Spares the garbage collector what imports have created, all of which stays."""
+    gc.freeze()
 
 
 def check_file(options: argparse.Namespace) -> None:
@@ -109,9 +99,10 @@ def load(
     """
     find_package()
     try:
-        with storage.left_out(), quick_imports():
+        with storage.left_out():
             common = importlib.import_module("tf_tpu_ext.launcher")
             module = importlib.import_module(launcher)
+        keep_imports()
     except (ImportError, RuntimeError, ValueError) as error:
         raise RefusedError(f"{error}\nRun `tf-tpu doctor` for more.") from error
     try:

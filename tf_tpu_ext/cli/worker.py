@@ -61,8 +61,8 @@ def run(options: argparse.Namespace) -> int:
     signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
     script.find_package()
     try:
-        with script.quick_imports():
-            pods = importlib.import_module("tf_tpu_ext.pods")
+        pods = importlib.import_module("tf_tpu_ext.pods")
+        script.keep_imports()
         name = "localhost" if options.listen in ("127.0.0.1", "::1") else options.listen
         pods.serve(pods.find_place(options.port, name), _ENDING, options.listen)
     except (ImportError, OSError, RuntimeError, ValueError) as error:
