@@ -58,9 +58,9 @@ struct CollectiveParticipant {
   std::vector<void*> recv;
   // The size of each buffer that it sends.
   int64_t send_bytes = 0;
-  // The rank whose data a permutation brings here. If there is none, the buffer is filled with
-  // zeros.
-  std::optional<Rank> source_rank;
+  // The ranks that need its data, and those whose data it needs; nothing means all.
+  std::optional<std::vector<Rank>> targets;
+  std::optional<std::vector<Rank>> sources;
   // Set by the table.
   absl::Time arrived;
   std::function<void(absl::Status)> done;
@@ -72,15 +72,16 @@ struct CollectiveOperation {
   template <typename Run>
   CollectiveOperation(Run run) : run(std::move(run)) {}  // NOLINT(google-explicit-constructor)
 
-  // Performs the operation. Participants are sorted by rank. Combined values may come in parts from
-  // participants that receive nothing, for others that send nothing.
+  // Performs the operation. Participants are sorted by rank; those of other hosts whose data nobody
+  // here needs are missing. Combined values may come from participants that receive nothing, for
+  // others that send nothing.
   std::function<absl::Status(absl::Span<const CollectiveParticipant>)> run;
   // Combines this many elements from several participants into `result`, if the operation can be
   // split in this way. Each host then sends the others one buffer instead of one per core.
   std::function<absl::Status(const std::vector<const void*>& sent, int64_t elements, void* result)>
       combine;
   // The number of elements that a participant sends to be combined. If it receives as many, it
-  // receives all of them.
+  // receives all of them, otherwise the part of its rank.
   int64_t combined_elements = 0;
 };
 

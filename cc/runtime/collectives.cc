@@ -118,7 +118,21 @@ void Reduce(ReductionKind kind, absl::Span<const void* const> values, size_t off
   }
 }
 
+// Who sends to whom, if not all to all.
+struct Route {
+  std::vector<Rank> targets;
+  std::vector<Rank> sources;
+};
+
 Rank ToRank(RankId rank) { return Rank(static_cast<int>(rank.value())); }
+
+// What a participant sends, which takes part.
+const void* SentBy(Rank rank, Participants participants) {
+  const auto sender = std::lower_bound(
+      participants.begin(), participants.end(), rank,
+      [](const auto& participant, Rank other) { return participant.rank < other; });
+  return sender->send[0];
+}
 
 std::vector<const void*> Sent(Participants participants) {
   std::vector<const void*> sent;
@@ -253,17 +267,18 @@ class AsyncCommunicator : public Communicator {
   CollectiveEvent CollectivePermute(DeviceAddressBase send, DeviceAddressBase recv,
                                     PrimitiveType dtype, size_t count,
                                     std::optional<RankId> source_rank,
-                                    absl::Span<const RankId> /*target_ranks*/,
+                                    absl::Span<const RankId> target_ranks,
                                     const Executor& executor) override {
     const size_t bytes = count * xla::primitive_util::ByteWidth(dtype);
-    std::optional<Rank> source;
-    if (source_rank.has_value()) source = ToRank(*source_rank);
-    return Meet("collective-permute", dtype, count, {send}, {recv}, source, executor,
+    Route route;
+    for (RankId target : target_ranks) route.targets.push_back(ToRank(target));
+    if (source_rank.has_value()) route.sources.push_back(ToRank(*source_rank));
+    return Meet("collective-permute", dtype, count, {send}, {recv}, std::move(route), executor,
                 [=](Participants all) {
                   for (const CollectiveParticipant& target : all) {
                     if (target.recv.empty()) continue;
-                    if (target.source_rank.has_value()) {
-                      Copy(target.recv[0], all[target.source_rank->value()].send[0], bytes);
+                    if (!target.sources->empty()) {
+                      Copy(target.recv[0], SentBy(target.sources->front(), all), bytes);
                     } else {
                       std::memset(target.recv[0], 0, bytes);
                     }
@@ -290,11 +305,16 @@ class AsyncCommunicator : public Communicator {
   CollectiveEvent Broadcast(DeviceAddressBase send, DeviceAddressBase recv, PrimitiveType dtype,
                             size_t count, RankId root, const Executor& executor) override {
     const size_t bytes = count * xla::primitive_util::ByteWidth(dtype);
-    return Meet("broadcast", dtype, count, {send}, {recv}, std::nullopt, executor,
+    Route route;
+    route.sources = {ToRank(root)};
+    for (int rank = 0; rank < size_ && rank_ == ToRank(root); ++rank) {
+      route.targets.push_back(Rank(rank));
+    }
+    return Meet("broadcast", dtype, count, {send}, {recv}, std::move(route), executor,
                 [=](Participants all) {
                   for (const CollectiveParticipant& target : all) {
                     if (target.recv.empty()) continue;
-                    Copy(target.recv[0], all[root.value()].send[0], bytes);
+                    Copy(target.recv[0], SentBy(ToRank(root), all), bytes);
                   }
                   return absl::OkStatus();
                 });
@@ -326,7 +346,7 @@ class AsyncCommunicator : public Communicator {
 
   CollectiveEvent Meet(const char* name, PrimitiveType dtype, size_t count,
                        absl::Span<const DeviceAddressBase> send,
-                       absl::Span<const DeviceAddressBase> recv, std::optional<Rank> source_rank,
+                       absl::Span<const DeviceAddressBase> recv, std::optional<Route> route,
                        const Executor& executor,
                        std::function<absl::Status(Participants)> operation,
                        std::optional<Reduction> reduction = std::nullopt) {
@@ -351,7 +371,10 @@ class AsyncCommunicator : public Communicator {
     participant.rank = rank_;
     participant.elements = static_cast<int64_t>(count);
     participant.element_type = dtype;
-    participant.source_rank = source_rank;
+    if (route.has_value()) {
+      participant.targets = std::move(route->targets);
+      participant.sources = std::move(route->sources);
+    }
     for (const DeviceAddressBase& buffer : send) participant.send.push_back(buffer.opaque());
     participant.send_bytes =
         static_cast<int64_t>(reduction.has_value() ? reduction->elements : count) *

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "xla/tsl/platform/errors.h"
 
@@ -38,8 +39,9 @@ HostExchange::HostExchange(const CollectiveKey& key, const std::string& name,
       here_(InOrderOfRank(std::move(here))),
       ranks_of_(RanksOfHosts(key, shape)),
       what_(Description(name, here_.front())),
-      in_parts_(operation_.combine != nullptr &&
-                operation_.combined_elements == here_.front().elements &&
+      scatters_(operation_.combine != nullptr &&
+                operation_.combined_elements != here_.front().elements),
+      in_parts_(operation_.combine != nullptr && !scatters_ &&
                 here_.front().send_bytes >= kLeastBytesInParts && ranks_of_.size() > 2),
       next_round_(in_parts_) {}
 
@@ -55,6 +57,7 @@ std::vector<HostExchange::Piece> HostExchange::Pieces(Host from, Host to) const 
   const bool for_every_rank = here_.front().send.size() > 1;
   std::vector<Piece> pieces;
   for (Rank sender : ranks_of_.at(from)) {
+    if (from == shape_.host ? !Sends(sender, to) : !Needs(sender)) continue;
     if (!for_every_rank) {
       pieces.push_back({sender, 0});
       continue;
@@ -62,6 +65,21 @@ std::vector<HostExchange::Piece> HostExchange::Pieces(Host from, Host to) const 
     for (Rank receiver : ranks_of_.at(to)) pieces.push_back({sender, receiver.value()});
   }
   return pieces;
+}
+
+bool HostExchange::Sends(Rank sender, Host to) const {
+  const auto participant =
+      absl::c_find_if(here_, [sender](const auto& each) { return each.rank == sender; });
+  return !participant->targets.has_value() ||
+         absl::c_any_of(ranks_of_.at(to), [participant](Rank receiver) {
+           return absl::c_linear_search(*participant->targets, receiver);
+         });
+}
+
+bool HostExchange::Needs(Rank sender) const {
+  return absl::c_any_of(here_, [sender](const CollectiveParticipant& participant) {
+    return !participant.sources.has_value() || absl::c_linear_search(*participant.sources, sender);
+  });
 }
 
 HostExchange::Part HostExchange::PartOf(Host host) const {
@@ -72,35 +90,55 @@ HostExchange::Part HostExchange::PartOf(Host host) const {
           number + 1 == hosts ? elements : elements / hosts * (number + 1)};
 }
 
+std::vector<HostExchange::Part> HostExchange::PartsFor(Host host) const {
+  if (in_parts_) return {PartOf(host)};
+  if (!scatters_) return {{0, operation_.combined_elements}};
+  const int64_t elements = here_.front().elements;
+  std::vector<Part> parts;
+  for (Rank rank : ranks_of_.at(host)) {
+    parts.push_back({rank.value() * elements, (rank.value() + 1) * elements});
+  }
+  return parts;
+}
+
 int64_t HostExchange::ElementBytes() const {
   const int64_t elements = operation_.combined_elements;
   return elements == 0 ? 0 : here_.front().send_bytes / elements;
 }
 
-// The combined value of this host's participants for this part.
-absl::StatusOr<HostMessage> HostExchange::Combine(Part part) const {
-  HostMessage combined(what_, part.size() * ElementBytes());
+int64_t HostExchange::Bytes(const std::vector<Part>& parts) const {
+  int64_t elements = 0;
+  for (const Part& part : parts) elements += part.size();
+  return elements * ElementBytes();
+}
+
+// The combined values of this host's participants for these parts, one after another.
+absl::StatusOr<HostMessage> HostExchange::Combine(const std::vector<Part>& parts) const {
+  HostMessage combined(what_, Bytes(parts));
   TF_RETURN_IF_ERROR(combined.CheckMemory());
-  std::vector<const void*> sent;
-  for (const CollectiveParticipant& participant : here_) {
-    sent.push_back(static_cast<const char*>(participant.send[0]) + part.begin * ElementBytes());
+  char* to = combined.data();
+  for (const Part& part : parts) {
+    std::vector<const void*> sent;
+    for (const CollectiveParticipant& participant : here_) {
+      sent.push_back(static_cast<const char*>(participant.send[0]) + part.begin * ElementBytes());
+    }
+    TF_RETURN_IF_ERROR(operation_.combine(sent, part.size(), to));
+    to += part.size() * ElementBytes();
   }
-  TF_RETURN_IF_ERROR(operation_.combine(sent, part.size(), combined.data()));
   return combined;
 }
 
 absl::StatusOr<HostLinks::Messages> HostExchange::Begin() {
   HostLinks::Messages messages;
-  if (in_parts_) {
-    for (Host host : others()) {
-      TF_ASSIGN_OR_RETURN(messages[host], Combine(PartOf(host)));
-    }
-    TF_ASSIGN_OR_RETURN(combined_, Combine(PartOf(shape_.host)));
-    return messages;
-  }
   if (operation_.combine != nullptr) {
-    TF_ASSIGN_OR_RETURN(combined_, Combine({0, operation_.combined_elements}));
-    for (Host host : others()) messages[host] = combined_;
+    TF_ASSIGN_OR_RETURN(combined_, Combine(PartsFor(shape_.host)));
+    for (Host host : others()) {
+      if (in_parts_ || scatters_) {
+        TF_ASSIGN_OR_RETURN(messages[host], Combine(PartsFor(host)));
+      } else {
+        messages[host] = combined_;
+      }
+    }
     return messages;
   }
   const int64_t bytes = here_.front().send_bytes;
@@ -146,17 +184,18 @@ absl::StatusOr<HostLinks::Messages> HostExchange::NextRound(const HostLinks::Mes
   return messages;
 }
 
+int64_t HostExchange::BytesFrom(Host host) const {
+  if (in_parts_) return PartOf(host).size() * ElementBytes();
+  if (operation_.combine != nullptr) return Bytes(PartsFor(shape_.host));
+  return here_.front().send_bytes * static_cast<int64_t>(Pieces(host, shape_.host).size());
+}
+
 absl::Status HostExchange::Run(const HostLinks::Messages& received, const HostLinks& links) {
   for (const auto& [host, message] : received) {
-    int64_t bytes = here_.front().send_bytes;
-    if (in_parts_) {
-      bytes = PartOf(host).size() * ElementBytes();
-    } else if (operation_.combine == nullptr) {
-      bytes *= static_cast<int64_t>(Pieces(host, shape_.host).size());
-    }
-    TF_RETURN_IF_ERROR(message.Check(what_, bytes, links.NameOf(host)));
+    TF_RETURN_IF_ERROR(message.Check(what_, BytesFrom(host), links.NameOf(host)));
   }
   if (operation_.combine == nullptr) return RunWhole(received);
+  if (scatters_) return RunScattered(received);
   if (!in_parts_) return RunCombined(received);
   CopyParts(received);
   return absl::OkStatus();
@@ -189,6 +228,20 @@ absl::Status HostExchange::RunCombined(const HostLinks::Messages& received) cons
     participants.push_back(std::move(receiver));
   }
   return operation_.run(participants);
+}
+
+absl::Status HostExchange::RunScattered(const HostLinks::Messages& received) const {
+  int64_t offset = 0;
+  for (const CollectiveParticipant& participant : here_) {
+    std::vector<const void*> sent;
+    for (const auto& [host, ranks] : ranks_of_) {
+      const HostMessage& message = host == shape_.host ? combined_ : received.at(host);
+      sent.push_back(message.data() + offset);
+    }
+    TF_RETURN_IF_ERROR(operation_.combine(sent, participant.elements, participant.recv[0]));
+    offset += participant.elements * ElementBytes();
+  }
+  return absl::OkStatus();
 }
 
 absl::Status HostExchange::RunWhole(const HostLinks::Messages& received) const {

@@ -23,7 +23,8 @@ namespace tf_tpu_ext {
 //
 // If more than two hosts combine a large value, they use two rounds: each host combines one part of
 // it and then sends that to all others. So the amount that a host sends does not grow with the
-// number of hosts.
+// number of hosts. Other operations need one round, in which a host receives only what its
+// participants need.
 class HostExchange {
  public:
   // `here` are all participants on this host.
@@ -67,13 +68,21 @@ class HostExchange {
   // A smaller value is not worth another round.
   static constexpr int64_t kLeastBytesInParts = 256 << 10;
 
-  // In the order in which a message contains them.
+  // In the order in which a message contains them. One of the hosts is this one.
   std::vector<Piece> Pieces(Host from, Host to) const;
+  bool Sends(Rank sender, Host to) const;
+  bool Needs(Rank sender) const;
   // The part that a host combines.
   Part PartOf(Host host) const;
+  // The parts that a host receives in the first round.
+  std::vector<Part> PartsFor(Host host) const;
   int64_t ElementBytes() const;
-  absl::StatusOr<HostMessage> Combine(Part part) const;
+  int64_t Bytes(const std::vector<Part>& parts) const;
+  absl::StatusOr<HostMessage> Combine(const std::vector<Part>& parts) const;
+  // The number of bytes that the last round brings from another host.
+  int64_t BytesFrom(Host host) const;
   absl::Status RunCombined(const HostLinks::Messages& received) const;
+  absl::Status RunScattered(const HostLinks::Messages& received) const;
   void CopyParts(const HostLinks::Messages& received) const;
   absl::Status RunWhole(const HostLinks::Messages& received) const;
 
@@ -83,11 +92,13 @@ class HostExchange {
   std::vector<CollectiveParticipant> here_;
   std::map<Host, std::vector<Rank>> ranks_of_;
   const std::string what_;
+  // Whether each participant receives only the part of its rank.
+  const bool scatters_;
   // Whether each host combines one part.
   const bool in_parts_;
   std::atomic<bool> next_round_;
-  // The combined value of this host's participants. With parts, first this host's part of it, and
-  // then the combined value of that part from all hosts.
+  // The combined value of this host's participants, or what this host receives of it. With parts,
+  // after the first round the combined value of this host's part from all hosts.
   HostMessage combined_;
 };
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -178,6 +179,66 @@ TEST_F(HostExchangeTest, EachHostCombinesAPartOfManyElements) {
   EXPECT_EQ(combined.size(), kHosts * (kHosts + 1));
   EXPECT_EQ(std::accumulate(combined.begin(), combined.end(), int64_t{0}),
             (kHosts + 1) * kElementsInParts);
+}
+
+// Records how much this host would send to each other.
+class WeighedLinks : public HostLinks {
+ public:
+  using HostLinks::HostLinks;
+
+  void Exchange(const std::string& /*name*/, const Messages& sent, const std::set<Host>& /*from*/,
+                Done /*done*/) override {
+    for (const auto& [host, message] : sent) {
+      bytes[host.value()] = message.tensor().TotalBytes() - kHeaderBytes;
+    }
+  }
+  void Abort(const absl::Status& /*status*/) override {}
+  std::string Describe(absl::Duration /*age*/) const override { return ""; }
+
+  const size_t kHeaderBytes = HostMessage("", 0).tensor().TotalBytes();
+  std::map<int, size_t> bytes;
+};
+
+// Rank 1 of 3 hosts with one core each sends to the others.
+class SentBytesTest : public HostExchangeTest {
+ protected:
+  std::map<int, size_t> Sent(const CollectiveParticipant& given, CollectiveOperation operation) {
+    Connect(3, 1);
+    const Pod pod = MakePod(3, 1, 1);
+    const auto links = std::make_shared<WeighedLinks>(pod, HostsOfPod(pod));
+    tables_[1]->Connect(kRun, links);
+    CollectiveParticipant participant = given;
+    participant.rank = Rank(1);
+    participant.done = [](const absl::Status&) {};
+    tables_[1]->Arrive(KeyOf({0, 1, 2}), 3, "any", std::move(participant), operation);
+    return links->bytes;
+  }
+
+  std::vector<float> send_ = std::vector<float>(6, 1.0f), recv_ = std::vector<float>(6);
+};
+
+TEST_F(SentBytesTest, AHostReceivesOnlyItsPartOfAReduceScatter) {
+  CollectiveParticipant participant;
+  participant.elements = 2;
+  participant.send = {send_.data()};
+  participant.send_bytes = 6 * sizeof(float);
+  participant.recv = {recv_.data()};
+  CollectiveOperation scatter = SumOfMany();
+  scatter.combined_elements = 6;
+  EXPECT_EQ(Sent(participant, scatter), (std::map<int, size_t>{{0, 8}, {2, 8}}));
+}
+
+TEST_F(SentBytesTest, OnlyTheTargetsReceive) {
+  CollectiveParticipant participant;
+  participant.elements = 6;
+  participant.send = {send_.data()};
+  participant.send_bytes = 6 * sizeof(float);
+  participant.recv = {recv_.data()};
+  EXPECT_EQ(Sent(participant, Never()), (std::map<int, size_t>{{0, 24}, {2, 24}}));
+  participant.targets = {Rank(0), Rank(1)};
+  EXPECT_EQ(Sent(participant, Never()), (std::map<int, size_t>{{0, 24}, {2, 0}}));
+  participant.targets = std::vector<Rank>();
+  EXPECT_EQ(Sent(participant, Never()), (std::map<int, size_t>{{0, 0}, {2, 0}}));
 }
 
 TEST_F(HostExchangeTest, AHostThatCanNotCombineItsPartFails) {
