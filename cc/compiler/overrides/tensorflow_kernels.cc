@@ -40,7 +40,7 @@ const absl::flat_hash_set<std::string>& Ops() {
 }
 
 [[maybe_unused]] const bool kTensorFlowKernelsRegistered = [] {
-  RegisterOverrideOps(kKernelPrefix, Ops(), "by a kernel of TensorFlow's where one takes it.");
+  RegisterOverrideOps(kKernelPrefix, Ops(), "run by one of TensorFlow's CPU kernels where there is a suitable one.");
   return true;
 }();
 

@@ -38,7 +38,7 @@ BatchedValues JoinReplicas(BatchedComputation& out, const std::vector<BatchedVal
 absl::StatusOr<BatchedValues> ReplicaBatcher::ForEach(Scope& scope,
                                                       const HloInstruction& instruction) {
   if (!IsRepeatable(instruction, /*random_allowed=*/true)) {
-    return Alone(instruction, "it communicates, not with all replicas at once");
+    return Alone(instruction, "it communicates, but not with all replicas at once");
   }
   repeated_ += group_size_ * NumInstructions(instruction);
   if (repeated_ > max_repeated_) return Alone(instruction, "too much is done for each replica");
