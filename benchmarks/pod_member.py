@@ -180,8 +180,8 @@ def ours(processes: int, smoke: bool) -> Iterator[Callable[[str], Step]]:
     import step_tensorflow
     import tensorflow as tf
 
-    with worker.pod(processes, cores=1) as address:
-        resolver = tf.distribute.cluster_resolver.TPUClusterResolver(address)
+    with worker.pod(processes, cores=1) as addresses:
+        resolver = tf.distribute.cluster_resolver.TPUClusterResolver(addresses())
         tf.config.experimental_connect_to_cluster(resolver)
         tf.tpu.experimental.initialize_tpu_system(resolver)
         strategy = tf.distribute.TPUStrategy(resolver)

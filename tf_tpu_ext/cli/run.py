@@ -61,11 +61,13 @@ def run(options: argparse.Namespace) -> int:
     try:
         script.check_file(options)
         _set_machine(options)
+        # They start while this process imports TensorFlow.
+        workers = options.workers and pod.enter_context(worker.pod(options.workers, options.cores))
         launcher, program = script.load(options, "tf_tpu_ext.launcher")
         if options.report is not None and launcher.is_page(options.report):
             script.check_page()
-        if options.workers is not None:
-            launcher.connect(pod.enter_context(worker.pod(options.workers, options.cores)))
+        if workers:
+            launcher.connect(workers())
             pod.callback(launcher.leave_functions)
     except script.RefusedError as error:
         print(f"tf-tpu run: {error}", file=sys.stderr)

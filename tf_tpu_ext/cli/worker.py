@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from . import doctor, script
@@ -71,7 +71,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 @contextlib.contextmanager
-def pod(workers: int, cores: int | None) -> Iterator[str]:
+def pod(workers: int, cores: int | None) -> Iterator[Callable[[], str]]:
     """Runs workers on this machine and ends them afterwards.
 
     They end with this process even if it is killed.
@@ -81,10 +81,9 @@ def pod(workers: int, cores: int | None) -> Iterator[str]:
         cores: Number of cores per worker, or None for the default.
 
     Yields:
-        The addresses that programs connect to.
-
-    Raises:
-        script.RefusedError: A worker can't start, for a reason that it has printed.
+        A function that waits until all workers serve, and returns the addresses that programs
+        connect to. It raises `script.RefusedError` if a worker can't start, for a reason that it
+        has printed.
     """
     command = [sys.executable, str(pathlib.Path(__file__).parent), "worker", "--port=0"]
     if cores is not None:
@@ -100,7 +99,7 @@ def pod(workers: int, cores: int | None) -> Iterator[str]:
             )
             running.callback(_end, process)
             processes.append(process)
-        yield ",".join(_address(process) for process in processes)
+        yield lambda: ",".join(_address(process) for process in processes)
 
 
 def _die_too() -> None:
