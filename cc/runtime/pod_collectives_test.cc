@@ -275,9 +275,7 @@ TEST_F(PodCollectivesTest, AllToAllTransposes) {
         send.push_back(AddressOf(in[rank][other]));
         recv.push_back(AddressOf(out[rank][other]));
       }
-      return communicator.AllToAll(CollectiveBuffers(send.begin(), send.end()),
-                                   CollectiveBuffers(recv.begin(), recv.end()), xla::F32, 2,
-                                   executor);
+      return communicator.AllToAll(BuffersOf(send), BuffersOf(recv), xla::F32, 2, executor);
     });
     for (int rank = 0; rank < ranks; ++rank) {
       for (int source = 0; source < ranks; ++source) {

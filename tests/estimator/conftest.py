@@ -108,16 +108,20 @@ def make_estimator(tmp_path: Any) -> Callable[..., Any]:
     return make
 
 
+def _stays(name: str) -> bool:
+    """TensorFlow keeps its writers of summaries open, and the forkserver awaits more pipelines."""
+    return "EventLogger" in name or name == "io:forkserver"
+
+
 @pytest.fixture(autouse=True)
 def no_thread_stays() -> Iterator[None]:
     before = set(threading.enumerate())
     yield
     deadline = time.monotonic() + 60
     while left := [
-        # TensorFlow keeps its writers of summaries open.
         thread.name
         for thread in threading.enumerate()
-        if thread not in before and "EventLogger" not in thread.name
+        if thread not in before and not _stays(thread.name)
     ]:
         assert time.monotonic() < deadline, left
         time.sleep(0.05)

@@ -28,12 +28,20 @@ namespace tf_tpu_ext {
 #if TF_TPU_EXT_TENSORFLOW_MINOR >= 20
 using Communicator = xla::Communicator;
 using CollectiveBuffers = absl::InlinedVector<stream_executor::DeviceAddressBase, 4>;
+
+inline CollectiveBuffers BuffersOf(absl::Span<const stream_executor::DeviceAddressBase> buffers) {
+  return {buffers.begin(), buffers.end()};
+}
 #else
 class Communicator : public xla::Communicator {
  public:
   virtual absl::StatusOr<size_t> CurrentRank() = 0;
 };
 using CollectiveBuffers = absl::Span<const stream_executor::DeviceAddressBase>;
+
+inline CollectiveBuffers BuffersOf(absl::Span<const stream_executor::DeviceAddressBase> buffers) {
+  return buffers;
+}
 #endif
 
 #if TF_TPU_EXT_TENSORFLOW_MINOR >= 21
