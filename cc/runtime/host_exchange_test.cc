@@ -202,7 +202,8 @@ class WeighedLinks : public HostLinks {
 // Rank 1 of 3 hosts with one core each sends to the others.
 class SentBytesTest : public HostExchangeTest {
  protected:
-  std::map<int, size_t> Sent(const CollectiveParticipant& given, CollectiveOperation operation) {
+  std::map<int, size_t> Sent(const CollectiveParticipant& given,
+                             const CollectiveOperation& operation) {
     Connect(3, 1);
     const Pod pod = MakePod(3, 1, 1);
     const auto links = std::make_shared<WeighedLinks>(pod, HostsOfPod(pod));

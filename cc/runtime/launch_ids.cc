@@ -26,8 +26,9 @@ class SharedLaunchId : public tensorflow::ResourceBase {
   absl::StatusOr<LaunchId> Take(const std::string& member, bool* complete) {
     absl::MutexLock lock(&mutex_);
     if (!members_.insert(member).second || static_cast<int>(members_.size()) > num_members_) {
-      return absl::InternalError(absl::StrCat("the replica on core ", member, " of ", num_members_,
-                                              " replicas takes the ID of a launch twice, or is one too many"));
+      return absl::InternalError(
+          absl::StrCat("the replica on core ", member, " of ", num_members_,
+                       " replicas takes the ID of a launch twice, or is one too many"));
     }
     *complete = static_cast<int>(members_.size()) == num_members_;
     return id_;

@@ -40,7 +40,8 @@ const absl::flat_hash_set<std::string>& Ops() {
 }
 
 [[maybe_unused]] const bool kTensorFlowKernelsRegistered = [] {
-  RegisterOverrideOps(kKernelPrefix, Ops(), "run by one of TensorFlow's CPU kernels where there is a suitable one.");
+  RegisterOverrideOps(kKernelPrefix, Ops(),
+                      "run by one of TensorFlow's CPU kernels where there is a suitable one.");
   return true;
 }();
 
