@@ -181,35 +181,45 @@ TEST_F(HostExchangeTest, EachHostCombinesAPartOfManyElements) {
             (kHosts + 1) * kElementsInParts);
 }
 
-// Records how much this host would send to each other.
-class WeighedLinks : public HostLinks {
+// Records the names under which this host would meet others, and how much it would send to each.
+class NotedLinks : public HostLinks {
  public:
   using HostLinks::HostLinks;
 
-  void Exchange(const std::string& /*name*/, const Messages& sent, const std::set<Host>& /*from*/,
+  void Exchange(const std::string& name, const Messages& sent, const std::set<Host>& /*from*/,
                 Done /*done*/) override {
+    names.push_back(name);
+    const size_t header = HostMessage("", 0).tensor().TotalBytes();
     for (const auto& [host, message] : sent) {
-      bytes[host.value()] = message.tensor().TotalBytes() - kHeaderBytes;
+      bytes[host.value()] = message.tensor().TotalBytes() - header;
     }
   }
   void Abort(const absl::Status& /*status*/) override {}
   std::string Describe(absl::Duration /*age*/) const override { return ""; }
 
-  const size_t kHeaderBytes = HostMessage("", 0).tensor().TotalBytes();
+  std::vector<std::string> names;
   std::map<int, size_t> bytes;
 };
 
 // Rank 1 of 3 hosts with one core each sends to the others.
 class SentBytesTest : public HostExchangeTest {
  protected:
-  std::map<int, size_t> Sent(const CollectiveParticipant& given,
+  using Targets = std::optional<std::vector<Rank>>;
+
+  // It sends 6 elements, and receives `elements`.
+  std::map<int, size_t> Sent(int64_t elements, const Targets& targets,
                              const CollectiveOperation& operation) {
     Connect(3, 1);
     const Pod pod = MakePod(3, 1, 1);
-    const auto links = std::make_shared<WeighedLinks>(pod, HostsOfPod(pod));
+    const auto links = std::make_shared<NotedLinks>(pod, HostsOfPod(pod));
     tables_[1]->Connect(kRun, links);
-    CollectiveParticipant participant = given;
+    CollectiveParticipant participant;
     participant.rank = Rank(1);
+    participant.elements = elements;
+    participant.send = {send_.data()};
+    participant.send_bytes = static_cast<int64_t>(send_.size() * sizeof(float));
+    participant.recv = {recv_.data()};
+    participant.targets = targets;
     participant.done = [](const absl::Status&) {};
     tables_[1]->Arrive(KeyOf({0, 1, 2}), 3, "any", std::move(participant), operation);
     return links->bytes;
@@ -219,27 +229,17 @@ class SentBytesTest : public HostExchangeTest {
 };
 
 TEST_F(SentBytesTest, AHostReceivesOnlyItsPartOfAReduceScatter) {
-  CollectiveParticipant participant;
-  participant.elements = 2;
-  participant.send = {send_.data()};
-  participant.send_bytes = 6 * sizeof(float);
-  participant.recv = {recv_.data()};
   CollectiveOperation scatter = SumOfMany();
   scatter.combined_elements = 6;
-  EXPECT_EQ(Sent(participant, scatter), (std::map<int, size_t>{{0, 8}, {2, 8}}));
+  EXPECT_EQ(Sent(2, std::nullopt, scatter), (std::map<int, size_t>{{0, 8}, {2, 8}}));
 }
 
 TEST_F(SentBytesTest, OnlyTheTargetsReceive) {
-  CollectiveParticipant participant;
-  participant.elements = 6;
-  participant.send = {send_.data()};
-  participant.send_bytes = 6 * sizeof(float);
-  participant.recv = {recv_.data()};
-  EXPECT_EQ(Sent(participant, Never()), (std::map<int, size_t>{{0, 24}, {2, 24}}));
-  participant.targets = {Rank(0), Rank(1)};
-  EXPECT_EQ(Sent(participant, Never()), (std::map<int, size_t>{{0, 24}, {2, 0}}));
-  participant.targets = std::vector<Rank>();
-  EXPECT_EQ(Sent(participant, Never()), (std::map<int, size_t>{{0, 0}, {2, 0}}));
+  EXPECT_EQ(Sent(6, std::nullopt, Never()), (std::map<int, size_t>{{0, 24}, {2, 24}}));
+  const Targets some = {{Rank(0), Rank(1)}};
+  EXPECT_EQ(Sent(6, some, Never()), (std::map<int, size_t>{{0, 24}, {2, 0}}));
+  const Targets none = std::vector<Rank>();
+  EXPECT_EQ(Sent(6, none, Never()), (std::map<int, size_t>{{0, 0}, {2, 0}}));
 }
 
 TEST_F(HostExchangeTest, AHostThatCanNotCombineItsPartFails) {
@@ -338,21 +338,6 @@ TEST_F(HostExchangeTest, HostsMeetInTheOrderOfTheirOperations) {
     }
   }
 }
-
-// Records the names under which this host would meet others.
-class NotedLinks : public HostLinks {
- public:
-  using HostLinks::HostLinks;
-
-  void Exchange(const std::string& name, const Messages& /*sent*/, const std::set<Host>& /*from*/,
-                Done /*done*/) override {
-    names.push_back(name);
-  }
-  void Abort(const absl::Status& /*status*/) override {}
-  std::string Describe(absl::Duration /*age*/) const override { return ""; }
-
-  std::vector<std::string> names;
-};
 
 // Messages of different meetings may overtake each other.
 TEST_F(HostExchangeTest, EachMeetingHasANameThatItsHostsShare) {

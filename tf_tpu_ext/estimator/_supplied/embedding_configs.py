@@ -206,6 +206,11 @@ class AdamParameters(_Parameters):
     lazy_adam: bool = True
     sum_inside_sqrt: bool = True
 
+    @property
+    def non_lazy_adam(self) -> bool:
+        """Whether a step changes all rows."""
+        return not self.lazy_adam
+
     def __post_init__(self) -> None:
         super().__post_init__()
         _check_positive(self, epsilon=self.epsilon)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tensorflow.python.tpu.ops import tpu_ops
@@ -26,47 +26,101 @@ class EngineOptimizer:
     slots: tuple[tuple[str, float], ...] = ()
 
 
-def engine_optimizer(parameters: Any) -> EngineOptimizer:
-    """Returns the engine's optimizer for an instance of one of the parameter classes.
+@dataclasses.dataclass(frozen=True)
+class _Kind:
+    """How the engine knows the optimizer of a parameter class.
 
-    Raises:
-        ValueError: The engine has no such optimizer.
+    Attributes:
+        name: That of its field in `OptimizationParameters`, and of its ops.
+        slots: By the name of each slot its initial value, or the attribute that has it.
+        options: By the name of each of the field's options the attribute that has it.
     """
-    if isinstance(parameters, configs.StochasticGradientDescentParameters):
-        return _optimizer("stochastic_gradient_descent")
-    if isinstance(parameters, configs.AdagradParameters):
-        return _optimizer("adagrad", ("Adagrad", parameters.initial_accumulator))
-    if isinstance(parameters, configs.AdagradMomentumParameters):
-        accumulator, momenta = "AdagradMomentum/Accumulator", "AdagradMomentum/Momentum"
-        return _optimizer("adagrad_momentum", (accumulator, 0.0), (momenta, 0.0))
-    if isinstance(parameters, configs.ProximalAdagradParameters):
-        start = parameters.initial_accumulator
-        return _optimizer("proximal_adagrad", ("ProximalAdagrad", start))
-    if isinstance(parameters, configs.AdamParameters):
-        return _optimizer("adam", ("Adam/m", 0.0), ("Adam/v", 0.0))
-    if isinstance(parameters, configs.FtrlParameters):
-        start = parameters.initial_accumulator_value
-        return _optimizer("ftrl", ("Ftrl", start), ("Ftrl_1", 0.0))
-    if isinstance(parameters, configs.ProximalYogiParameters):
-        start = parameters.initial_accumulator_value
-        return _optimizer("proximal_yogi", ("ProximalYogi", start), ("ProximalYogi_1", 0.0))
-    if isinstance(parameters, configs.FrequencyEstimatorParameters):
-        return _optimizer("frequency_estimator", ("FrequencyEstimator", 0.0))
-    if isinstance(parameters, configs.MomentumParameters):
-        return _optimizer("momentum", ("Momentum", 0.0))
-    if isinstance(parameters, configs.RMSPropParameters):
-        return _optimizer("rms_prop", ("RMSProp/ms", 0.0), ("RMSProp/mom", 0.0))
+
+    name: str
+    slots: Mapping[str, float | str] = dataclasses.field(default_factory=dict)
+    options: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+def _same(*names: str) -> dict[str, str]:
+    return {name: name for name in names}
+
+
+_REGULARIZED = {"l1": "l1_regularization_strength", "l2": "l2_regularization_strength"}
+_KINDS: dict[type, _Kind] = {
+    configs.StochasticGradientDescentParameters: _Kind("stochastic_gradient_descent"),
+    configs.AdagradParameters: _Kind("adagrad", {"Adagrad": "initial_accumulator"}),
+    configs.AdagradMomentumParameters: _Kind(
+        "adagrad_momentum",
+        {"AdagradMomentum/Accumulator": 0.0, "AdagradMomentum/Momentum": 0.0},
+        _same("momentum", "use_nesterov", "exponent", "beta2", "epsilon"),
+    ),
+    configs.ProximalAdagradParameters: _Kind(
+        "proximal_adagrad", {"ProximalAdagrad": "initial_accumulator"}, _REGULARIZED
+    ),
+    configs.AdamParameters: _Kind(
+        "adam",
+        {"Adam/m": 0.0, "Adam/v": 0.0},
+        {
+            **_same("beta1", "beta2", "epsilon"),
+            "use_non_lazy_adam": "non_lazy_adam",
+            "use_sum_inside_sqrt": "sum_inside_sqrt",
+        },
+    ),
+    configs.FtrlParameters: _Kind(
+        "ftrl",
+        {"Ftrl": "initial_accumulator_value", "Ftrl_1": 0.0},
+        {
+            **_REGULARIZED,
+            "lr_power": "learning_rate_power",
+            "beta": "beta",
+            "multiply_linear_by_lr": "multiply_linear_by_learning_rate",
+        },
+    ),
+    configs.ProximalYogiParameters: _Kind(
+        "proximal_yogi",
+        {"ProximalYogi": "initial_accumulator_value", "ProximalYogi_1": 0.0},
+        {**_REGULARIZED, **_same("beta1", "beta2", "epsilon")},
+    ),
+    configs.FrequencyEstimatorParameters: _Kind(
+        "frequency_estimator",
+        {"FrequencyEstimator": 0.0},
+        _same("tau", "max_delta", "outlier_threshold", "weight_exponent"),
+    ),
+    configs.MomentumParameters: _Kind(
+        "momentum", {"Momentum": 0.0}, _same("momentum", "use_nesterov")
+    ),
+    configs.RMSPropParameters: _Kind(
+        "rms_prop",
+        {"RMSProp/ms": 0.0, "RMSProp/mom": 0.0},
+        _same("rho", "momentum", "epsilon"),
+    ),
+}
+
+
+def _kind_of(parameters: Any) -> _Kind:
+    for parameter_class, kind in _KINDS.items():
+        if isinstance(parameters, parameter_class):
+            return kind
     raise ValueError(
         "Expected parameters of one of tpu_embedding's optimizers, as AdagradParameters. "
         f"Received: optimization_parameters={parameters!r} (of type {type(parameters).__name__})"
     )
 
 
-def _optimizer(name: str, *slots: tuple[str, float]) -> EngineOptimizer:
+def engine_optimizer(parameters: Any) -> EngineOptimizer:
+    """Returns the engine's optimizer for an instance of one of the parameter classes.
+
+    Raises:
+        ValueError: The engine has no such optimizer.
+    """
+    kind = _kind_of(parameters)
     return EngineOptimizer(
-        getattr(tpu_ops, f"load_tpu_embedding_{name}_parameters"),
-        getattr(tpu_ops, f"retrieve_tpu_embedding_{name}_parameters"),
-        slots,
+        getattr(tpu_ops, f"load_tpu_embedding_{kind.name}_parameters"),
+        getattr(tpu_ops, f"retrieve_tpu_embedding_{kind.name}_parameters"),
+        tuple(
+            (slot, getattr(parameters, start) if isinstance(start, str) else start)
+            for slot, start in kind.slots.items()
+        ),
     )
 
 
@@ -88,47 +142,8 @@ def describe(parameters: Any, described: Any) -> None:
         described.multiply_weight_decay_factor_by_learning_rate = bool(
             parameters.multiply_weight_decay_factor_by_learning_rate
         )
-    if isinstance(parameters, configs.StochasticGradientDescentParameters):
-        described.stochastic_gradient_descent.SetInParent()
-    elif isinstance(parameters, configs.AdagradParameters):
-        described.adagrad.SetInParent()
-    elif isinstance(parameters, configs.AdagradMomentumParameters):
-        described.adagrad_momentum.momentum = parameters.momentum
-        described.adagrad_momentum.use_nesterov = parameters.use_nesterov
-        described.adagrad_momentum.exponent = parameters.exponent
-        described.adagrad_momentum.beta2 = parameters.beta2
-        described.adagrad_momentum.epsilon = parameters.epsilon
-    elif isinstance(parameters, configs.ProximalAdagradParameters):
-        described.proximal_adagrad.SetInParent()
-        described.proximal_adagrad.l1 = parameters.l1_regularization_strength
-        described.proximal_adagrad.l2 = parameters.l2_regularization_strength
-    elif isinstance(parameters, configs.AdamParameters):
-        described.adam.beta1 = parameters.beta1
-        described.adam.beta2 = parameters.beta2
-        described.adam.epsilon = parameters.epsilon
-        described.adam.use_non_lazy_adam = not parameters.lazy_adam
-        described.adam.use_sum_inside_sqrt = parameters.sum_inside_sqrt
-    elif isinstance(parameters, configs.FtrlParameters):
-        described.ftrl.l1 = parameters.l1_regularization_strength
-        described.ftrl.l2 = parameters.l2_regularization_strength
-        described.ftrl.lr_power = parameters.learning_rate_power
-        described.ftrl.beta = parameters.beta
-        described.ftrl.multiply_linear_by_lr = parameters.multiply_linear_by_learning_rate
-    elif isinstance(parameters, configs.ProximalYogiParameters):
-        described.proximal_yogi.beta1 = parameters.beta1
-        described.proximal_yogi.beta2 = parameters.beta2
-        described.proximal_yogi.epsilon = parameters.epsilon
-        described.proximal_yogi.l1 = parameters.l1_regularization_strength
-        described.proximal_yogi.l2 = parameters.l2_regularization_strength
-    elif isinstance(parameters, configs.FrequencyEstimatorParameters):
-        described.frequency_estimator.tau = parameters.tau
-        described.frequency_estimator.max_delta = parameters.max_delta
-        described.frequency_estimator.outlier_threshold = parameters.outlier_threshold
-        described.frequency_estimator.weight_exponent = parameters.weight_exponent
-    elif isinstance(parameters, configs.MomentumParameters):
-        described.momentum.momentum = parameters.momentum
-        described.momentum.use_nesterov = parameters.use_nesterov
-    elif isinstance(parameters, configs.RMSPropParameters):
-        described.rms_prop.rho = parameters.rho
-        described.rms_prop.momentum = parameters.momentum
-        described.rms_prop.epsilon = parameters.epsilon
+    kind = _kind_of(parameters)
+    field = getattr(described, kind.name)
+    field.SetInParent()
+    for option, attribute in kind.options.items():
+        setattr(field, option, getattr(parameters, attribute))

@@ -30,7 +30,7 @@ _PT_LOAD, _PT_DYNAMIC, _PT_GNU_RELRO = 1, 2, 0x6474E552
 _DT_PLTRELSZ, _DT_STRTAB, _DT_SYMTAB, _DT_RELA, _DT_RELASZ = 2, 5, 6, 7, 8
 _DT_JMPREL, _DT_RELACOUNT = 23, 0x6FFFFFF9
 _IMPORTS = (6, 7, 1025, 1026)
-_RELOCATION = np.dtype([("place", "<u8"), ("symbol", "<u8"), ("addend", "<i8")])
+_RELOCATION = np.dtype([("place", "<u8"), ("info", "<u8"), ("addend", "<i8")])
 _SYMBOL = np.dtype(
     [
         ("name", "<u4"),
@@ -206,27 +206,25 @@ class _Library:
         tables.append((rela + skipped, size - skipped))
         for address, length in tables:
             entries = np.frombuffer(self.read(address, length), _RELOCATION)
-            entries = entries[np.isin(entries["symbol"] & 0xFFFFFFFF, _IMPORTS)]
-            symbols = entries["symbol"] >> 32
-            named = [symbol for symbol in self._undefined(symbols) if self._is(symbol, name)]
-            yield from entries["place"][np.isin(symbols, named)].tolist()
+            entries = entries[np.isin(entries["info"] & 0xFFFFFFFF, _IMPORTS)]
+            symbols = entries["info"] >> 32
+            yield from entries["place"][np.isin(symbols, self._named(symbols, name))].tolist()
 
-    def _undefined(self, symbols: Any) -> list[int]:
-        """Returns those of the symbols that are defined in other libraries."""
+    def _named(self, symbols: Any, name: bytes) -> list[int]:
+        """Returns those of the symbols that have this name and are defined in other libraries."""
         distinct = np.unique(symbols)
         count = int(distinct[-1]) + 1 if len(distinct) else 0
         table = np.frombuffer(
             self.read(self.dynamic[_DT_SYMTAB], count * _SYMBOL.itemsize), _SYMBOL
         )
-        undefined: list[int] = distinct[table["section"][distinct] == 0].tolist()
-        return undefined
-
-    def _is(self, symbol: int, name: bytes) -> bool:
-        place = self.dynamic[_DT_SYMTAB] + symbol * _SYMBOL.itemsize
-        entry = np.frombuffer(self.read(place, _SYMBOL.itemsize), _SYMBOL)[0]
+        undefined = distinct[table["section"][distinct] == 0]
+        places = self.dynamic[_DT_STRTAB] + table["name"][undefined].astype(int)
         expected = name + b"\0"
-        found = self.read(self.dynamic[_DT_STRTAB] + int(entry["name"]), len(expected))
-        return found == expected
+        return [
+            symbol
+            for symbol, place in zip(undefined.tolist(), places.tolist(), strict=True)
+            if self.read(place, len(expected)) == expected
+        ]
 
     def is_read_only(self, address: int) -> bool:
         """Returns whether the linker makes the location read-only after writing to it."""
