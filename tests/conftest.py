@@ -14,7 +14,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from imported_processes import FOLDER, PYTHON, ImportedProcesses
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -31,6 +30,8 @@ if not (ROOT / "tf_tpu_ext" / "libtf_tpu_ext_ops.so").exists():
     os.environ["PYTHONSAFEPATH"] = "1"
 
 # TensorFlow makes its devices at the first op of any test: ours must be registered by then.
+import imported_processes  # noqa: E402
+
 import tf_tpu_ext  # noqa: E402
 from tf_tpu_ext import patches  # noqa: E402
 from tf_tpu_ext.io import _environment  # noqa: E402
@@ -153,13 +154,12 @@ def io_environment() -> Iterator[pathlib.Path]:
 
 
 @pytest.fixture(scope="session")
-def run_python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunPython]:
+def run_python() -> RunPython:
     """Runs Python code in a process of its own, for what can be done only once in a process.
 
     The process has imported TensorFlow, and done nothing with it, unless `interpreter` asks for
     one that has imported nothing.
     """
-    processes = ImportedProcesses()
 
     def run(
         code: str,
@@ -169,23 +169,28 @@ def run_python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunPython]:
         check: bool = True,
         interpreter: bool = False,
     ) -> subprocess.CompletedProcess[str]:
-        code = textwrap.dedent(code)
+        command = ["-c", textwrap.dedent(code), *arguments]
         environment = {**os.environ, **(env or {})}
         if interpreter:
             done = subprocess.run(
-                [*PYTHON, code, *arguments],
+                [*imported_processes.PYTHON, *command],
                 env=environment,
                 capture_output=True,
                 text=True,
                 timeout=timeout,
-                cwd=FOLDER,
+                cwd=imported_processes.FOLDER,
             )
         else:
-            folder = tmp_path_factory.mktemp("process")
-            done = processes.run(code, arguments, environment, timeout, folder)
+            done = imported_processes.run(command, env=environment, timeout=timeout)
         if check:
             assert done.returncode == 0, f"exit code {done.returncode}\n{done.stdout}{done.stderr}"
         return done
 
-    yield run
-    processes.close()
+    return run
+
+
+@pytest.fixture(scope="session", autouse=True)
+def end_imported_processes() -> Iterator[None]:
+    """Leaves no process that a test has started."""
+    yield
+    imported_processes.close()

@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import pathlib
 import re
-import subprocess
-import sys
 
+import imported_processes
 import pytest
 
 EXAMPLES = pathlib.Path(__file__).resolve().parent.parent / "examples"
 
 
 def run(name, *arguments):
-    done = subprocess.run(
-        [sys.executable, str(EXAMPLES / f"{name}.py"), *arguments],
-        capture_output=True,
-        text=True,
-        timeout=200,
-        env=dict(os.environ),
-    )
+    done = imported_processes.run([EXAMPLES / f"{name}.py", *arguments], timeout=200)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout.splitlines()
 

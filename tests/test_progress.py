@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pathlib
 import pty
 import re
 import subprocess
@@ -11,12 +10,13 @@ import sys
 import threading
 import time
 
+import imported_processes
 import pytest
+from imported_processes import CLI
 
 import tf_tpu_ext
 from tf_tpu_ext.launcher._progress import Compiling, Line, Now, of_process, together
 
-CLI = pathlib.Path(tf_tpu_ext.__file__).parent / "cli"
 SCRIPT = """
 import sys
 import time
@@ -165,19 +165,14 @@ def test_launch_that_goes_on_is_named(make_strategy):
     assert (of_process().run_id, of_process().steps) == (0, now.steps + 1)
 
 
-def run(folder, *arguments, options=("--progress",), script=SCRIPT, **settings):
+def run(folder, *arguments, options=("--progress",), script=SCRIPT):
     (folder / "train.py").write_text(script)
-    return subprocess.run(
-        [sys.executable, str(CLI), "run", "--cores=2", *options, "train.py", *arguments],
-        cwd=folder,
-        text=True,
-        timeout=200,
-        **settings,
-    )
+    command = ["run", "--cores=2", *options, "train.py", *arguments]
+    return imported_processes.tf_tpu(*command, cwd=folder, timeout=200)
 
 
 def test_command_writes_a_line_every_few_seconds(tmp_path):
-    done = run(tmp_path, "6.5", "5.5", "0", capture_output=True)
+    done = run(tmp_path, "6.5", "5.5", "0")
     assert done.returncode == 0, done.stderr
     lines = [line for line in done.stderr.splitlines() if "steps/s" in line]
     assert 2 <= len(lines) <= 6, done.stderr
@@ -203,7 +198,9 @@ def test_command_writes_in_place_on_a_terminal(tmp_path):
 
     reader = threading.Thread(target=read)
     reader.start()
-    done = run(tmp_path, "0", "3", "2", stdout=subprocess.PIPE, stderr=theirs)
+    (tmp_path / "train.py").write_text(SCRIPT)
+    command = [sys.executable, str(CLI), "run", "--cores=2", "--progress", "train.py"]
+    done = subprocess.run([*command, "0", "3", "2"], cwd=tmp_path, stderr=theirs, timeout=200)
     os.close(theirs)
     reader.join()
     os.close(ours)
@@ -222,7 +219,7 @@ def test_command_writes_in_place_on_a_terminal(tmp_path):
 
 
 def test_without_the_option_nothing_is_written(tmp_path):
-    done = run(tmp_path, "0", "6", "0", options=(), capture_output=True)
+    done = run(tmp_path, "0", "6", "0", options=())
     assert done.returncode == 0, done.stderr
     assert "steps/s" not in done.stderr
 
@@ -230,7 +227,7 @@ def test_without_the_option_nothing_is_written(tmp_path):
 @pytest.mark.parametrize("workers", [2])
 def test_workers_are_asked(tmp_path, workers):
     options = ("--progress", f"--workers={workers}")
-    done = run(tmp_path, "0", "11", "0", options=options, capture_output=True)
+    done = run(tmp_path, "0", "11", "0", options=options)
     assert done.returncode == 0, done.stderr
     lines = [line for line in done.stderr.splitlines() if "steps/s" in line]
     assert lines, done.stderr
@@ -242,7 +239,6 @@ def test_workers_tell_what_they_wait_for(tmp_path):
         tmp_path,
         options=("--progress", "--workers=2"),
         script=LATE_SCRIPT,
-        capture_output=True,
     )
     assert done.returncode == 0, done.stderr
     assert re.search(r"train_step\S*: worker 0: .*all-reduce.*, for \d+ s", done.stderr), (

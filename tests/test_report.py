@@ -6,10 +6,11 @@ import html
 import json
 import pathlib
 import re
-import subprocess
 import sys
 
+import imported_processes
 import pytest
+from report_pages import PROGRAM, write_page
 from verdicts import needs_libtpu, own_cache, tf_tpu_check  # noqa: F401
 
 import tf_tpu_ext
@@ -21,19 +22,12 @@ from tf_tpu_ext.verdict._records import Answer, Note, Verdict
 
 pytest.importorskip("jinja2")
 
-PROGRAM = pathlib.Path(__file__).with_name("report_program.py")
-
 
 @pytest.fixture(scope="module", params=[1, 2, 8])
 def page(request, tmp_path_factory):
     """The page of a real program, with the number of its cores."""
     path = tmp_path_factory.mktemp("page") / "report.html"
-    subprocess.run(
-        [sys.executable, str(PROGRAM), str(request.param), str(path)],
-        check=True,
-        capture_output=True,
-        timeout=200,
-    )
+    write_page(path, request.param)
     return request.param, path.read_text()
 
 
@@ -41,12 +35,7 @@ def page(request, tmp_path_factory):
 def checked_page(tmp_path_factory):
     """The page of the program with a target of two cores."""
     path = tmp_path_factory.mktemp("page") / "report.html"
-    subprocess.run(
-        [sys.executable, str(PROGRAM), "2", str(path), "v2:1x1"],
-        check=True,
-        capture_output=True,
-        timeout=200,
-    )
+    write_page(path, 2, "v2:1x1")
     return path.read_text()
 
 
@@ -182,7 +171,7 @@ def test_answers_of_the_compiler(checked_page):
     assert "QrDecomposition" in kernels
     assert "expected time over " in kernels
     refused = next(text for text in texts if text.startswith("refused "))
-    assert f"FFT {PROGRAM}:{line_of('refused')}" in refused.replace("tests/", f"{PROGRAM.parent}/")
+    assert f"FFT {PROGRAM.name}:{line_of('refused')}" in refused
     assert "Unexpected operand type for FFT" in refused
     assert "Instead: A TPU emulates complex128" in refused
     bars = facts_of(checked_page)["target"]
@@ -329,14 +318,8 @@ def test_scripts_come_with_their_licenses():
 def run_command(tmp_path, code, report, *options, env=None):
     script = tmp_path / "script.py"
     script.write_text(code)
-    cli = pathlib.Path(tf_tpu_ext.__file__).parent / "cli"
-    return subprocess.run(
-        [sys.executable, str(cli), "run", "--cores=2", f"--report={report}", *options, str(script)],
-        capture_output=True,
-        text=True,
-        timeout=200,
-        cwd=tmp_path,
-    )
+    command = ["run", "--cores=2", f"--report={report}", *options, script]
+    return imported_processes.tf_tpu(*command, cwd=tmp_path, timeout=200)
 
 
 def test_command_writes_a_page_or_json(tmp_path):

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import pathlib
 import re
 import shutil
-import subprocess
-import sys
 
 import pytest
+from report_pages import write_page
 from verdicts import HAS_LIBTPU, needs_libtpu, own_cache  # noqa: F401
 
 pytest.importorskip("jinja2")
@@ -18,7 +16,6 @@ api = pytest.importorskip("playwright.sync_api")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
 
-PROGRAM = pathlib.Path(__file__).with_name("report_program.py")
 # Of WCAG 2, level AA: of text, and of what is no text but says something.
 TEXT, GRAPHICS = 4.5, 3.0
 CONTRAST = """
@@ -56,12 +53,7 @@ CONTRAST = """
 def report(tmp_path_factory):
     path = tmp_path_factory.mktemp("page") / "report.html"
     target = ["v2:1x1"] if HAS_LIBTPU else []
-    subprocess.run(
-        [sys.executable, str(PROGRAM), "2", str(path), *target],
-        check=True,
-        capture_output=True,
-        timeout=200,
-    )
+    write_page(path, 2, *target)
     return path
 
 

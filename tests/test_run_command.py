@@ -11,7 +11,9 @@ import subprocess
 import sys
 import textwrap
 
+import imported_processes
 import pytest
+from imported_processes import CLI
 
 import tf_tpu_ext
 from tf_tpu_ext import launcher
@@ -24,29 +26,21 @@ needs_estimator = pytest.mark.skipif(
 )
 
 
-# The command where TensorFlow was imported before it: enough for a script that is not to start.
-AFTER_TENSORFLOW = """
-import os, runpy, sys
-os.chdir(sys.argv.pop(1))
-runpy.run_path(sys.argv.pop(1), run_name="__main__")
-"""
-
-
 @pytest.fixture
-def run(tmp_path, run_python):
+def run(tmp_path):
     """Writes a script and runs it by `tf-tpu run`."""
 
-    def run(code, *arguments, options=(), name="script.py", after_tensorflow=False):
+    def run(code, *arguments, options=(), name="script.py", after_tensorflow=True):
         script = [str(tmp_path / name)] if name else []
         if name:
             (tmp_path / name).write_text(textwrap.dedent(code))
-        if after_tensorflow:
-            command = [str(tmp_path), str(PACKAGE / "cli"), "run", *options, *script]
-            return run_python(AFTER_TENSORFLOW, *command, *arguments, check=False)
+        command = ["run", *options, *script, *arguments]
         # The package under test must be found by its own place.
         environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+        if after_tensorflow:
+            return imported_processes.tf_tpu(*command, env=environment, cwd=tmp_path, timeout=200)
         return subprocess.run(
-            [sys.executable, str(PACKAGE / "cli"), "run", *options, *script, *arguments],
+            [sys.executable, str(CLI), *command],
             env=environment,
             capture_output=True,
             text=True,
@@ -93,6 +87,7 @@ def test_script_runs_as_the_main_program(run, tmp_path):
         "grpc://10.0.0.1:8470",
         "--steps=3",
         options=["--cores", "2", "--report", str(report)],
+        after_tensorflow=False,
     )
     assert done.returncode == 5, done.stderr
     assert done.stdout.splitlines()[-1] == "14 ['grpc://10.0.0.1:8470', '--steps=3']"
@@ -211,7 +206,7 @@ def test_crash_of_the_import_keeps_its_message(tmp_path):
     )
     (tmp_path / "script.py").write_text("")
     done = subprocess.run(
-        [sys.executable, str(PACKAGE / "cli"), "run", str(tmp_path / "script.py")],
+        [sys.executable, str(CLI), "run", str(tmp_path / "script.py")],
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
         capture_output=True,
         text=True,
@@ -223,7 +218,7 @@ def test_crash_of_the_import_keeps_its_message(tmp_path):
 
 
 def test_what_keeps_it_from_starting_is_told(run, tmp_path):
-    done = run("print('ran')", options=["--cores", "0"], after_tensorflow=True)
+    done = run("print('ran')", options=["--cores", "0"])
     assert done.returncode == 2
     assert "ran" not in done.stdout
     assert "tf-tpu run: " in done.stderr
@@ -231,12 +226,12 @@ def test_what_keeps_it_from_starting_is_told(run, tmp_path):
     done = run("print('ran')", options=["--hosts", "0"])
     assert (done.returncode, done.stdout) == (2, "")
     assert "--hosts is 0" in done.stderr
-    done = run("print('ran')", "--data=gs://bucket/train", after_tensorflow=True)
+    done = run("print('ran')", "--data=gs://bucket/train")
     assert done.returncode == 2
     assert "ran" not in done.stdout
     assert "gs://bucket/train is in Google Cloud Storage" in done.stderr
     assert "--gs FOLDER" in done.stderr
-    command = [sys.executable, str(PACKAGE / "cli"), "run", str(tmp_path / "none.py")]
+    command = [sys.executable, str(CLI), "run", str(tmp_path / "none.py")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=200)
     assert done.returncode == 2
     assert "there is no file" in done.stderr
@@ -276,7 +271,8 @@ def test_cloud_storage_is_a_folder(run, tmp_path):
         tf.summary.scalar("x", 1.0, step=0)
     tf.io.gfile.rmtree("gs://bucket/events")
     """
-    done = run(code, "--x=gs://bucket/a,gs://bucket/b", options=["--gs", "cloud", "--quiet"])
+    options = ["--gs", "cloud", "--quiet"]
+    done = run(code, "--x=gs://bucket/a,gs://bucket/b", options=options, after_tensorflow=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
         "--x=gs://bucket/a,gs://bucket/b",
@@ -396,6 +392,7 @@ def test_script_of_tensorflow_1(run, tmp_path):
         "--tpu_name=old",
         f"--output={tmp_path}/out",
         options=["--legacy", "--cores=2", "--hosts=2", "--report", str(report)],
+        after_tensorflow=False,
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["trained", "10", "[0,", "1]"]
@@ -428,6 +425,7 @@ def test_packages_of_today_see_today_s_tensorflow(run):
             print(error)
         """,
         options=["--legacy", "--quiet"],
+        after_tensorflow=False,
     )
     assert done.returncode == 0, done.stderr
     assert "no_such_name" in done.stdout

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
-import os
 import pathlib
 import subprocess
 import sys
 from collections.abc import Iterator
 
+import imported_processes
 import pytest
 
 import tf_tpu_ext
@@ -38,15 +38,6 @@ def compiled_only() -> Iterator[None]:
     tf_tpu_ext.configure(compute=True)
 
 
-def tf_tpu_check(
-    folder: pathlib.Path, *arguments: str, prefix: tuple[str, ...] = ()
-) -> subprocess.CompletedProcess[str]:
-    """Runs `tf-tpu check` in a folder, after a command such as `unshare`."""
-    return subprocess.run(
-        [*prefix, sys.executable, str(PACKAGE / "cli"), "check", *arguments],
-        env=dict(os.environ),
-        capture_output=True,
-        text=True,
-        timeout=280,
-        cwd=folder,
-    )
+def tf_tpu_check(folder: pathlib.Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Runs `tf-tpu check` in a folder."""
+    return imported_processes.tf_tpu("check", *arguments, cwd=folder, timeout=280)

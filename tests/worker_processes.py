@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import pathlib
+import os
 import re
 import signal
-import subprocess
-import sys
 import tempfile
 
-import tf_tpu_ext
+import imported_processes
 
 CORES = 2
 HOSTS = 2
-CLI = str(pathlib.Path(tf_tpu_ext.__file__).parent / "cli")
-COMMAND = [sys.executable, CLI, "worker"]
 # A program that takes its TPU's address as an argument.
 START = """
 import os
@@ -49,17 +45,18 @@ class Worker:
 
     def __init__(self, *arguments: str) -> None:
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 (read at the end)
-        self.process = subprocess.Popen(
-            [*COMMAND, f"--cores={CORES}", "--port", "0", *arguments],
-            stdout=subprocess.PIPE,
+        reading, writing = os.pipe()
+        self.process = imported_processes.start(
+            [imported_processes.CLI, "worker", f"--cores={CORES}", "--port", "0", *arguments],
+            stdout=writing,
             # Not a pipe: nobody reads it before the end.
-            stderr=self._errors,
-            text=True,
+            stderr=self._errors.fileno(),
         )
-        assert self.process.stdout is not None
+        os.close(writing)
+        self._output = open(reading)  # noqa: SIM115 (open until the end)
         self.said = ""
         while "for programs:" not in self.said:
-            line = self.process.stdout.readline()
+            line = self._output.readline()
             assert line, self._read_errors()
             self.said += line
         [port] = re.findall(r":(\d+)'\)", self.said)
@@ -69,10 +66,11 @@ class Worker:
     def end(self, how: signal.Signals = signal.SIGKILL) -> tuple[int, str]:
         """Ends it by a signal, and returns its exit code and what it has written as errors."""
         self.process.send_signal(how)
-        self.process.communicate(timeout=60)
+        code = self.process.wait(timeout=60)
         errors = self._read_errors()
         self._errors.close()
-        return self.process.returncode, errors
+        self._output.close()
+        return code, errors
 
     def _read_errors(self) -> str:
         self._errors.seek(0)

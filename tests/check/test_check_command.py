@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import pathlib
 import subprocess
-import sys
 
+import imported_processes
 import pytest
 
 import tf_tpu_ext
@@ -34,13 +34,7 @@ if sys.argv[1] != "nothing":
 
 def check(folder: pathlib.Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     (folder / "script.py").write_text(SCRIPT)
-    return subprocess.run(
-        [sys.executable, str(PACKAGE / "cli"), "check", *arguments],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=280,
-    )
+    return imported_processes.tf_tpu("check", *arguments, cwd=folder, timeout=280)
 
 
 def test_finding(tmp_path):

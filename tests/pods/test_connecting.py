@@ -10,7 +10,8 @@ import sys
 from typing import Any
 
 import pytest
-from worker_processes import CLI, CORES, COUNT, HOSTS, START, Pod
+from imported_processes import CLI
+from worker_processes import CORES, COUNT, HOSTS, START, Pod
 
 
 def test_two_programs_that_connect_first_have_sessions_of_their_own(pod: Pod) -> None:
@@ -119,15 +120,15 @@ def test_a_program_connects_again_when_a_worker_is_back(program: Any, pod: Pod, 
         except tf.errors.OpError as error:
             kind = type(error).__name__
         with subprocess.Popen(sys.argv[3:], stdout=subprocess.PIPE, text=True) as worker:
-            while "for programs:" not in worker.stdout.readline():
-                pass
+            while "for programs:" not in (line := worker.stdout.readline()):
+                assert line, "the worker has ended"
             _, after = counted()
             print("RESULT", json.dumps([before, kind, after]), flush=True)
             worker.kill()
         os._exit(0)
         """,
         str(worker.process.pid),
-        *(sys.executable, CLI, "worker", "--cores=2", f"--port={worker.port}"),
+        *(sys.executable, str(CLI), "worker", "--cores=2", f"--port={worker.port}"),
         address=pod.address,
     )
     assert before == after == [4.0] * HOSTS * CORES

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import pathlib
 import socket
-import subprocess
-import sys
 from typing import Any
 
+import imported_processes
 import pytest
-from worker_processes import CLI, CORES, HOSTS, Pod
+from worker_processes import CORES, HOSTS, Pod
 
 import tf_tpu_ext
 
@@ -321,8 +320,7 @@ def test_sessions(run_python: Any, shared: Pod) -> None:
 
 
 def test_doctor_examines_all_workers(shared: Pod) -> None:
-    command = [sys.executable, CLI, "doctor", "--json", shared.address]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = imported_processes.tf_tpu("doctor", "--json", shared.address, timeout=120)
     report = json.loads(done.stdout)
     found = {check["name"]: check["found"] for check in report["checks"]}
     assert (done.returncode, report["ok"]) == (0, True)
@@ -336,8 +334,8 @@ def test_doctor_names_the_worker_that_is_not_there(shared: Pod) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         gone = f"localhost:{taken.getsockname()[1]}"
-        command = [sys.executable, CLI, "doctor", f"{shared.workers[0].address},grpc://{gone}"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        addresses = f"{shared.workers[0].address},grpc://{gone}"
+        done = imported_processes.tf_tpu("doctor", addresses, timeout=120)
     assert done.returncode == 1
     assert f"FAILED  {gone}" in done.stdout
     assert f"no worker at {gone}" in done.stdout

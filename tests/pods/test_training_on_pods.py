@@ -5,12 +5,10 @@ from __future__ import annotations
 import importlib.util
 import json
 import pathlib
-import subprocess
-import sys
 
+import imported_processes
 import numpy as np
 import pytest
-from worker_processes import CLI
 
 FIT = """
 import json
@@ -40,16 +38,8 @@ def test_keras_trains_as_on_one_machine(tmp_path: pathlib.Path) -> None:
     out, report = tmp_path / "losses.json", tmp_path / "report.json"
     runs, reports = [], []
     for options in (["--cores=4"], ["--cores=2", "--workers=2"]):
-        command = [
-            sys.executable,
-            CLI,
-            "run",
-            *options,
-            f"--report={report}",
-            str(script),
-            str(out),
-        ]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+        command = ["run", *options, f"--report={report}", script, out]
+        done = imported_processes.tf_tpu(*command, timeout=300)
         assert done.returncode == 0, done.stderr
         # TensorFlow's end waits for the workers.
         assert "async_wait" not in done.stderr
@@ -115,8 +105,8 @@ def test_an_estimator_trains_with_the_input_of_each_worker(tmp_path: pathlib.Pat
     pods = {"one": ["--cores=4", "--hosts=2"], "two": ["--cores=2", "--workers=2"]}
     for name, options in pods.items():
         out = str(tmp_path / f"{name}.npy")
-        command = [sys.executable, CLI, "run", *options, str(script), str(tmp_path / name), out]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+        command = ["run", *options, script, tmp_path / name, out]
+        done = imported_processes.tf_tpu(*command, timeout=300)
         assert done.returncode == 0, done.stderr
         weights.append(np.load(out))
     assert np.abs(weights[0]).max() > 0.1

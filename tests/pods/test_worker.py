@@ -10,9 +10,10 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+import imported_processes
 import pytest
 from doc_pages import PAGES, blocks_of
-from worker_processes import COMMAND, START, Worker
+from worker_processes import START, Worker
 
 
 @pytest.fixture(scope="module")
@@ -237,13 +238,8 @@ def test_one_that_can_not_start(
     shared: Worker, arguments: list[str], variables: dict[str, str], words: str
 ) -> None:
     arguments = [str(shared.port) if one == "TAKEN" else one for one in arguments]
-    done = subprocess.run(
-        [*COMMAND, *arguments],
-        env={**os.environ, **variables},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    environment = {**os.environ, **variables}
+    done = imported_processes.tf_tpu("worker", *arguments, env=environment, timeout=120)
     assert done.returncode == 2
     assert words in done.stderr
 
