@@ -1,5 +1,6 @@
 // Tells ThreadSanitizer what absl's mutexes, once-flags, notifications and
-// counters, TensorFlow's thread pools and XLA's asynchronous values put in order.
+// counters, TensorFlow's thread pools and executors, and XLA's asynchronous
+// values put in order.
 //
 // They live in libtensorflow_framework, which is not instrumented, so that
 // ThreadSanitizer would take all they guard for races. This library is
@@ -17,6 +18,9 @@
 #include "absl/synchronization/blocking_counter.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
+#include "tensorflow/core/common_runtime/dma_helper.h"
+#include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/framework/tensor.h"
 #include "tsl/platform/threadpool.h"
 #include "xla/tsl/concurrency/async_value.h"
 
@@ -237,3 +241,44 @@ void AsyncValue::EnqueueWaiterListNode(WaiterListNode* waiter,
 }
 
 }  // namespace tsl
+
+namespace tensorflow {
+namespace {
+
+// What a kernel has written to a tensor comes before what others read, to whom the executor hands
+// it over.
+void Release(const Tensor& tensor) {
+  const void* data = DMAHelper::base(&tensor);
+  if (data != nullptr) __tsan_release(const_cast<void*>(data));
+}
+
+void Acquire(const Tensor& tensor) {
+  const void* data = DMAHelper::base(&tensor);
+  if (data != nullptr) __tsan_acquire(const_cast<void*>(data));
+}
+
+}  // namespace
+
+const Tensor& OpKernelContext::input(int index) const {
+  static auto* next = Next<const Tensor&(const OpKernelContext*, int)>(
+      "_ZNK10tensorflow15OpKernelContext5inputEi");
+  const Tensor& tensor = next(this, index);
+  Acquire(tensor);
+  return tensor;
+}
+
+void OpKernelContext::set_output(int index, const Tensor& tensor) {
+  static auto* next = Next<void(OpKernelContext*, int, const Tensor&)>(
+      "_ZN10tensorflow15OpKernelContext10set_outputEiRKNS_6TensorE");
+  Release(tensor);
+  next(this, index, tensor);
+}
+
+void OpKernelContext::set_output(int index, Tensor&& tensor) {
+  static auto* next = Next<void(OpKernelContext*, int, Tensor&&)>(
+      "_ZN10tensorflow15OpKernelContext10set_outputEiONS_6TensorE");
+  Release(tensor);
+  next(this, index, std::move(tensor));
+}
+
+}  // namespace tensorflow
