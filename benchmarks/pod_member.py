@@ -24,7 +24,9 @@ from typing import Any
 import numpy as np
 from step_programs import Arrays, programs
 
-PEERS = ("ours", "multi_worker", "jax")
+PEERS = ("ours", "multi_worker", "jax", "remote")
+# Peers whose only process is the client of workers that it starts.
+CLIENTS = ("ours", "remote")
 # These two are programs from step_programs.py. The others are `replica_step`.
 PROGRAMS = ("mlp", "transformer")
 ROWS = ("empty", "all_reduce", *PROGRAMS, "gradients")
@@ -190,6 +192,48 @@ def ours(processes: int, smoke: bool) -> Iterator[Callable[[str], Step]]:
         yield lambda row: tensorflow_step(row, smoke, strategy, distribute, dense=True)
 
 
+@contextlib.contextmanager
+def remote(processes: int) -> Iterator[Callable[[str], Step]]:
+    """Runs the same workers, but uses only their CPUs, as TensorFlow does without a strategy."""
+    # Before TensorFlow makes its devices.
+    from tf_tpu_ext.cli import worker  # isort: skip
+
+    import tensorflow as tf
+
+    with worker.pod(processes, cores=1) as addresses:
+        resolver = tf.distribute.cluster_resolver.TPUClusterResolver(addresses())
+        tf.config.experimental_connect_to_cluster(resolver)
+        devices = [
+            device.name
+            for device in tf.config.list_logical_devices("CPU")
+            if "/task:" in device.name  # not the client's own
+        ]
+        assert len(devices) == processes, devices
+        yield lambda row: remote_step(row, devices)
+
+
+def remote_step(row: str, devices: list[str]) -> Step:
+    """Makes the step of the row `empty` with a part on each device."""
+    import tensorflow as tf
+
+    parts = []
+    for device, value in zip(devices, data(row, len(devices))["x"], strict=True):
+        with tf.device(device):
+            # Assigning it keeps the part in the function.
+            parts.append((tf.constant(value), tf.Variable(0.0)))
+
+    @tf.function
+    def step() -> Any:
+        values = []
+        for device, (x, variable) in zip(devices, parts, strict=True):
+            with tf.device(device):
+                values.append(replica_step(row, x, [], list)[0])
+                variable.assign(values[-1])
+        return values[0]
+
+    return lambda: float(step().numpy())
+
+
 def multi_worker(rank: int, ports: list[int], smoke: bool) -> Callable[[str], Step]:
     """Makes this process a MultiWorkerMirroredStrategy worker."""
     cluster = {"worker": [f"localhost:{port}" for port in ports]}
@@ -246,6 +290,8 @@ def serve(arguments: argparse.Namespace, answers: Any) -> None:
         with contextlib.ExitStack() as stack:
             if peer == "ours":
                 make_step = stack.enter_context(ours(len(ports), smoke))
+            elif peer == "remote":
+                make_step = stack.enter_context(remote(len(ports)))
             else:
                 join = multi_worker if peer == "multi_worker" else jax_process
                 make_step = join(rank, ports, smoke)

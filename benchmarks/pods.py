@@ -2,7 +2,9 @@
 
 The same step, with the same global batch, runs on n processes: as a program on n workers with one
 core each (`ours`), under MultiWorkerMirroredStrategy with gRPC rings (`multi_worker`), and in JAX
-with `shard_map` and Gloo's collectives (`jax`). All processes stay alive, and the peers take turns.
+with `shard_map` and Gloo's collectives (`jax`). In the row `empty`, `remote` is a function that
+TensorFlow runs on the CPUs of such workers: what its runtime takes to start a step from outside and
+to fetch a value. All processes stay alive, and the peers take turns.
 
     pip install '.[cpu,bench]'
     python benchmarks/pods.py [--rows mlp ...] [--processes 2 4] [--peers ours jax ...]
@@ -59,7 +61,7 @@ class Team:
         self._error = ""
         self._members: list[steps.Worker] = []
         # The workers' client starts them.
-        ranks = range(0 if absent else 1 if peer == "ours" else processes)
+        ranks = range(0 if absent else 1 if peer in pod_member.CLIENTS else processes)
         shared = ["--ports", *map(str, free_ports(processes)), *(["--smoke"] if smoke else [])]
         try:
             for rank in ranks:
@@ -125,6 +127,8 @@ class Entrant:
         }
         if team.missing:
             self.result["missing"] = team.missing
+        elif team.peer == "remote" and row != "empty":
+            self.result["missing"] = "it only starts functions"
         self._milliseconds: list[float] = []
         self._steps = 1
 

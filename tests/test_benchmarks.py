@@ -170,9 +170,11 @@ def test_pods_times_every_row_with_the_same_values(tmp_path):
     report = json.loads(path.read_text())
     results = {(result["row"], result["peer"]): result for result in report["results"]}
     rows = ("empty", "all_reduce", "mlp", "transformer", "gradients")
-    assert set(results) == {(row, peer) for row in rows for peer in ("ours", "multi_worker", "jax")}
+    peers = ("ours", "multi_worker", "jax", "remote")
+    assert set(results) == {(row, peer) for row in rows for peer in peers}
     for (row, peer), result in results.items():
-        if peer == "jax" and "missing" in result:
+        if "missing" in result:
+            assert peer == "jax" or (peer == "remote" and row != "empty"), result
             continue
         assert result["processes"] == 2
         assert 0 < result["low_ms"] <= result["ms"] <= result["high_ms"]
