@@ -15,6 +15,7 @@ import signal
 import socket
 import sys
 import types
+import warnings
 from typing import Any
 
 _MOST_BYTES = 1 << 20
@@ -40,7 +41,10 @@ def requested_program() -> tuple[types.CodeType, dict[str, Any]]:
             running.remove(pid)
             answer = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         else:
-            answer = os.fork()
+            with warnings.catch_warnings():
+                # Of threads, which are OpenBLAS's.
+                warnings.simplefilter("ignore", DeprecationWarning)
+                answer = os.fork()
             if answer == 0:
                 channel.close()
                 return prepare(request, files)
