@@ -315,7 +315,7 @@ def test_scripts_come_with_their_licenses():
         assert "Permission to use, copy, modify" in license.read_text(), script
 
 
-def run_command(tmp_path, code, report, *options, env=None):
+def run_command(tmp_path, code, report, *options):
     script = tmp_path / "script.py"
     script.write_text(code)
     command = ["run", "--cores=2", f"--report={report}", *options, script]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-import pathlib
 import signal
 import subprocess
 import sys
@@ -15,10 +14,8 @@ import imported_processes
 import pytest
 from imported_processes import CLI
 
-import tf_tpu_ext
 from tf_tpu_ext import launcher
 
-PACKAGE = pathlib.Path(tf_tpu_ext.__file__).parent
 needs_estimator = pytest.mark.skipif(
     importlib.util.find_spec("tensorflow_estimator") is None
     or importlib.util.find_spec("tf_keras") is None,

@@ -12,9 +12,9 @@ import subprocess
 import sys
 
 import pytest
+from imported_processes import CLI
 from verdicts import (  # noqa: F401
     HAS_LIBTPU,
-    PACKAGE,
     PYTEST,
     needs_libtpu,
     own_cache,
@@ -166,7 +166,7 @@ def test_a_module_of_tensorflow_1_that_is_refused(tmp_path):
 def test_a_terminal_shows_what_is_asked(tmp_path):
     (tmp_path / "train.py").write_text(SCRIPT.format(import_legacy="", computation="tf.tan(x)"))
     ours, theirs = pty.openpty()
-    command = [sys.executable, str(PACKAGE / "cli"), "check", "--target", "v5e-1", "train.py"]
+    command = [sys.executable, str(CLI), "check", "--target", "v5e-1", "train.py"]
     with subprocess.Popen(command, stderr=theirs, stdout=subprocess.PIPE, cwd=tmp_path) as process:
         os.close(theirs)
         written = b""

@@ -16,7 +16,6 @@ import tf_tpu_ext
 
 HAS_LIBTPU = importlib.util.find_spec("libtpu") is not None
 needs_libtpu = pytest.mark.skipif(not HAS_LIBTPU, reason="libtpu is not installed")
-PACKAGE = pathlib.Path(tf_tpu_ext.__file__).parent
 # An installed package has told pytest of its plugin, a checkout has not.
 _KNOWN = importlib.metadata.entry_points(group="pytest11", name="tf_tpu_ext")
 PYTEST = (sys.executable, "-m", "pytest", *(() if _KNOWN else ("-p", "tf_tpu_pytest")))

@@ -9,11 +9,6 @@ import subprocess
 import imported_processes
 import pytest
 
-import tf_tpu_ext
-
-PACKAGE = pathlib.Path(tf_tpu_ext.__file__).parent
-
-
 SCRIPT = """
 import sys
 import tensorflow as tf
