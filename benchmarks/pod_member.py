@@ -174,17 +174,26 @@ def jax_step(row: str, smoke: bool) -> Step:
 
 
 @contextlib.contextmanager
-def ours(processes: int, smoke: bool) -> Iterator[Callable[[str], Step]]:
-    """Runs workers with one core each, and makes this process their client."""
+def connected_workers(count: int) -> Iterator[Any]:
+    """Runs workers with one core each, makes this process their client, and gives the resolver."""
     # Before TensorFlow makes its devices.
     from tf_tpu_ext.cli import worker  # isort: skip
 
-    import step_tensorflow
     import tensorflow as tf
 
-    with worker.pod(processes, cores=1) as addresses:
+    with worker.pod(count, cores=1) as addresses:
         resolver = tf.distribute.cluster_resolver.TPUClusterResolver(addresses())
         tf.config.experimental_connect_to_cluster(resolver)
+        yield resolver
+
+
+@contextlib.contextmanager
+def ours(processes: int, smoke: bool) -> Iterator[Callable[[str], Step]]:
+    """Runs workers, and steps under a TPUStrategy on them."""
+    with connected_workers(processes) as resolver:
+        import step_tensorflow
+        import tensorflow as tf
+
         tf.tpu.experimental.initialize_tpu_system(resolver)
         strategy = tf.distribute.TPUStrategy(resolver)
         distribute = functools.partial(step_tensorflow.distribute, strategy)
@@ -195,14 +204,9 @@ def ours(processes: int, smoke: bool) -> Iterator[Callable[[str], Step]]:
 @contextlib.contextmanager
 def remote(processes: int) -> Iterator[Callable[[str], Step]]:
     """Runs the same workers, but uses only their CPUs, as TensorFlow does without a strategy."""
-    # Before TensorFlow makes its devices.
-    from tf_tpu_ext.cli import worker  # isort: skip
+    with connected_workers(processes):
+        import tensorflow as tf
 
-    import tensorflow as tf
-
-    with worker.pod(processes, cores=1) as addresses:
-        resolver = tf.distribute.cluster_resolver.TPUClusterResolver(addresses())
-        tf.config.experimental_connect_to_cluster(resolver)
         devices = [
             device.name
             for device in tf.config.list_logical_devices("CPU")

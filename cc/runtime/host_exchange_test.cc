@@ -4,7 +4,6 @@
 #include <atomic>
 #include <cmath>
 #include <cstdint>
-#include <cstring>
 #include <functional>
 #include <map>
 #include <memory>
@@ -16,118 +15,14 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/synchronization/notification.h"
-#include "absl/types/span.h"
 #include "cc/base/compute_pool.h"
 #include "cc/pods/host_links.h"
-#include "cc/pods/pod_testing.h"
-#include "cc/runtime/pod_of_tables.h"
+#include "cc/runtime/exchanging_hosts.h"
 #include "gtest/gtest.h"
-#include "tensorflow/core/framework/rendezvous.h"
 
 namespace tf_tpu_ext {
 namespace {
-
-class HostExchangeTest : public PodOfTables {
- protected:
-  using All = absl::Span<const CollectiveParticipant>;
-
-  // A participant's memory, and the status it receives.
-  struct Player {
-    std::vector<float> send;
-    std::vector<float> recv;
-    std::optional<absl::Status> told;
-  };
-
-  static CollectiveKey KeyOf(const std::vector<int>& cores, RunId run = kRun) {
-    return {run, /*op_id=*/1, /*cross_module=*/false, ByNumber<Rank, Core>(ToNumbers<Core>(cores))};
-  }
-
-  // Arrives on the rank's own host.
-  void Arrive(const CollectiveKey& key, int rank, const std::string& name, Player* player,
-              const CollectiveOperation& operation) {
-    CollectiveParticipant participant;
-    participant.rank = Rank(rank);
-    participant.elements = static_cast<int64_t>(player->send.size());
-    participant.send = {player->send.data()};
-    participant.send_bytes = static_cast<int64_t>(player->send.size() * sizeof(float));
-    participant.recv = {player->recv.data()};
-    participant.done = [player](absl::Status told) {
-      EXPECT_FALSE(player->told.has_value()) << "told twice";
-      player->told = std::move(told);
-    };
-    TableOf(key.cores[Rank(rank)])
-        .Arrive(key, key.cores.size(), name, std::move(participant), operation);
-  }
-
-  // Each participant receives what each rank sends, `count` elements.
-  static CollectiveOperation Gather(size_t count) {
-    return [count](All all) {
-      for (const CollectiveParticipant& target : all) {
-        if (target.recv.empty()) continue;
-        for (const CollectiveParticipant& source : all) {
-          std::memcpy(static_cast<float*>(target.recv[0]) + source.rank.value() * count,
-                      source.send[0], count * sizeof(float));
-        }
-      }
-      return absl::OkStatus();
-    };
-  }
-
-  // Each participant receives the sum of one value per rank. The counters may be null.
-  static CollectiveOperation Sum(std::atomic<int>* combined = nullptr,
-                                 std::atomic<int>* senders = nullptr) {
-    CollectiveOperation sum = [senders](All all) {
-      std::optional<float> result;
-      for (const CollectiveParticipant& source : all) {
-        if (source.send.empty()) continue;
-        const float value = *static_cast<const float*>(source.send[0]);
-        result = result.has_value() ? *result + value : value;
-        if (senders != nullptr) ++*senders;
-      }
-      for (const CollectiveParticipant& target : all) {
-        if (!target.recv.empty()) *static_cast<float*>(target.recv[0]) = *result;
-      }
-      return absl::OkStatus();
-    };
-    sum.combine = [combined](const std::vector<const void*>& sent, int64_t elements, void* result) {
-      EXPECT_EQ(elements, 1);
-      if (combined != nullptr) ++*combined;
-      float value = *static_cast<const float*>(sent[0]);
-      for (size_t i = 1; i < sent.size(); ++i) value += *static_cast<const float*>(sent[i]);
-      std::memcpy(result, &value, sizeof(value));
-      return absl::OkStatus();
-    };
-    sum.combined_elements = 1;
-    return sum;
-  }
-
-  // The same for many values, using only `combine`. `before` is called first.
-  static CollectiveOperation SumOfMany(std::function<absl::Status(int64_t elements)> before =
-                                           [](int64_t) { return absl::OkStatus(); }) {
-    CollectiveOperation sum = Never();
-    sum.combine = [before = std::move(before)](const std::vector<const void*>& sent,
-                                               int64_t elements, void* result) {
-      const absl::Status status = before(elements);
-      float* const sums = static_cast<float*>(result);
-      std::fill_n(sums, elements, 0.0f);
-      for (const void* each : sent) {
-        for (int64_t i = 0; i < elements; ++i) sums[i] += static_cast<const float*>(each)[i];
-      }
-      return status;
-    };
-    sum.combined_elements = kElementsInParts;
-    return sum;
-  }
-
-  static CollectiveOperation Never() {
-    return [](All) -> absl::Status {
-      ADD_FAILURE() << "the operation ran";
-      return absl::OkStatus();
-    };
-  }
-};
 
 TEST_F(HostExchangeTest, KnowsWhoElseTakesPart) {
   CollectiveParticipant participant;
@@ -242,40 +137,6 @@ TEST_F(SentBytesTest, OnlyTheTargetsReceive) {
   EXPECT_EQ(Sent(6, none, Never()), (std::map<int, size_t>{{0, 0}, {2, 0}}));
 }
 
-TEST_F(HostExchangeTest, AHostThatCanNotCombineItsPartFails) {
-  Connect(3, 1);
-  int calls = 0;
-  const CollectiveOperation fails = SumOfMany([&](int64_t) {
-    return ++calls <= 3 ? absl::OkStatus() : absl::UnimplementedError("no more");
-  });
-  Player players[3];
-  for (int rank = 0; rank < 3; ++rank) {
-    players[rank].send.assign(kElementsInParts, 1.0f);
-    players[rank].recv.resize(kElementsInParts);
-    Arrive(KeyOf({0, 1, 2}), rank, "sum", &players[rank], rank == 1 ? fails : SumOfMany());
-  }
-  EXPECT_EQ(players[1].told, absl::UnimplementedError("no more"));
-  for (int rank : {0, 2}) {
-    EXPECT_FALSE(players[rank].told.has_value());
-    // As the step does when it is notified.
-    tables_[rank]->Abort(kRun, absl::AbortedError("the step failed"));
-    EXPECT_EQ(players[rank].told, absl::AbortedError("the step failed"));
-  }
-}
-
-TEST_F(HostExchangeTest, AnAbortLeavesTheBuffersThatAreRead) {
-  Connect(2, 1);
-  Player player = {{1}, {0}};
-  CollectiveOperation aborts = Sum();
-  aborts.combine = [&](const auto&, int64_t, void*) {
-    tables_[0]->Abort(kRun, absl::AbortedError("too late"));
-    EXPECT_FALSE(player.told.has_value());
-    return absl::OkStatus();
-  };
-  Arrive(KeyOf({0, 1}), 0, "sum", &player, aborts);
-  EXPECT_EQ(player.told, absl::AbortedError("too late"));
-}
-
 // All hosts must get the same sum, even though each combines its own values first.
 TEST_F(HostExchangeTest, SumsAreEqualBitForBit) {
   Connect(2, 2);
@@ -384,103 +245,6 @@ TEST_F(HostExchangeTest, GroupsOfOneRunAreApart) {
   }
 }
 
-TEST_F(HostExchangeTest, HostsInDifferentCollectivesBothFail) {
-  for (const bool same_name : {true, false}) {
-    Connect(2, 2);
-    Player players[4];
-    for (int rank : {0, 1, 2, 3}) {
-      const bool is_other = rank >= 2;
-      players[rank].send.resize(is_other && same_name ? 5 : 4);
-      players[rank].recv.resize(20);
-      Arrive(KeyOf({0, 1, 2, 3}), rank, is_other && !same_name ? "permute" : "all-gather",
-             &players[rank], Never());
-    }
-    const char* const other = same_name ? "all-gather of 5" : "permute of 4";
-    for (int rank : {0, 1, 2, 3}) {
-      ASSERT_TRUE(players[rank].told.has_value()) << rank;
-      const absl::Status& status = *players[rank].told;
-      EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
-      for (const char* each : {"all-gather of 4", other}) {
-        EXPECT_TRUE(absl::StrContains(status.message(), each)) << status;
-      }
-      EXPECT_TRUE(absl::StrContains(status.message(), TaskOfHost(rank >= 2 ? 0 : 1))) << status;
-    }
-  }
-}
-
-TEST_F(HostExchangeTest, HostsOfWhichOneCombinesFail) {
-  Connect(2, 1);
-  Player players[2] = {{{1}, {0, 0}}, {{2}, {0, 0}}};
-  Arrive(KeyOf({0, 1}), 0, "all-reduce", &players[0], Sum());
-  Arrive(KeyOf({0, 1}), 1, "all-gather", &players[1], Never());
-  for (const Player& player : players) {
-    ASSERT_TRUE(player.told.has_value());
-    EXPECT_TRUE(absl::IsInvalidArgument(*player.told)) << *player.told;
-  }
-}
-
-TEST_F(HostExchangeTest, ErrorOfTheOperationReachesTheParticipantsOfTheHost) {
-  Connect(2, 2);
-  Player players[4];
-  for (int rank : {0, 1, 2, 3}) {
-    players[rank].send = {1};
-    players[rank].recv.resize(4);
-    const CollectiveOperation fails = [](All) { return absl::UnimplementedError("no such type"); };
-    Arrive(KeyOf({0, 1, 2, 3}), rank, "all-gather", &players[rank], rank < 2 ? fails : Gather(1));
-  }
-  for (int rank : {0, 1}) {
-    EXPECT_EQ(players[rank].told, absl::UnimplementedError("no such type"));
-  }
-  for (int rank : {2, 3}) EXPECT_EQ(players[rank].told, absl::OkStatus());
-}
-
-TEST_F(HostExchangeTest, AHostThatCanNotCombineFailsAtOnce) {
-  Connect(2, 2);
-  Player players[2];
-  CollectiveOperation fails = Sum();
-  fails.combine = [](const auto&, int64_t, void*) {
-    return absl::UnimplementedError("no such type");
-  };
-  for (int rank : {0, 1}) {
-    players[rank].send = {1};
-    players[rank].recv = {0};
-    Arrive(KeyOf({0, 1, 2, 3}), rank, "all-reduce", &players[rank], fails);
-  }
-  for (const Player& player : players) {
-    EXPECT_EQ(player.told, absl::UnimplementedError("no such type"));
-  }
-}
-
-TEST_F(HostExchangeTest, AbortEndsWhoWaitsForAnotherHost) {
-  Connect(2, 2);
-  const CollectiveKey key = KeyOf({0, 1, 2, 3});
-  Player players[4], alone, late, of_other_run;
-  for (Player& player : players) {
-    player.send = {1};
-    player.recv.resize(4);
-  }
-  for (Player* player : {&alone, &late, &of_other_run}) *player = players[0];
-  for (int rank : {0, 1}) Arrive(key, rank, "all-gather", &players[rank], Gather(1));
-  // This participant waits for a core on its own host.
-  Arrive(key, 0, "all-gather", &alone, Gather(1));
-  const CollectiveKey other_run = KeyOf({0, 1, 2, 3}, RunId(2));
-  tables_[0]->Connect(RunId(2), links_[0]);
-  Arrive(other_run, 0, "all-gather", &of_other_run, Gather(1));
-  tables_[0]->Abort(kRun, absl::CancelledError("cancelled"));
-  for (const Player* player : {&players[0], &players[1], &alone}) {
-    EXPECT_EQ(player->told, absl::CancelledError("cancelled"));
-  }
-  EXPECT_FALSE(of_other_run.told.has_value());
-  Arrive(key, 1, "all-gather", &late, Never());
-  EXPECT_EQ(late.told, absl::CancelledError("cancelled"));
-  // The other host has what this one sent.
-  for (int rank : {2, 3}) Arrive(key, rank, "all-gather", &players[rank], Gather(1));
-  for (int rank : {2, 3}) EXPECT_EQ(players[rank].told, absl::OkStatus());
-  // Only cleans up after the test.
-  tables_[0]->Abort(RunId(2), absl::CancelledError("over"));
-  EXPECT_EQ(of_other_run.told, absl::CancelledError("over"));
-}
-
 TEST_F(HostExchangeTest, ARunThatHasFinishedIsForgotten) {
   Connect(2, 1);
   Player first, second[2];
@@ -503,22 +267,6 @@ TEST_F(HostExchangeTest, ARunThatHasFinishedIsForgotten) {
   for (const Player& player : second) EXPECT_EQ(player.told, absl::OkStatus());
 }
 
-TEST_F(HostExchangeTest, AHostThatIsGoneFailsWhoWaitsForIt) {
-  Connect(2, 2);
-  Player players[2];
-  for (int rank : {0, 1}) {
-    players[rank].send = {1};
-    players[rank].recv = {0};
-    Arrive(KeyOf({0, 1, 2, 3}), rank, "all-reduce", &players[rank], Sum());
-  }
-  rendezvous_->StartAbort(absl::UnavailableError("the worker is gone"));
-  for (const Player& player : players) {
-    ASSERT_TRUE(player.told.has_value());
-    EXPECT_TRUE(absl::IsUnavailable(*player.told)) << *player.told;
-    EXPECT_TRUE(absl::StrContains(player.told->message(), TaskOfHost(1))) << *player.told;
-  }
-}
-
 TEST_F(HostExchangeTest, CoresOfOneHostNeedNoOther) {
   Connect(2, 2);
   Player players[2];
@@ -538,32 +286,6 @@ TEST_F(HostExchangeTest, CoresOfOneHostNeedNoOther) {
   Player alone = {{1}, {0}, std::nullopt};
   Arrive(KeyOf({0}), 0, "all-gather", &alone, Gather(1));
   EXPECT_EQ(alone.told, absl::OkStatus());
-}
-
-TEST_F(HostExchangeTest, DescribeSaysWhoWaitsForOtherCoresOfTheHost) {
-  Connect(2, 2);
-  Player player = {{1}, {0, 0, 0, 0}, std::nullopt};
-  Arrive(KeyOf({0, 1, 2, 3}), 0, "all-gather", &player, Gather(1));
-  EXPECT_EQ(tables_[0]->Describe(kRun),
-            "cores [0] wait in all-gather for the other cores of [0, 1, 2, 3]; ");
-  EXPECT_EQ(tables_[0]->Describe(kRun, absl::Hours(1)), "");
-  EXPECT_EQ(tables_[1]->Describe(kRun), "");
-  tables_[0]->Abort(kRun, absl::CancelledError("over"));
-}
-
-TEST_F(HostExchangeTest, DescribeSaysWhichHostIsMissing) {
-  Connect(2, 2);
-  Player players[2];
-  for (int rank : {0, 1}) {
-    players[rank].send = {1};
-    players[rank].recv = {0};
-    Arrive(KeyOf({0, 1, 2, 3}), rank, "all-reduce", &players[rank], Sum());
-  }
-  const std::string description = tables_[0]->Describe(kRun);
-  EXPECT_TRUE(absl::StrContains(description, TaskOfHost(1))) << description;
-  EXPECT_EQ(tables_[0]->Describe(kRun, absl::Hours(1)), "");
-  EXPECT_EQ(tables_[1]->Describe(kRun), "");
-  tables_[0]->Abort(kRun, absl::CancelledError("over"));
 }
 
 // Each core has its own thread, and messages between hosts are sent on others.

@@ -7,6 +7,7 @@
 #include "cc/runtime/collectives_test.cc"
 #include "cc/runtime/core_order_test.cc"
 #include "cc/runtime/first_launches_test.cc"
+#include "cc/runtime/host_exchange_failures_test.cc"
 #include "cc/runtime/host_exchange_test.cc"
 #include "cc/runtime/join_launch_test.cc"
 #include "cc/runtime/kernel_custom_call_test.cc"

@@ -6,16 +6,14 @@ import importlib.util
 import os
 import pathlib
 import subprocess
-import sys
 import textwrap
 from typing import Any
 
 import pytest
+from imported_processes import tf_tpu
 
-import tf_tpu_ext
 from tf_tpu_ext.launcher import _imports
 
-PACKAGE = pathlib.Path(tf_tpu_ext.__file__).parent
 needs_estimator = pytest.mark.skipif(
     importlib.util.find_spec("tensorflow_estimator") is None
     or importlib.util.find_spec("tf_keras") is None,
@@ -95,14 +93,8 @@ TPU_SCRIPT = """
 
 
 def run(folder: pathlib.Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, str(PACKAGE / "cli"), "run", *arguments],
-        env={key: value for key, value in os.environ.items() if key != "PYTHONPATH"},
-        capture_output=True,
-        text=True,
-        timeout=200,
-        cwd=folder,
-    )
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    return tf_tpu("run", *arguments, env=environment, timeout=200, cwd=folder)
 
 
 def test_a_script_reads_by_a_pipeline(io_environment: Any, tmp_path: pathlib.Path) -> None:
