@@ -16,7 +16,7 @@ def test_random_programs():
     run = subprocess.run(
         [
             *(sys.executable, str(TOOL), "programs"),
-            *("--examples", "60", "--cores", "2", "--seed", "7"),
+            *("--examples", "30", "--cores", "2", "--seed", "7"),
         ],
         capture_output=True,
         text=True,
