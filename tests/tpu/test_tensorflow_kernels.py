@@ -18,7 +18,7 @@ from tf_tpu_ext import tpu
 
 TOLERANCE = {"rtol": 1e-5, "atol": 1e-4}
 FUZZ = settings(
-    max_examples=15,
+    max_examples=8,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
