@@ -61,6 +61,6 @@ def test_host_in_the_loop():
 
 
 def test_spoken_digits(io_environment):
-    last = run("spoken_digits")[-1]
+    last = run("spoken_digits", "--epochs=3")[-1]
     assert "on 8 virtual TPU cores" in last
     assert numbers(last)[0] > 0.95
