@@ -32,40 +32,51 @@ PUBLIC_MODULES = [
     "tf_tpu_ext.verdict",
 ]
 
-# Each function, and each class with its methods, has a process of its own with the names of its
-# package, and eight cores, or two if the docstring or that of the package says so.
+# Each module has a copy of the process, and of that one each function, and each class with its
+# methods, with the names of its package, and eight cores, or two if the docstring or that of the
+# package says so.
 RUN_EXAMPLES = """
     import doctest, importlib, itertools, os, sys
     import tensorflow as tf
     import tf_tpu_ext
 
-    module = importlib.import_module(sys.argv[1])
-    package = importlib.import_module(module.__package__)
-    names = {**vars(package), **vars(module), "tf": tf, "tf_tpu_ext": tf_tpu_ext}
-    names = {name: value for name, value in names.items() if not name.startswith("__")}
-
-    def run(tests):
+    def run(package, names, tests):
         if "two cores" in package.__doc__ + tests[0].docstring:
             tf_tpu_ext.configure(cores=2)
         runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
         for test in tests:
             test.globs = {**names, "__name__": "__main__"}
             runner.run(test)
-        sys.stdout.flush()
         return runner.summarize(verbose=False).failed
 
-    def owner(test):
-        return test.name.removeprefix(module.__name__).split(".")[:2]
-
-    tests = [test for test in doctest.DocTestFinder().find(module) if test.examples]
-    failed = []
-    for name, group in itertools.groupby(sorted(tests), owner):
+    def fails(function, *arguments):
+        sys.stdout.flush()
         child = os.fork()
         if child == 0:
-            os._exit(min(run(list(group)), 1))
-        if os.waitpid(child, 0)[1] != 0:
-            failed.append(".".join(name))
-    sys.exit(f"failed: {failed}" if failed else 0)
+            # What it raises ends the process, too.
+            failed = function(*arguments)
+            sys.stdout.flush()
+            os._exit(min(failed, 1))
+        return os.waitpid(child, 0)[1] != 0
+
+    def run_module(name):
+        module = importlib.import_module(name)
+        package = importlib.import_module(module.__package__)
+        names = {**vars(package), **vars(module), "tf": tf, "tf_tpu_ext": tf_tpu_ext}
+        names = {name: value for name, value in names.items() if not name.startswith("__")}
+
+        def owner(test):
+            return test.name.removeprefix(module.__name__).split(".")[:2]
+
+        tests = [test for test in doctest.DocTestFinder().find(module) if test.examples]
+        failed = 0
+        for owned, group in itertools.groupby(sorted(tests), owner):
+            if fails(run, package, names, list(group)):
+                print("failed:", name + ".".join(owned))
+                failed += 1
+        return failed
+
+    sys.exit(any([fails(run_module, name) for name in sys.argv[1:]]))
 """
 
 
@@ -79,13 +90,20 @@ def public_names() -> Iterator[tuple[str, Any]]:
                 yield f"{module_name}.{name}", value
 
 
-@pytest.mark.parametrize("module", WITH_EXAMPLES)
-def test_examples_run(request, run_python, module):
-    if "estimator" in module and importlib.util.find_spec("tensorflow_estimator") is None:
+def part_of(module: str) -> str:
+    """The subpackage of a module, or the package."""
+    name = ".".join(module.split(".")[:2])
+    return name if (PACKAGE.parent / name.replace(".", "/")).is_dir() else PACKAGE.name
+
+
+@pytest.mark.parametrize("part", dict.fromkeys(map(part_of, WITH_EXAMPLES)))
+def test_examples_run(request, run_python, part):
+    modules = [module for module in WITH_EXAMPLES if part_of(module) == part]
+    if "estimator" in part and importlib.util.find_spec("tensorflow_estimator") is None:
         pytest.skip("tensorflow-estimator is not installed")
-    if module.startswith("tf_tpu_ext.io"):
+    if part == "tf_tpu_ext.io":
         request.getfixturevalue("io_environment")
-    run_python(RUN_EXAMPLES, module, timeout=300)
+    run_python(RUN_EXAMPLES, *modules, timeout=280)
 
 
 def members() -> Iterator[tuple[str, Any]]:
