@@ -52,9 +52,16 @@ def by_graph(function, x, order):
     return y
 
 
-@pytest.mark.parametrize("order", [1, 2])
-@pytest.mark.parametrize("derive", [by_tape, by_graph])
-@pytest.mark.parametrize("host", [cube, cube_in_a_function], ids=["ops", "function"])
+# Each two of these values in some combination.
+@pytest.mark.parametrize(
+    ("order", "derive", "host"),
+    [
+        (1, by_tape, cube),
+        (1, by_graph, cube_in_a_function),
+        (2, by_tape, cube_in_a_function),
+        (2, by_graph, cube),
+    ],
+)
 class TestOrders:
     def test_cluster(self, way, order, derive, host):
         def computation(outside, x):
