@@ -172,7 +172,7 @@ def test_padding_changes_no_result(padded_call, cores, data):
         check_operations(operations, outputs[replica], x)
 
 
-@pytest.mark.parametrize("padding_spec", [None, AUTO, POWER_OF_TWO])
+@pytest.mark.parametrize("padding_spec", [None, POWER_OF_TWO])
 def test_in_a_session(cores, padding_spec):
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         inputs = [tf.compat.v1.placeholder(tf.float32, [None, 4]) for _ in range(cores)]
@@ -268,7 +268,7 @@ class TestCompilations:
     def test_power_of_two_bounds_them(self, cores):
         random = np.random.default_rng(3)
         before = tf_tpu_ext.compilation_stats().compilations
-        for _ in range(1000):
+        for _ in range(300):
             vectors = [random.normal(size=random.integers(1, 1001)) for _ in range(cores)]
             outputs = tpu.replicate(
                 tf.reduce_mean,
