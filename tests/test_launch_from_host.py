@@ -339,12 +339,12 @@ def test_steps_in_a_row(strategy: Strategy, from_host: bool) -> None:
     @tf.function
     def steps() -> Any:
         last = tf.constant(0.0)
-        for _ in range(20):
+        for _ in range(8):
             last = strategy.reduce("MEAN", strategy.run(lambda: count.assign_add(1.0)), None)
         return last
 
-    assert float(steps()) == 20.0
-    assert float(steps()) == 40.0
+    assert float(steps()) == 8.0
+    assert float(steps()) == 16.0
 
 
 def test_steps_that_nobody_waits_for(strategy: Strategy, from_host: bool) -> None:
