@@ -79,7 +79,7 @@ def test_cond_whose_predicate_is_of_a_cluster(way):
     way.check(computation, scalar)
 
 
-@pytest.mark.parametrize("kinds", ["www", "ccc", "wcw", "cwc", "wwc", "ccw"])
+@pytest.mark.parametrize("kinds", ["www", "ccc", "wcw", "cwc"])
 def test_depth_of_three(way, kinds):
     def level(outside, rest, x):
         if not rest:
