@@ -200,3 +200,22 @@ def test_pods_ends_the_processes_of_a_peer_that_fails(monkeypatch):
         assert [member._process.wait(30) for member in team._members] == [-9, -9]
     finally:
         team.close()
+
+
+def test_distributed_datasets_are_timed_for_every_peer(tmp_path):
+    path = tmp_path / "report.json"
+    command = [sys.executable, str(BENCHMARKS / "distributed_datasets.py"), "--json", str(path)]
+    done = subprocess.run(
+        [*command, "--replicas", "2", "--rounds", "1"],
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=250,
+    )
+    assert done.returncode == 0, f"{done.stdout}{done.stderr}"
+    rows = json.loads(path.read_text())["2"]
+    assert set(rows) == {"iterator", "in function", "eager"}
+    for times in rows.values():
+        assert set(times) == {"ours", "stock", "plain"}
+        assert all(ms > 0 for ms in times.values())
+        assert f"{times['ours']:9.3f}{times['stock']:9.3f}{times['plain']:9.3f}" in done.stdout
