@@ -11,7 +11,9 @@ from collections.abc import Mapping, Sequence
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # What belongs to a checkout but not to its sources.
-_LEFT_OUT = shutil.ignore_patterns(".git", "*.so", "_built_for.py", "__pycache__", ".*_cache")
+_LEFT_OUT = shutil.ignore_patterns(
+    ".git", ".hypothesis", "*.so", "_built_for.py", "__pycache__", ".*_cache"
+)
 
 
 def run(*command: object, cwd: pathlib.Path = ROOT, env: Mapping[str, str] | None = None) -> None:
