@@ -33,11 +33,12 @@ PROGRAMS = (
         command=(
             *("--legacy", "-m", "tensor2tensor.bin.t2t_trainer", "--use_tpu"),
             *("--cloud_tpu_name=any-name", "--tpu_num_shards={cores}", "--model=transformer"),
-            *("--problem=algorithmic_reverse_binary40", "--hparams_set=transformer_tiny_tpu"),
-            "--hparams=batch_size=256,max_length=64,num_hidden_layers=1,hidden_size=32",
+            *("--problem=algorithmic_reverse_decimal40", "--hparams_set=transformer_tiny_tpu"),
+            "--hparams=batch_size=32,max_length=64,num_hidden_layers=1,hidden_size=32,"
+            "learning_rate_warmup_steps=20",
             *("--generate_data", "--data_dir={data}", "--tmp_dir={data}", "--output_dir={model}"),
             *("--train_steps=60", "--iterations_per_loop=10", "--eval_steps=2"),
-            "--local_eval_frequency=30",
+            *("--local_eval_frequency=30", "--log_step_count_steps=10"),
         ),
         prepare=_nothing,
         loss=_LOSS,
