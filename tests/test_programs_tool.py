@@ -74,6 +74,12 @@ def test_a_good_program(trial: Any, place: Any) -> None:
     assert "goes on" in resumed.log.read_text()
 
 
+def test_a_program_may_print_no_losses(trial: Any, place: Any) -> None:
+    result = trial.run(program("0.5", loss=None), 2, place)
+    assert result.problems == ()
+    assert result.losses == ()
+
+
 def test_what_is_wrong_is_told(trial: Any, place: Any) -> None:
     result = trial.run(program("-0.5"), 2, place)
     assert result.problems == ("its loss went from 4.0 to 5.0",)

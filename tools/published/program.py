@@ -52,7 +52,8 @@ class Program:
         prepare: Makes its data in a folder, run by the environment's Python.
         path: Folders of the clone that the program expects in PYTHONPATH.
         variables: Further environment variables, in which `{data}` may stand too.
-        loss: A regular expression with a group, which finds the losses in its output.
+        loss: A regular expression with a group, which finds the losses in its output. None if it
+            prints none.
         falls: The last loss is below the first one times this.
         alike: With other core counts, the last loss differs by at most this share. None if the
             program draws other random numbers then.
@@ -73,7 +74,7 @@ class Program:
     repositories: tuple[Repository, ...] = ()
     path: tuple[str, ...] = ()
     variables: tuple[tuple[str, str], ...] = ()
-    loss: str = r"\bloss = ([-+0-9.e]+)"
+    loss: str | None = r"\bloss = ([-+0-9.e]+)"
     falls: float = 1.0
     alike: float | None = None
     checkpoint: str | None = None

@@ -94,7 +94,8 @@ def _names_checkpoint(state: pathlib.Path) -> bool:
 
 def losses(program: Program, output: str) -> tuple[float, ...]:
     """Returns the losses that a program has printed."""
-    return tuple(float(found) for found in re.findall(program.loss, output))
+    found = [] if program.loss is None else re.findall(program.loss, output)
+    return tuple(float(one) for one in found)
 
 
 def different(results: Sequence[Result]) -> list[str]:
@@ -165,6 +166,8 @@ def _ending(code: int | None, program: Program, log: pathlib.Path) -> list[str]:
 
 
 def _falling(program: Program, found: Sequence[float]) -> list[str]:
+    if program.loss is None:
+        return []
     if len(found) < 2:
         return [f"it printed {len(found)} losses, expected two or more"]
     if not found[-1] < program.falls * found[0]:
