@@ -9,7 +9,9 @@ from published.program import Environment, Program, Repository
 
 _REPOSITORY = Repository("google-research/simclr", "383d4143fd8cf7879ae10f1046a9baeb753ff438")
 _ENVIRONMENT = Environment(
-    "simclr", packages=("tensorboard", "tensorflow-datasets"), alone=("tensorflow-hub",)
+    "simclr",
+    packages=("importlib-resources", "tensorboard", "tensorflow-datasets"),
+    alone=("tensorflow-hub",),
 )
 
 
@@ -35,7 +37,7 @@ def _colors(folder: pathlib.Path) -> None:
         features=features,
         split_datasets={
             name: [
-                {"id": f"{name}_{number}", "image": image, "label": label}
+                (number, {"id": f"{name}_{number}", "image": image, "label": label})
                 for number, (image, label) in enumerate(images)
             ]
             for name, images in parts.items()
@@ -55,7 +57,7 @@ PROGRAMS = (
             *("--tpu_name=any-name", "--use_tpu=True", "--mode=train_then_eval"),
             *("--train_mode=pretrain", "--dataset=cifar10", "--data_dir={data}"),
             *("--eval_split=test", "--model_dir={model}", "--image_size=32", "--resnet_depth=18"),
-            *("--train_batch_size=32", "--eval_batch_size=32", "--train_steps=32"),
+            *("--train_batch_size=8", "--eval_batch_size=32", "--train_steps=32"),
             *("--checkpoint_steps=8", "--use_blur=False", "--proj_out_dim=16"),
         ),
         prepare=_colors,
