@@ -85,6 +85,28 @@ def labelled_sentences(path: pathlib.Path, length: int) -> None:
             )
 
 
+def vocabulary(path: pathlib.Path, size: int) -> None:
+    """Writes BERT's special tokens, and words for the other ids."""
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    words = [f"{number}" for number in range(len(special), size)]
+    path.write_text("\n".join([*special, *words]) + "\n")
+
+
+def judged_sentences(folder: pathlib.Path, words: int) -> None:
+    """Writes CoLA's files and a vocabulary: the label tells high words from low ones."""
+    vocabulary(folder / "vocab.txt", words)
+    random = np.random.default_rng(0)
+    for part, count in (("train", _EXAMPLES), ("dev", _EXAMPLES // 4), ("test", _EXAMPLES // 4)):
+        lines = ["id\tsentence"] if part == "test" else []
+        for number in range(count):
+            label = int(random.integers(2))
+            text = " ".join(str(word) for word in random.integers(10, 50, 8) + 40 * label)
+            lines.append(
+                "\t".join([str(number), *([] if part == "test" else [str(label), "*"]), text])
+            )
+        (folder / f"{part}.tsv").write_text("\n".join(lines) + "\n")
+
+
 def colored_images(count: int, size: int, seed: int) -> list[tuple[np.ndarray, int]]:
     """Returns images in the color of their class, and the classes."""
     random = np.random.default_rng(seed)

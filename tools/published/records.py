@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from published import garden, mesh, simclr, tensor2tensor, tensorflow_tpu
+from published import garden, language, mesh, simclr, tensor2tensor, tensorflow_tpu
 
 PROGRAMS = (
     *mesh.PROGRAMS,
     *garden.PROGRAMS,
     *tensorflow_tpu.PROGRAMS,
     *simclr.PROGRAMS,
+    *language.PROGRAMS,
     *tensor2tensor.PROGRAMS,
 )
