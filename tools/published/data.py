@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import pathlib
 import struct
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -146,15 +148,12 @@ def flowers(path: pathlib.Path, count: int) -> None:
 
 
 def boxes(path: pathlib.Path, size: int) -> None:
-    """Writes COCO's examples: JPEG images with one box in the color of its class."""
-    random = np.random.default_rng(0)
+    """Writes COCO's examples: JPEG images with one box in the color of its class, and its mask."""
     with _writer(path) as writer:
-        for number in range(_EXAMPLES // 4):
-            label = int(random.integers(COLORS))
-            image = random.integers(0, 80, (size, size, 3))
-            side = size // 2
-            top, left = random.integers(0, size - side, 2)
-            image[top : top + side, left : left + side, label] += 150
+        for number, (image, label, box) in enumerate(_boxes(size)):
+            left, top, width, height = (side / size for side in box)
+            mask = np.zeros((size, size, 1), np.uint8)
+            mask[box[1] : box[1] + box[3], box[0] : box[0] + box[2]] = 1
             writer.write(
                 _example(
                     **{
@@ -162,16 +161,51 @@ def boxes(path: pathlib.Path, size: int) -> None:
                         "image/source_id": str(number).encode(),
                         "image/height": [size],
                         "image/width": [size],
-                        "image/object/bbox/xmin": np.array([left / size], np.float32),
-                        "image/object/bbox/xmax": np.array([(left + side) / size], np.float32),
-                        "image/object/bbox/ymin": np.array([top / size], np.float32),
-                        "image/object/bbox/ymax": np.array([(top + side) / size], np.float32),
+                        "image/object/bbox/xmin": np.array([left], np.float32),
+                        "image/object/bbox/xmax": np.array([left + width], np.float32),
+                        "image/object/bbox/ymin": np.array([top], np.float32),
+                        "image/object/bbox/ymax": np.array([top + height], np.float32),
                         "image/object/class/label": [label + 1],
-                        "image/object/area": np.array([side * side], np.float32),
+                        "image/object/area": np.array([box[2] * box[3]], np.float32),
                         "image/object/is_crowd": [0],
+                        "image/object/mask": _png(mask),
                     }
                 )
             )
+
+
+def box_annotations(path: pathlib.Path, size: int) -> None:
+    """Writes COCO's annotations of the same images."""
+    images, found = [], []
+    for number, (_, label, box) in enumerate(_boxes(size)):
+        left, top, width, height = box
+        corners = [left, top, left + width, top, left + width, top + height, left, top + height]
+        images.append({"id": number, "width": size, "height": size})
+        found.append(
+            {
+                "id": number + 1,
+                "image_id": number,
+                "category_id": label + 1,
+                "bbox": list(box),
+                "area": width * height,
+                "iscrowd": 0,
+                "segmentation": [corners],
+            }
+        )
+    kinds = [{"id": label + 1, "name": str(label)} for label in range(COLORS)]
+    path.write_text(json.dumps({"images": images, "annotations": found, "categories": kinds}))
+
+
+def _boxes(size: int) -> Iterator[tuple[np.ndarray, int, tuple[int, int, int, int]]]:
+    """Yields images, the class of what is in each, and its left, top, width and height."""
+    random = np.random.default_rng(0)
+    for _ in range(_EXAMPLES // 4):
+        label = int(random.integers(COLORS))
+        image = random.integers(0, 80, (size, size, 3))
+        side = size // 2
+        top, left = (int(place) for place in random.integers(0, size - side, 2))
+        image[top : top + side, left : left + side, label] += 150
+        yield image, label, (left, top, side, side)
 
 
 def volumes(path: pathlib.Path, size: list[int], channels: int) -> None:
@@ -184,6 +218,19 @@ def volumes(path: pathlib.Path, size: list[int], channels: int) -> None:
             mask = np.stack([~bright, bright], axis=-1).astype(np.float32)
             encoded = {"image/encoded": volume.tobytes(), "image/class/label": mask.tobytes()}
             writer.write(_example(**encoded))
+
+
+def livers(path: pathlib.Path, size: list[int], classes: int) -> None:
+    """Writes scans, compressed, in which the brighter a place the higher its class."""
+    import tensorflow as tf
+
+    random = np.random.default_rng(0)
+    with tf.io.TFRecordWriter(str(path), "GZIP") as writer:
+        for _ in range(_EXAMPLES // 8):
+            scan = random.random(size, np.float32)
+            label = np.eye(classes, dtype=np.float32)[(scan * classes).astype(int)]
+            raw = {"image/ct_image": scan.tobytes(), "image/label": label.tobytes()}
+            writer.write(_example(**raw))
 
 
 def clicks(folder: pathlib.Path, vocabularies: list[int]) -> None:
@@ -224,3 +271,9 @@ def _jpeg(image: np.ndarray) -> bytes:
     import tensorflow as tf
 
     return bytes(tf.io.encode_jpeg(image.astype(np.uint8)).numpy())
+
+
+def _png(image: np.ndarray) -> bytes:
+    import tensorflow as tf
+
+    return bytes(tf.io.encode_png(image).numpy())

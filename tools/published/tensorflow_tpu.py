@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pathlib
 from typing import Any
 
@@ -11,10 +12,14 @@ from published.program import Environment, Program, Repository
 _REPOSITORY = Repository("tensorflow/tpu", "7dc921f846c9e4071f3884b768a7ddf521272a49")
 _ENVIRONMENT = Environment(
     "tensorflow-tpu",
-    packages=("pandas", "pillow", "tensorboard", "tensorflow-probability"),
+    packages=(
+        *("matplotlib", "opencv-python-headless", "pandas", "pillow", "pycocotools", "pyyaml"),
+        *("six", "tensorboard", "tensorflow-probability"),
+    ),
     alone=("tensorflow-gan", "tensorflow-hub"),
 )
 _NAMED = "--tpu=any-name"
+_IMAGE = 128
 
 
 def _nothing(folder: pathlib.Path) -> None:
@@ -32,6 +37,64 @@ def _iris(folder: pathlib.Path) -> None:
 def _digit_records(folder: pathlib.Path) -> None:
     for name in ("train", "validation", "test"):
         data.digit_records(folder / f"{name}.tfrecords")
+
+
+def _boxes(folder: pathlib.Path) -> None:
+    data.boxes(folder / "train.tfrecord", _IMAGE)
+    data.box_annotations(folder / "annotations.json", _IMAGE)
+
+
+def _masks(folder: pathlib.Path) -> None:
+    _boxes(folder)
+    config = {
+        "training_file_pattern": str(folder / "*.tfrecord"),
+        "validation_file_pattern": str(folder / "*.tfrecord"),
+        "val_json_file": str(folder / "annotations.json"),
+        "image_size": [_IMAGE, _IMAGE],
+        "num_classes": data.COLORS + 1,
+        "backbone": "resnet18",
+        # Without AVX-512, convolutions in bfloat16 are several times as slow.
+        "precision": "float32",
+        "gt_mask_size": 28,
+        "rpn_pre_nms_topn": 100,
+        "rpn_post_nms_topn": 50,
+        "test_rpn_pre_nms_topn": 100,
+        "test_rpn_post_nms_topn": 50,
+        "test_detections_per_image": 10,
+        "batch_size_per_im": 32,
+        "fast_rcnn_mlp_head_dim": 64,
+        "train_batch_size": 8,
+        "eval_batch_size": 8,
+        "eval_samples": 16,
+        "total_steps": 20,
+        "num_steps_per_eval": 10,
+        "iterations_per_loop": 5,
+        "warmup_steps": 5,
+        "warmup_learning_rate": 0.0001,
+        "init_learning_rate": 0.001,
+    }
+    (folder / "config.yaml").write_text(json.dumps(config))
+
+
+def _livers(folder: pathlib.Path) -> None:
+    size, classes = [16, 16, 16], 3
+    data.livers(folder / "train.tfrecord", size, classes)
+    config = {
+        "input_image_size": size,
+        "num_classes": classes,
+        "num_base_filters": 4,
+        "use_bfloat16": False,
+        "depth": 3,
+        "train_batch_size": 8,
+        "eval_batch_size": 8,
+        "train_item_count": 80,
+        "eval_item_count": 16,
+        "train_epochs": 2,
+        "num_steps_per_eval": 10,
+        "init_learning_rate": 0.01,
+        "dropout_rate": 0.0,
+    }
+    (folder / "config.yaml").write_text(json.dumps(config))
 
 
 def _program(name: str, prepare: Any, *command: str, **fields: Any) -> Program:
@@ -83,5 +146,49 @@ PROGRAMS = (
         # The losses of two players: either may rise.
         falls=10.0,
         loss=r"INFO:tensorflow:loss = ([-+0-9.e]+)",
+    ),
+    _program(
+        "retinanet",
+        _boxes,
+        "{source}/models/official/retinanet/retinanet_main.py",
+        *(_NAMED, "--mode=train", "--eval_after_training", "--model_dir={model}"),
+        *("--num_cores={cores}", "--training_file_pattern={data}/*.tfrecord"),
+        *("--validation_file_pattern={data}/*.tfrecord", "--iterations_per_loop=5"),
+        *("--val_json_file={data}/annotations.json", "--eval_samples=16"),
+        # It predicts one image on each core.
+        *("--eval_batch_size={cores}", "--train_batch_size=8", "--num_examples_per_epoch=80"),
+        "--num_epochs=2",
+        f"--hparams=image_size={_IMAGE},num_classes={data.COLORS + 1},resnet_depth=18,"
+        "use_bfloat16=false",
+        path=("models", "models/official", "models/official/retinanet"),
+        loss=r"INFO:tensorflow:loss = ([-+0-9.e]+)",
+        seconds=1200.0,
+    ),
+    _program(
+        "mask-rcnn",
+        _masks,
+        "{source}/models/official/mask_rcnn/mask_rcnn_main.py",
+        *(_NAMED, "--mode=train_and_eval", "--model_dir={model}", "--num_cores={cores}"),
+        "--config_file={data}/config.yaml",
+        # It imports models that it does not use.
+        path=(
+            *("models", "models/official/mask_rcnn", "models/official/mnasnet"),
+            "models/official/efficientnet",
+        ),
+        loss=r"INFO:tensorflow:loss = ([-+0-9.e]+)",
+        seconds=1200.0,
+    ),
+    _program(
+        "unet3d",
+        _livers,
+        "{source}/models/official/unet3d/unet_main.py",
+        *(_NAMED, "--mode=train_and_eval", "--model_dir={model}", "--num_cores={cores}"),
+        *("--config_file={data}/config.yaml", "--iterations_per_loop=5"),
+        *("--training_file_pattern={data}/*.tfrecord", "--eval_file_pattern={data}/*.tfrecord"),
+        # Each volume is split between two cores.
+        *(f"--input_partition_dims={cores}" for cores in (1, 2, 1, 1, 1)),
+        path=("models",),
+        loss=r"INFO:tensorflow:loss = ([-+0-9.e]+)",
+        seconds=1200.0,
     ),
 )
