@@ -10,8 +10,11 @@
 #include "tensorflow/core/common_runtime/device_factory.h"
 #include "tensorflow/core/common_runtime/device_mgr.h"
 #include "tensorflow/core/common_runtime/process_function_library_runtime.h"
+#include "tensorflow/core/common_runtime/rendezvous_mgr.h"
 #include "tensorflow/core/framework/attr_value.pb.h"
 #include "tensorflow/core/framework/function.pb.h"
+#include "tensorflow/core/framework/rendezvous.h"
+#include "tensorflow/core/lib/core/refcount.h"
 #include "tensorflow/core/public/session_options.h"
 #include "tensorflow/core/public/version.h"
 #include "tsl/profiler/lib/traceme.h"
@@ -115,6 +118,13 @@ constexpr int64_t kStepId = -1;
 
 void RunOnCaller(const std::function<void()>& work) { work(); }
 
+// Functions that TensorFlow does not inline are called with a rendezvous.
+absl::Status MakeRendezvous(int64_t /*step_id*/, const tensorflow::DeviceMgr* devices,
+                            tensorflow::core::RefCountPtr<tensorflow::Rendezvous>* rendezvous) {
+  rendezvous->reset(new tensorflow::RefCountedIntraProcessRendezvous(devices));
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 HostFunctions::HostFunctions(CoreThreads* host_threads)
@@ -146,7 +156,9 @@ absl::StatusOr<std::shared_ptr<HostFunctions>> HostFunctions::Create(
   }
   made->runtime_ = std::make_unique<tensorflow::ProcessFunctionLibraryRuntime>(
       device, tensorflow::Env::Default(), /*config=*/nullptr, TF_GRAPH_DEF_VERSION,
-      made->definitions_.get(), tensorflow::OptimizerOptions());
+      made->definitions_.get(), tensorflow::OptimizerOptions(), /*thread_pool=*/nullptr,
+      /*parent=*/nullptr, /*session_metadata=*/nullptr,
+      tensorflow::Rendezvous::Factory(MakeRendezvous));
   made->library_ = made->runtime_->GetFLR(absl::StrCat(kTask, "/device:CPU:0"));
   for (const HostFunctionSource& source : sources) {
     Function function;

@@ -134,6 +134,17 @@ def test_cluster_that_calls_a_function(way):
     way.check(lambda outside, x: outside(on_host, x + 1) - 1, vector)
 
 
+def test_cluster_that_calls_a_function_that_is_not_inlined(way):
+    def kept(x):
+        boxes = tf.stack([x, x, x + 0.5, x + 0.5], axis=1)
+        indices, _ = tf.image.non_max_suppression_padded(
+            boxes, x, 2, iou_threshold=0.3, pad_to_max_output_size=True
+        )
+        return tf.cast(indices, tf.float32)
+
+    way.check(lambda outside, x: outside(kept, x + 1) * 2, vector)
+
+
 def test_unused_result(way):
     def computation(outside, x):
         outside(half, x * 2)
