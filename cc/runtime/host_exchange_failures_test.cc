@@ -10,6 +10,19 @@
 namespace tf_tpu_ext {
 namespace {
 
+class HostFailuresTest : public HostExchangeTest {
+ protected:
+  // Connects two hosts; both cores of the first reach an all-reduce, and wait for the second.
+  void OneOfTwoHostsArrives(Player (&players)[2]) {
+    Connect(2, 2);
+    for (int rank : {0, 1}) {
+      players[rank].send = {1};
+      players[rank].recv = {0};
+      Arrive(KeyOf({0, 1, 2, 3}), rank, "all-reduce", &players[rank], Sum());
+    }
+  }
+};
+
 TEST_F(HostExchangeTest, AHostThatCanNotCombineItsPartFails) {
   Connect(3, 1);
   int calls = 0;
@@ -141,14 +154,9 @@ TEST_F(HostExchangeTest, AbortEndsWhoWaitsForAnotherHost) {
   EXPECT_EQ(of_other_run.told, absl::CancelledError("over"));
 }
 
-TEST_F(HostExchangeTest, AHostThatIsGoneFailsWhoWaitsForIt) {
-  Connect(2, 2);
+TEST_F(HostFailuresTest, AHostThatIsGoneFailsWhoWaitsForIt) {
   Player players[2];
-  for (int rank : {0, 1}) {
-    players[rank].send = {1};
-    players[rank].recv = {0};
-    Arrive(KeyOf({0, 1, 2, 3}), rank, "all-reduce", &players[rank], Sum());
-  }
+  OneOfTwoHostsArrives(players);
   rendezvous_->StartAbort(absl::UnavailableError("the worker is gone"));
   for (const Player& player : players) {
     ASSERT_TRUE(player.told.has_value());
@@ -168,14 +176,9 @@ TEST_F(HostExchangeTest, DescribeSaysWhoWaitsForOtherCoresOfTheHost) {
   tables_[0]->Abort(kRun, absl::CancelledError("over"));
 }
 
-TEST_F(HostExchangeTest, DescribeSaysWhichHostIsMissing) {
-  Connect(2, 2);
+TEST_F(HostFailuresTest, DescribeSaysWhichHostIsMissing) {
   Player players[2];
-  for (int rank : {0, 1}) {
-    players[rank].send = {1};
-    players[rank].recv = {0};
-    Arrive(KeyOf({0, 1, 2, 3}), rank, "all-reduce", &players[rank], Sum());
-  }
+  OneOfTwoHostsArrives(players);
   const std::string description = tables_[0]->Describe(kRun);
   EXPECT_TRUE(absl::StrContains(description, TaskOfHost(1))) << description;
   EXPECT_EQ(tables_[0]->Describe(kRun, absl::Hours(1)), "");
