@@ -17,18 +17,23 @@ PEERS = ("ours", "mirrored", "plain", "jit_compile")
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}
 
 
-@pytest.fixture(scope="module")
-def report(tmp_path_factory):
-    path = tmp_path_factory.mktemp("steps") / "report.json"
-    command = [sys.executable, str(BENCHMARKS / "steps.py"), "--smoke", "--json", str(path)]
+def run_benchmark(name, *options):
+    """Runs a benchmark to its end, which has to be a good one."""
     done = subprocess.run(
-        [*command, "--programs", *PROGRAMS, "--peers", *PEERS],
+        [sys.executable, str(BENCHMARKS / name), *map(str, options)],
         env=ENVIRONMENT,
         capture_output=True,
         text=True,
         timeout=250,
     )
     assert done.returncode == 0, f"{done.stdout}{done.stderr}"
+    return done
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    path = tmp_path_factory.mktemp("steps") / "report.json"
+    run_benchmark("steps.py", "--smoke", "--json", path, "--programs", *PROGRAMS, "--peers", *PEERS)
     return json.loads(path.read_text())
 
 
@@ -106,15 +111,18 @@ def test_wrong_arguments(arguments, message):
 
 def test_models_are_trained_by_every_peer(tmp_path):
     path = tmp_path / "report.json"
-    command = [sys.executable, str(BENCHMARKS / "models.py"), "--smoke", "--json", str(path)]
-    done = subprocess.run(
-        [*command, "--models", "unet", "--peers", "ours", "mirrored", "plain"],
-        env=ENVIRONMENT,
-        capture_output=True,
-        text=True,
-        timeout=250,
+    run_benchmark(
+        "models.py",
+        "--smoke",
+        "--json",
+        path,
+        "--models",
+        "unet",
+        "--peers",
+        "ours",
+        "mirrored",
+        "plain",
     )
-    assert done.returncode == 0, f"{done.stdout}{done.stderr}"
     report = json.loads(path.read_text())
     results = {result["peer"]: result for result in report["results"]}
     assert set(results) == {"ours", "mirrored", "plain"}
@@ -128,15 +136,7 @@ def test_models_are_trained_by_every_peer(tmp_path):
 
 
 def test_options_times_all():
-    command = [sys.executable, str(BENCHMARKS / "options.py"), "--smoke"]
-    done = subprocess.run(
-        [*command, "--programs", "mlp"],
-        env=ENVIRONMENT,
-        capture_output=True,
-        text=True,
-        timeout=250,
-    )
-    assert done.returncode == 0, f"{done.stdout}{done.stderr}"
+    done = run_benchmark("options.py", "--smoke", "--programs", "mlp")
     [name, usual, one, tpu, ratio, *check] = done.stdout.splitlines()[-1].split()
     assert (name, one) == ("mlp", "1.00")
     assert float(ratio) == pytest.approx(float(tpu) / float(usual), rel=0.05)
@@ -144,9 +144,7 @@ def test_options_times_all():
 
 
 def test_startup_tells_what_each_program_adds():
-    command = [sys.executable, str(BENCHMARKS / "startup.py"), "--rounds", "2", "--json"]
-    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=250)
-    assert done.returncode == 0, f"{done.stdout}{done.stderr}"
+    done = run_benchmark("startup.py", "--rounds", "2", "--json")
     report = json.loads(done.stdout)
     assert len(report["rounds"]) == 2
     for name, base in (
@@ -162,11 +160,7 @@ def test_startup_tells_what_each_program_adds():
 
 def test_pods_times_every_row_with_the_same_values(tmp_path):
     path = tmp_path / "report.json"
-    command = [sys.executable, str(BENCHMARKS / "pods.py"), "--smoke", "--json", str(path)]
-    done = subprocess.run(
-        [*command, "--rounds", "1"], env=ENVIRONMENT, capture_output=True, text=True, timeout=250
-    )
-    assert done.returncode == 0, f"{done.stdout}{done.stderr}"
+    run_benchmark("pods.py", "--smoke", "--json", path, "--rounds", "1")
     report = json.loads(path.read_text())
     results = {(result["row"], result["peer"]): result for result in report["results"]}
     rows = ("empty", "all_reduce", "mlp", "transformer", "gradients")
@@ -204,15 +198,9 @@ def test_pods_ends_the_processes_of_a_peer_that_fails(monkeypatch):
 
 def test_distributed_datasets_are_timed_for_every_peer(tmp_path):
     path = tmp_path / "report.json"
-    command = [sys.executable, str(BENCHMARKS / "distributed_datasets.py"), "--json", str(path)]
-    done = subprocess.run(
-        [*command, "--replicas", "2", "--rounds", "1"],
-        env=ENVIRONMENT,
-        capture_output=True,
-        text=True,
-        timeout=250,
+    done = run_benchmark(
+        "distributed_datasets.py", "--json", path, "--replicas", "2", "--rounds", "1"
     )
-    assert done.returncode == 0, f"{done.stdout}{done.stderr}"
     rows = json.loads(path.read_text())["2"]
     assert set(rows) == {"iterator", "in function", "eager"}
     for times in rows.values():
