@@ -21,6 +21,7 @@
 namespace tf_tpu_ext {
 namespace {
 
+using tensorflow::DataType;
 using tensorflow::NodeDef;
 using tensorflow::TensorShape;
 
@@ -212,12 +213,6 @@ std::optional<NodeDef> OneDnnNode(const NodeDef& node, const std::string& op) {
   return HasKernel(*made) ? made : std::nullopt;
 }
 
-// Whether oneDNN computes the op in bfloat16 with sums in float32, as XLA does, but faster.
-bool TakesHalf(const WindowOp& route) {
-  return route.family == WindowOp::kConvolution &&
-         tensorflow::port::TestCPUFeature(tensorflow::port::AVX512F);
-}
-
 std::optional<NodeDef> EigenNode(const NodeDef& node, const WindowOp& route,
                                  const Windows& windows) {
   const bool dilated = std::any_of(windows.dilations.begin(), windows.dilations.end(),
@@ -225,6 +220,29 @@ std::optional<NodeDef> EigenNode(const NodeDef& node, const WindowOp& route,
   if (dilated && node.op() != "Conv2D") return std::nullopt;
   auto made = WithAttributesOf(node, node.op());
   return made && HasKernel(*made) ? made : std::nullopt;
+}
+
+// The type that a kernel of the op should compute in. XLA adds in float32 and rounds the sum, also
+// for smaller types. Of TensorFlow's kernels, only oneDNN's convolutions in bfloat16 do the same,
+// and only some processors run them fast.
+DataType KernelType(const NodeDef& node, const WindowOp& route, DataType type) {
+  const bool as_it_is = type == DataType::DT_BFLOAT16 && route.family == WindowOp::kConvolution &&
+                        tensorflow::port::TestCPUFeature(tensorflow::port::AVX512F) &&
+                        OneDnnNode(node, node.op());
+  return as_it_is ? type : DataType::DT_FLOAT;
+}
+
+// The kernel for operands of type T, which is an attribute of `node`.
+std::optional<NodeDef> KernelNode(const NodeDef& node, const WindowOp& route,
+                                  const Windows& windows, KernelChoice* choice) {
+  std::optional<NodeDef> kernel = OneDnnNode(node, node.op());
+  if (kernel && node.op() == "MaxPoolGrad") {
+    // Only oneDNN's own forward kernel says which element of a window is the largest. Even running
+    // it a second time is faster than any other gradient.
+    choice->before = OneDnnNode(node, "MaxPool");
+    if (!choice->before) kernel.reset();
+  }
+  return kernel ? kernel : EigenNode(node, route, windows);
 }
 
 }  // namespace
@@ -239,17 +257,18 @@ std::optional<KernelChoice> ChooseKernel(const NodeDef& node,
   const auto found = WindowOps().find(node.op());
   if (found == WindowOps().end()) return std::nullopt;
   const WindowOp& route = found->second;
-  KernelChoice choice;
-  choice.type = operands.back().type;
-  const bool half = choice.type == tensorflow::DT_BFLOAT16;
-  if (half ? !TakesHalf(route) : choice.type != tensorflow::DT_FLOAT) return std::nullopt;
+  const DataType type = operands.back().type;
+  if (type != DataType::DT_FLOAT && type != DataType::DT_BFLOAT16 && type != DataType::DT_HALF) {
+    return std::nullopt;
+  }
   for (int i = 0; i < static_cast<int>(operands.size()); ++i) {
-    if (i != route.sizes && operands[i].type != choice.type) return std::nullopt;
+    if (i != route.sizes && operands[i].type != type) return std::nullopt;
   }
   std::optional<Windows> windows = WindowsOf(node, route, operands);
   if (!windows || windows->work < kLeastWork) return std::nullopt;
   // If windows share no elements, XLA's gradient is faster.
   if (node.op() == "AvgPoolGrad" && !windows->overlap) return std::nullopt;
+  KernelChoice choice;
   choice.work = windows->work;
   if (node.op() == "MaxPoolGrad") {
     if (operands[1].shape != windows->output) return std::nullopt;
@@ -259,14 +278,10 @@ std::optional<KernelChoice> ChooseKernel(const NodeDef& node,
                    : route.filter == kResultOfOp ? windows->filter
                                                  : windows->output;
   }
-  std::optional<NodeDef> kernel = OneDnnNode(node, node.op());
-  if (kernel && node.op() == "MaxPoolGrad") {
-    // Only oneDNN's own forward kernel says which element of a window is the largest. Even running
-    // it a second time is faster than any other gradient.
-    choice.before = OneDnnNode(node, "MaxPool");
-    if (!choice.before) kernel.reset();
-  }
-  if (!kernel && !half) kernel = EigenNode(node, route, *windows);
+  choice.type = KernelType(node, route, type);
+  NodeDef typed = node;
+  (*typed.mutable_attr())["T"].set_type(choice.type);
+  std::optional<NodeDef> kernel = KernelNode(typed, route, *windows, &choice);
   if (!kernel) return std::nullopt;
   choice.node = *std::move(kernel);
   return choice;

@@ -35,7 +35,8 @@ struct KernelChoice {
   tensorflow::NodeDef node;
   // A kernel that runs before it, see KernelCall::before.
   std::optional<tensorflow::NodeDef> before;
-  // Its result.
+  // Its operands, except for sizes, and its result. If the op's type is another, what the kernel
+  // takes and gives must be converted.
   tensorflow::DataType type = tensorflow::DT_INVALID;
   tensorflow::TensorShape shape;
   // How much it computes, see KernelCall::work.

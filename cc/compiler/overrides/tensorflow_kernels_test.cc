@@ -167,6 +167,21 @@ TEST(ChooseKernelTest, OtherTypesAreXlas) {
   EXPECT_FALSE(ChooseKernel(Node("Conv2D"), {images, filter}).has_value());
 }
 
+TEST(ChooseKernelTest, SmallerTypesAreComputedInFloat32) {
+  for (const tensorflow::DataType type : {tensorflow::DT_BFLOAT16, tensorflow::DT_HALF}) {
+    NodeDef node = Node("DepthwiseConv2dNative");
+    (*node.mutable_attr())["T"].set_type(type);
+    KernelOperand images = Of(kImages), filter = Of(TensorShape({3, 3, 32, 2}));
+    images.type = filter.type = type;
+    const auto choice = ChooseKernel(node, {images, filter});
+    ASSERT_TRUE(choice.has_value());
+    EXPECT_EQ(choice->type, DT_FLOAT);
+    EXPECT_EQ(choice->node.attr().at("T").type(), DT_FLOAT);
+    images.type = DT_FLOAT;
+    EXPECT_FALSE(ChooseKernel(node, {images, filter}).has_value());
+  }
+}
+
 TEST(ChooseKernelTest, WhatKernelsDoNotSupportIsXlas) {
   const std::vector<KernelOperand> operands = {Of(kImages), Of(kFilter)};
   NodeDef node = Node("Conv2D");

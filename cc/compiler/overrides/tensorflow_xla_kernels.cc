@@ -92,6 +92,8 @@ class TensorFlowKernelOverride : public OverrideKernel {
   absl::Status EmitCall(XlaOpKernelContext* context, const std::vector<KernelOperand>& operands,
                         const KernelChoice& choice) const {
     xla::XlaBuilder* builder = context->builder();
+    xla::PrimitiveType type;
+    TF_RETURN_IF_ERROR(tensorflow::DataTypeToPrimitiveType(choice.type, &type));
     std::vector<XlaOp> inputs;
     std::vector<xla::Shape> shapes;
     for (int i = 0; i < context->num_inputs(); ++i) {
@@ -100,7 +102,7 @@ class TensorFlowKernelOverride : public OverrideKernel {
         inputs.push_back(
             xla::ConstantR1<int32_t>(builder, std::vector<int32_t>(sizes.begin(), sizes.end())));
       } else {
-        inputs.push_back(context->Input(i));
+        inputs.push_back(xla::ConvertElementType(context->Input(i), type));
       }
       TF_ASSIGN_OR_RETURN(xla::Shape shape, builder->GetShape(inputs.back()));
       xla::LayoutUtil::SetToDefaultLayout(&shape);
@@ -110,11 +112,12 @@ class TensorFlowKernelOverride : public OverrideKernel {
     TF_RETURN_IF_ERROR(tensorflow::TensorShapeToXLAShape(choice.type, choice.shape, &result));
     xla::LayoutUtil::SetToDefaultLayout(&result);
     const KernelCall call{StockOp(), name(), choice.node, choice.before, choice.work};
-    context->SetOutput(
-        0, xla::CustomCallWithLayout(builder, kKernelTarget, inputs, result, shapes, Encode(call),
-                                     /*has_side_effect=*/false, /*output_operand_aliasing=*/{},
-                                     /*literal=*/nullptr, xla::CustomCallSchedule::SCHEDULE_NONE,
-                                     xla::CustomCallApiVersion::API_VERSION_TYPED_FFI));
+    const XlaOp output =
+        xla::CustomCallWithLayout(builder, kKernelTarget, inputs, result, shapes, Encode(call),
+                                  /*has_side_effect=*/false, /*output_operand_aliasing=*/{},
+                                  /*literal=*/nullptr, xla::CustomCallSchedule::SCHEDULE_NONE,
+                                  xla::CustomCallApiVersion::API_VERSION_TYPED_FFI);
+    context->SetOutput(0, xla::ConvertElementType(output, context->output_xla_type(0)));
     return absl::OkStatus();
   }
 };
