@@ -9,6 +9,7 @@
 #include "cc/compiler/overrides/tensorflow_kernels.h"
 #include "cc/program/kernel_call.h"
 #include "tensorflow/compiler/tf2xla/shape_util.h"
+#include "tensorflow/compiler/tf2xla/type_util.h"
 #include "tensorflow/compiler/tf2xla/xla_op_registry.h"
 #include "xla/hlo/builder/lib/constants.h"
 #include "xla/hlo/builder/xla_builder.h"
