@@ -16,7 +16,7 @@ _ENVIRONMENT = Environment(
         *("matplotlib", "opencv-python-headless", "pandas", "pillow", "pycocotools", "pyyaml"),
         *("six", "tensorboard", "tensorflow-probability"),
     ),
-    alone=("tensorflow-gan", "tensorflow-hub"),
+    alone=("tensorflow-gan", "tensorflow-hub", "tensorflow-serving-api"),
 )
 _NAMED = "--tpu=any-name"
 _IMAGE = 128
