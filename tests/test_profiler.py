@@ -24,6 +24,11 @@ STEPS = 3
 XPROF_PYTHON = os.environ.get("TF_TPU_EXT_XPROF_PYTHON", sys.executable)
 
 
+needs_ops = pytest.mark.skipif(
+    not profiles.OPS_ARE_KNOWN, reason="before TensorFlow 2.21, XLA does not tell an op's core"
+)
+
+
 def training_step(strategy: Any) -> Callable[[], Any]:
     """A step with a product, a sum over all replicas, and a shared update."""
     with strategy.scope():
@@ -127,7 +132,7 @@ def test_a_step_is_seen_on_the_threads_of_the_host(tmp_path: pathlib.Path) -> No
     assert expected <= {event.name for events in threads for event in events}
 
 
-def test_each_core_has_its_steps_programs_and_ops(strategy: Any, tmp_path: pathlib.Path) -> None:
+def test_each_core_has_its_steps_and_programs(strategy: Any, tmp_path: pathlib.Path) -> None:
     seconds = profile(tmp_path, training_step(strategy))
     cores = profiles.read_cores(tmp_path)
     assert len(cores) == strategy.num_replicas_in_sync
@@ -139,9 +144,18 @@ def test_each_core_has_its_steps_programs_and_ops(strategy: Any, tmp_path: pathl
             assert 0 < step.end - step.begin < taken + max(seconds)
         for module in modules:
             assert sum(step.contains(module) for step in steps) == 1
-        ops = core.lines["XLA Ops"]
-        for op in ops:
+        for op in core.lines.get("XLA Ops", []):
             assert any(module.contains(op) for module in modules), op
+        assert core.stats["peak_teraflops_per_second"] > 0
+        assert core.stats["peak_hbm_bw_gigabytes_per_second"] > 0
+
+
+@needs_ops
+def test_each_core_has_its_ops(strategy: Any, tmp_path: pathlib.Path) -> None:
+    profile(tmp_path, training_step(strategy))
+    cores = profiles.read_cores(tmp_path)
+    for core in cores:
+        ops = core.lines["XLA Ops"]
         products = [op for op in ops if op.stats.get("tf_op") == "product:MatMul"]
         assert len(products) == STEPS
         for product in products:
@@ -151,8 +165,6 @@ def test_each_core_has_its_steps_programs_and_ops(strategy: Any, tmp_path: pathl
         if len(cores) > 1:
             sums = [op for op in ops if op.stats["hlo_category"] == "all-reduce"]
             assert len(sums) == STEPS
-        assert core.stats["peak_teraflops_per_second"] > 0
-        assert core.stats["peak_hbm_bw_gigabytes_per_second"] > 0
 
 
 def test_a_program_is_in_the_metadata(strategy: Any, tmp_path: pathlib.Path) -> None:
@@ -190,9 +202,11 @@ def test_transfers_tell_their_python_line(
 ) -> None:
     profile(tmp_path, host_step(make_strategy(2)))
     for core in profiles.read_cores(tmp_path):
-        calls = [op for op in core.lines["XLA Ops"] if op.stats["hlo_category"] == "custom-call"]
-        assert len(calls) == STEPS
-        assert {call.stats["source"] for call in calls} == {line_of("the host line")}
+        if profiles.OPS_ARE_KNOWN:
+            ops = core.lines["XLA Ops"]
+            calls = [op for op in ops if op.stats["hlo_category"] == "custom-call"]
+            assert len(calls) == STEPS
+            assert {call.stats["source"] for call in calls} == {line_of("the host line")}
         waits = [wait for wait in core.lines["Waits"] if wait.name.startswith("host call: ")]
         assert len(waits) == STEPS
         for wait in waits:
@@ -230,7 +244,8 @@ def test_a_jit_compiled_function_is_on_its_core(tmp_path: pathlib.Path) -> None:
     [core] = profiles.read_cores(tmp_path)
     [module] = core.lines["XLA Modules"]
     assert "square" in module.stats["program"]
-    assert any(op.stats.get("tf_op") == "MatMul:MatMul" for op in core.lines["XLA Ops"])
+    if profiles.OPS_ARE_KNOWN:
+        assert any(op.stats.get("tf_op") == "MatMul:MatMul" for op in core.lines["XLA Ops"])
 
 
 def test_an_error_ends_what_is_shown(
@@ -260,7 +275,8 @@ def test_an_error_ends_what_is_shown(
     tf.profiler.experimental.stop()
     for core in profiles.read_cores(tmp_path):
         assert len(core.lines["XLA Modules"]) == 1
-        assert any(op.stats["hlo_category"] == "all-reduce" for op in core.lines["XLA Ops"])
+        if profiles.OPS_ARE_KNOWN:
+            assert any(op.stats["hlo_category"] == "all-reduce" for op in core.lines["XLA Ops"])
 
 
 def test_keras_profiles_batches(
@@ -339,6 +355,7 @@ def convert_by_xprof(logdir: pathlib.Path) -> dict[str, Any]:
     return answers
 
 
+@needs_ops
 def test_xprof_answers(strategy: Any, tmp_path: pathlib.Path) -> None:
     """Its tools take the profile for a TPU's, and tell the times that the run had."""
     seconds = profile(tmp_path, training_step(strategy))

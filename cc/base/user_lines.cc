@@ -18,15 +18,14 @@ constexpr absl::string_view kLibraryFolders[] = {
     "/tensorflow/python/", "/tensorflow/compiler/",        "/keras/src/", "-packages/optree/",
     "/tf_keras/",          "/tensorflow_estimator/python/"};
 
-// The folder of our Python package, which contains the library, with a slash at the end.
+constexpr absl::string_view kPackage = "/tf_tpu_ext/";
+
 std::string OwnFolder() {
   Dl_info info;
   if (dladdr(reinterpret_cast<const void*>(&OwnFolder), &info) == 0 || info.dli_fname == nullptr) {
     return "";
   }
-  const std::string path = info.dli_fname;
-  const size_t slash = path.rfind('/');
-  return slash == std::string::npos ? "" : path.substr(0, slash + 1);
+  return PackageFolder(info.dli_fname);
 }
 
 }  // namespace
@@ -41,6 +40,11 @@ SourceLine ParseSourceLine(absl::string_view text) {
   }
   source.file = std::string(text.substr(0, colon));
   return source;
+}
+
+std::string PackageFolder(absl::string_view library) {
+  const size_t found = library.rfind(kPackage);
+  return std::string(library.substr(0, found == library.npos ? 0 : found + kPackage.size()));
 }
 
 bool IsLibraryFile(absl::string_view file) {

@@ -21,6 +21,11 @@ struct SourceLine {
 // Parses the result of SourceLine::Text; unknown if the text is not one.
 SourceLine ParseSourceLine(absl::string_view text);
 
+// The folder of our Python package, with a slash at the end, which the library's path names: it
+// lies there or, in a wheel for several versions of TensorFlow, in a folder below. Empty if there
+// is none.
+std::string PackageFolder(absl::string_view library);
+
 // Whether the file is not the user's: a file of TensorFlow, Keras or this package, or no file at
 // all.
 bool IsLibraryFile(absl::string_view file);

@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "tensorflow/core/platform/stack_frame.h"
 
@@ -20,6 +21,15 @@ TEST(UserLinesTest, TheInnermostLineThatIsNoLibrarysCounts) {
       StackFrame("<frozen importlib>", 1, "load"),
       StackFrame("/v/site-packages/tensorflow/python/framework/ops.py", 1221, "from_node_def")});
   EXPECT_EQ(UserLine(&trace).Text(), "model.py:12");
+}
+
+TEST(UserLinesTest, ThePackageContainsItsLibraries) {
+  const char* const package = "/v/site-packages/tf_tpu_ext/";
+  for (const char* file : {"libtf_tpu_ext_ops.so", "tensorflow-2.20/libtf_tpu_ext_ops.so"}) {
+    EXPECT_EQ(PackageFolder(absl::StrCat(package, file)), package);
+  }
+  EXPECT_EQ(PackageFolder("/home/tf_tpu_ext/tf_tpu_ext/lib.so"), "/home/tf_tpu_ext/tf_tpu_ext/");
+  EXPECT_EQ(PackageFolder("/build/tests/base_test"), "");
 }
 
 TEST(UserLinesTest, ATextIsReadBack) {

@@ -13,6 +13,7 @@
 #include "xla/pjrt/cpu/cpu_client.h"
 #include "xla/pjrt/pjrt_client.h"
 #include "xla/pjrt/pjrt_executable.h"
+#include "xla/service/computation_placer.h"
 #include "xla/service/executable.h"
 #include "xla/tsl/platform/statusor.h"
 
@@ -41,9 +42,22 @@ inline std::shared_ptr<xla::Executable> CpuExecutableOfLoaded(
 
 using CompiledByClient = std::unique_ptr<xla::PjRtLoadedExecutable>;
 
+// Names devices of the client in place of other hosts': loading takes no others. A run says where
+// it runs.
+inline xla::CompileOptions OnDevicesOf(xla::PjRtClient& client, xla::CompileOptions options) {
+  xla::ExecutableBuildOptions& build = options.executable_build_options;
+  if (build.has_device_assignment()) {
+    xla::DeviceAssignment assignment = build.device_assignment();
+    for (int64_t& device : assignment) device %= client.device_count();
+    build.set_device_assignment(assignment);
+  }
+  return options;
+}
+
 inline absl::StatusOr<CompiledByClient> CompileByClient(xla::PjRtClient& client,
                                                         const xla::XlaComputation& computation,
-                                                        const xla::CompileOptions& options) {
+                                                        const xla::CompileOptions& given) {
+  const xla::CompileOptions options = OnDevicesOf(client, given);
 #if TF_TPU_EXT_TENSORFLOW_MINOR >= 20
   return client.CompileAndLoad(computation, options);
 #else
