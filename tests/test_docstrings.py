@@ -119,10 +119,11 @@ def members() -> Iterator[tuple[str, Any]]:
 
 
 def contrib_names() -> Iterator[tuple[str, Any]]:
-    """Gives the functions and classes of `tf.contrib` that the package itself defines."""
+    """Gives the public functions and classes of `tf.contrib` that the package itself defines."""
     for table in _names.MODULES.values():
-        for entry in table.values():
-            if isinstance(entry, str) and entry.startswith("tf_tpu_ext.contrib"):
+        for name, entry in table.items():
+            ours = isinstance(entry, str) and entry.startswith("tf_tpu_ext.contrib")
+            if ours and not name.startswith("_"):
                 value = pkgutil.resolve_name(entry)
                 if inspect.isroutine(value) or inspect.isclass(value):
                     yield entry, value

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import pathlib
+import re
 import subprocess
 import sys
 from typing import Any
@@ -87,6 +89,16 @@ def test_what_is_wrong_is_told(trial: Any, place: Any) -> None:
     assert trial.different([result, other]) == ["loss 5.0 on 2 cores, and 5.1 on 8"]
     failed = trial.run(program("not a number"), 2, place)
     assert failed.problems == (f"it ended with 1, see {failed.log}",)
+
+
+def test_evaluations_restore_checkpoints_too(trial: Any) -> None:
+    from published.program import Program
+
+    restored, evaluated = "Restoring parameters from model/ckpt-20\n", "Starting evaluation at 1\n"
+    [resumed] = [field.default for field in dataclasses.fields(Program) if field.name == "resumed"]
+    assert re.search(resumed, f"begins\n{restored}{evaluated}{restored}")
+    assert not re.search(resumed, f"begins\n{evaluated}{restored}")
+    assert not re.search(resumed, "Restoring parameters from model/ckpt-0\n")
 
 
 def test_what_has_to_be_cloned_is_told(tmp_path: pathlib.Path) -> None:

@@ -13,6 +13,7 @@ if importlib.util.find_spec("tensorflow_estimator") is None:
     pytest.skip("tensorflow-estimator is not installed", allow_module_level=True)
 
 import tf_tpu_ext.estimator as te
+from tf_tpu_ext import contrib
 from tf_tpu_ext.estimator import _install
 from tf_tpu_ext.estimator._supplied import (
     estimator_training,
@@ -52,6 +53,20 @@ def test_tf_estimator_is_there_on_request(run_python):
 def test_every_name_is_there():
     for name in te.__all__:
         assert getattr(te, name) is not None
+
+
+def test_copies_of_tpu_estimator(make_estimator, input_fn):
+    """Those of TensorFlow 1.13 in programs know of no embeddings."""
+    contrib.install()
+    from tensorflow.contrib.tpu.python.tpu import tpu_context
+
+    estimator = make_estimator()
+    settings = (estimator.config, 32, 32, 32, True, True)
+    estimator._ctx = tpu_context._get_tpu_context(*settings)
+    estimator.train(input_fn, steps=5)
+    assert estimator.get_variable_value("global_step") == 5
+    # TensorFlow 1.15's name it.
+    assert tpu_context._get_tpu_context(*settings, embedding_config_spec=None) is not None
 
 
 def test_gradients_by_an_optimizer_and_ids_by_core():

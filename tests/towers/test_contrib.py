@@ -270,6 +270,28 @@ def test_summaries(installed, tmp_path):
     assert tags == ["loss"]
 
 
+def test_summaries_are_flushed_by_their_resource(installed, tmp_path):
+    """As copies of TPUEstimator in programs do."""
+    from tensorflow.python.ops import summary_ops_v2
+
+    with tf.Graph().as_default(), v1.Session() as session:
+        writer = installed.summary.create_file_writer(str(tmp_path))
+        with writer.as_default(), installed.summary.always_record_summaries():
+            written = installed.summary.scalar("loss", 5.0, step=tf.constant(3, tf.int64))
+        [start] = installed.summary.summary_writer_initializer_op()
+        flushed = [
+            flush(start.inputs[0]) for flush in (installed.summary.flush, summary_ops_v2.flush)
+        ]
+        session.run(start)
+        session.run(written)
+        [file] = tmp_path.iterdir()
+        before = file.stat().st_size
+        session.run(flushed)
+        assert file.stat().st_size > before
+    with pytest.raises(ValueError, match="Invalid argument to flush"):
+        summary_ops_v2.flush(3)
+
+
 def test_data(installed):
     dataset = tf.data.Dataset.range(7)
     assert len(list(dataset.apply(installed.data.batch_and_drop_remainder(3)))) == 2

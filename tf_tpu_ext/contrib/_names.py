@@ -493,7 +493,10 @@ MODULES: dict[str, Table] = {
     "tpu.python.tpu.tpu_config": {
         name: _TPU_MODULE[name] for name in ("InputPipelineConfig", "RunConfig", "TPUConfig")
     },
-    "tpu.python.tpu.tpu_context": {"TPUContext": _ESTIMATOR + "TPUContext"},
+    "tpu.python.tpu.tpu_context": {
+        "TPUContext": _ESTIMATOR + "TPUContext",
+        "_get_tpu_context": "tf_tpu_ext.contrib.copied_estimators:get_tpu_context",
+    },
     "tpu.python.tpu.tpu_estimator": {
         name: _TPU_MODULE[name] for name in ("TPUEstimator", "TPUEstimatorSpec")
     },

@@ -27,6 +27,14 @@ PATCHES = (
         install=deferred("tf_tpu_ext.contrib._private_names", "find_modules"),
     ),
     Patch(
+        name="summary_flush",
+        group="contrib",
+        target="tensorflow.python.ops.summary_ops_v2.flush",
+        change="It also takes the resource of a writer.",
+        reason="`tf.contrib.summary.flush` did; copies of TPUEstimator in programs call it so.",
+        install=deferred("tf_tpu_ext.contrib.copied_estimators", "flush_resources"),
+    ),
+    Patch(
         name="keras_layers",
         group="contrib",
         target="sys.meta_path",

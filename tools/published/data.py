@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import pathlib
 import struct
@@ -18,6 +19,7 @@ _CLASSES = 10
 _EXAMPLES = 256
 # Token ids.
 _FIRST, _MASK = 1, 3
+_XLNET_CLS, _XLNET_SEP = 3, 4
 
 
 def digits(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -69,6 +71,44 @@ def masked_sentences(path: pathlib.Path, length: int) -> None:
             )
 
 
+def streams(folder: pathlib.Path, length: int, reused: int, masked: int, batch: int) -> None:
+    """Writes XLNet's examples for pretraining, and the file that lists them.
+
+    Each place in a batch goes on where it was in the batch before. It has counting tokens, and two
+    segments that go on with them or do not, which is the label.
+    """
+    random = np.random.default_rng(0)
+    # As the program spells what the files are for.
+    kind = f"bsz-{batch}.seqlen-{length}.reuse-{reused}.uni.alpha-6.beta-1.fnp-{masked}"
+    path, batches = folder / f"train-0-0.{kind}.tfrecords", _EXAMPLES // batch
+    starts = random.integers(10, 60, batch)
+    # Two separators and a token for the class end the segments.
+    first = (length - reused - 3) // 2
+    second = length - reused - 3 - first
+    with _writer(path) as writer:
+        for number in range(batches):
+            for start in starts:
+                label = int(random.integers(2))
+                after = start if label else start + 30
+                tokens = start + np.arange(number * reused, (number + 1) * reused + first + 1) % 8
+                other = after + np.arange(second + 1) % 8
+                places = [
+                    *random.choice(reused, masked // 2, replace=False),
+                    *(reused + random.choice(first, masked - masked // 2, replace=False)),
+                ]
+                writer.write(
+                    _example(
+                        input=[*tokens[:-1], _XLNET_SEP, *other[:-1], _XLNET_SEP, _XLNET_CLS],
+                        target=[*tokens[1:], *other, _XLNET_CLS, _XLNET_CLS],
+                        is_masked=np.isin(np.arange(length), places).astype(np.int64),
+                        seg_id=[*[0] * (reused + first + 1), *[1] * (second + 1), 2],
+                        label=[label],
+                    )
+                )
+    listed = {"filenames": [path.name], "num_batch": batches}
+    (folder / f"record_info-train-0-0.{kind}.json").write_text(json.dumps(listed))
+
+
 def labelled_sentences(path: pathlib.Path, length: int) -> None:
     """Writes BERT's examples for a classifier: the label tells high tokens from low ones."""
     random = np.random.default_rng(0)
@@ -107,6 +147,29 @@ def judged_sentences(folder: pathlib.Path, words: int) -> None:
                 "\t".join([str(number), *([] if part == "test" else [str(label), "*"]), text])
             )
         (folder / f"{part}.tsv").write_text("\n".join(lines) + "\n")
+
+
+def reviews(folder: pathlib.Path, tokens: int) -> None:
+    """Writes IMDB's files and a model of sentencepiece: the review is good if its words are."""
+    sentencepiece = importlib.import_module("sentencepiece")
+    random = np.random.default_rng(0)
+    texts = []
+    for part, count in (("train", _EXAMPLES), ("test", _EXAMPLES // 4)):
+        for number in range(count):
+            kind = random.choice(["neg", "pos"])
+            path = folder / part / kind / f"{number}.txt"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            first = 50 if kind == "pos" else 10
+            texts.append(" ".join(f"w{word}" for word in random.integers(first, first + 40, 8)))
+            path.write_text(texts[-1])
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(texts),
+        model_prefix=str(folder / "spiece"),
+        vocab_size=tokens,
+        # The ids that XLNet's scripts use.
+        control_symbols=["<cls>", "<sep>", "<pad>", "<mask>", "<eod>", "<eop>"],
+        hard_vocab_limit=False,
+    )
 
 
 def colored_images(count: int, size: int, seed: int) -> list[tuple[np.ndarray, int]]:
@@ -243,6 +306,54 @@ def clicks(folder: pathlib.Path, vocabularies: list[int]) -> None:
                 ids = [random.integers(size) for size in vocabularies]
                 words = [int(dense[0] > 0.5), *(f"{value:.4f}" for value in dense), *ids]
                 file.write("\t".join(map(str, words)) + "\n")
+
+
+def ratings(folder: pathlib.Path, batch: int, epochs: int) -> None:
+    """Writes MovieLens after the preprocessing of NCF: a user likes every third movie.
+
+    There are other examples for each epoch. In the evaluation, each batch has the movies of one
+    user, of which the user likes the last one only.
+    """
+    users, items, ranked = 60, 1500, 1000
+    random = np.random.default_rng(0)
+    steps, judged = 3 * _EXAMPLES // 16, _EXAMPLES // 16
+
+    def write(path: pathlib.Path, examples: list[bytes]) -> None:
+        path.parent.mkdir(exist_ok=True)
+        with _writer(path) as writer:
+            for example in examples:
+                writer.write(example)
+
+    def training() -> bytes:
+        user, item = random.integers(users, size=batch), random.integers(items, size=batch)
+        # Half of them get a movie that they like.
+        item[::2] = (item + (user - item) % 3)[::2] % items
+        labels = ((user - item) % 3 == 0).astype(np.int64)
+        valid = np.ones(batch, np.int64)
+        return _example(user_id=user, item_id=item, labels=labels, valid_point_mask=valid)
+
+    def evaluation(user: int) -> bytes:
+        item = random.permutation(items)
+        liked = (user - item) % 3 == 0
+        item = np.concatenate([item[~liked][: ranked - 1], item[liked][:1]])
+        repeated = np.zeros(ranked, np.int64)
+        return _example(user_id=np.full(ranked, user), item_id=item, duplicate_mask=repeated)
+
+    for epoch in range(epochs):
+        examples = [training() for _ in range(steps)]
+        write(folder / f"training_cycle_{epoch}" / "shard_0.tfrecords", examples)
+    examples = [evaluation(user) for user in range(judged)]
+    write(folder / "eval_data" / "shard_0.tfrecords", examples)
+    about = {
+        "num_users": users,
+        "num_items": items,
+        "num_train_epochs": epochs,
+        "num_train_steps": steps,
+        "num_eval_steps": judged,
+        "train_prebatch_size": batch,
+        "eval_prebatch_size": ranked,
+    }
+    (folder / "metadata.json").write_text(json.dumps(about))
 
 
 def _writer(path: pathlib.Path) -> Any:

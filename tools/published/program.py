@@ -78,7 +78,8 @@ class Program:
     falls: float = 1.0
     alike: float | None = None
     checkpoint: str | None = None
-    resumed: str = r"Restoring parameters from \S+-[1-9]"
+    # Before the first evaluation, which restores a checkpoint in any case.
+    resumed: str = r"\A(?:(?!Starting evaluation)[\s\S])*?Restoring parameters from \S+-[1-9]"
     cores: tuple[int, ...] = (2, 8)
     seconds: float = 600.0
     on_cores: bool = True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from published import garden, language, mesh, simclr, tensor2tensor, tensorflow_tpu
+from published import garden, language, mesh, simclr, tensor2tensor, tensorflow_tpu, xlnet
 
 PROGRAMS = (
     *mesh.PROGRAMS,
@@ -10,5 +10,6 @@ PROGRAMS = (
     *tensorflow_tpu.PROGRAMS,
     *simclr.PROGRAMS,
     *language.PROGRAMS,
+    *xlnet.PROGRAMS,
     *tensor2tensor.PROGRAMS,
 )

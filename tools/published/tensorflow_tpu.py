@@ -10,6 +10,8 @@ from published import data
 from published.program import Environment, Program, Repository
 
 _REPOSITORY = Repository("tensorflow/tpu", "7dc921f846c9e4071f3884b768a7ddf521272a49")
+# One that has official/r1/utils/logs.
+_MODELS = Repository("tensorflow/models", "ec7fbf0d5858cf765f33e0c015dfa8ad56e3aa13")
 _ENVIRONMENT = Environment(
     "tensorflow-tpu",
     packages=(
@@ -19,7 +21,7 @@ _ENVIRONMENT = Environment(
     alone=("tensorflow-gan", "tensorflow-hub", "tensorflow-serving-api"),
 )
 _NAMED = "--tpu=any-name"
-_IMAGE = 128
+_IMAGE, _EPOCHS = 128, 3
 
 
 def _nothing(folder: pathlib.Path) -> None:
@@ -97,15 +99,18 @@ def _livers(folder: pathlib.Path) -> None:
     (folder / "config.yaml").write_text(json.dumps(config))
 
 
+def _ratings(folder: pathlib.Path) -> None:
+    data.ratings(folder, 1000, _EPOCHS)
+
+
 def _program(name: str, prepare: Any, *command: str, **fields: Any) -> Program:
     return Program(
         name=f"tpu-{name}",
         package="",
         environment=_ENVIRONMENT,
-        repositories=(_REPOSITORY,),
         command=("--legacy", *command),
         prepare=prepare,
-        **{"checkpoint": "checkpoint", **fields},
+        **{"repositories": (_REPOSITORY,), "checkpoint": "checkpoint", **fields},
     )
 
 
@@ -190,5 +195,20 @@ PROGRAMS = (
         path=("models",),
         loss=r"INFO:tensorflow:loss = ([-+0-9.e]+)",
         seconds=1200.0,
+    ),
+    _program(
+        "ncf",
+        _ratings,
+        "{source}/models/experimental/ncf/ncf_main.py",
+        *(_NAMED, "--model_dir={model}", "--num_tpu_shards={cores}", "--iterations_per_loop=4"),
+        *("--train_dataset_path={data}/training_cycle_{{}}/*", "--layers=32,16,8"),
+        *("--eval_dataset_path={data}/eval_data/*", "--mlp_regularization=0.,0.,0."),
+        *("--input_meta_data_path={data}/metadata.json", "--num_factors=8"),
+        # 1000 for each core, as the data says.
+        *("--batch_size={cores}000", "--eval_batch_size={cores}000", f"--train_epochs={_EPOCHS}"),
+        "--learning_rate=0.02",
+        repositories=(_REPOSITORY, _MODELS),
+        path=("../models",),
+        loss=r"Iteration \d+: HR = .* Loss = ([0-9.]+)",
     ),
 )
