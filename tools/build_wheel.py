@@ -32,6 +32,7 @@ import tf_config  # noqa: E402
 LIBRARIES = ROOT / "build" / "libraries"
 # Short, but through every layer: a strategy, replicate in a graph, a call to the host, loading.
 SMOKE_TESTS = (
+    "tests/check/test_host_effects.py",
     "tests/test_native.py",
     "tests/test_strategy.py",
     "tests/tpu/test_replicate.py",

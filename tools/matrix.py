@@ -1,9 +1,9 @@
 """Runs the tests on each minor version of TensorFlow and Python, in fresh virtual environments.
 
 The newest TensorFlow gets the whole suite, the others the main paths: strategies, replicate,
-outside compilation, towers, estimators and Keras, with a file or two each. Without --wheel, pip
-compiles the package for each minor version; with --quick, clang++ does so without optimization, in
-an eighth of the time.
+outside compilation, towers, estimators, Keras, `tf-tpu check` and pods, with a file or two each.
+Without --wheel, pip compiles the package for each minor version; with --quick, clang++ does so
+without optimization, in an eighth of the time.
 
 Examples:
     tools/matrix --wheel dist/tf_tpu_ext-0.1.0-py3-none-manylinux_2_34_x86_64.whl
@@ -35,9 +35,12 @@ import tf_config  # noqa: E402
 PYTHONS = tuple(f"python3.{minor}" for minor in range(10, 14))
 # The files that cover each main path once.
 MAIN_PATHS = (
+    "tests/check/test_host_effects.py",
     "tests/estimator/test_tpu_estimator.py",
     "tests/outside_compilation/test_clusters.py",
     "tests/outside_compilation/test_control_flow.py",
+    "tests/pods/test_pods.py::test_collectives",
+    "tests/pods/test_pods.py::test_outside_compilation_runs_on_the_host_of_its_replica",
     "tests/test_collectives.py",
     "tests/test_keras.py::test_callbacks",
     "tests/test_keras.py::test_dataset",
