@@ -77,6 +77,12 @@ def padded(values: np.ndarray) -> Any:
     return initialize
 
 
+def in_layout(strategy: Any, initializer: Any) -> Any:
+    """Converts to a SparseCore's layout what it makes; TensorFlow before 2.21 does so itself."""
+    shard = getattr(tpu_embedding_v3_utils, "shard_initializer", None)
+    return shard(strategy, initializer) if shard else initializer
+
+
 def make_layer(strategy: Any, optimizer: Any, tables: Any = VOCABULARY, **options: Any) -> Any:
     def features() -> dict[str, Any]:
         return {
@@ -84,9 +90,7 @@ def make_layer(strategy: Any, optimizer: Any, tables: Any = VOCABULARY, **option
                 embedding.TableConfig(
                     VOCABULARY[name],
                     WIDTH[name],
-                    initializer=tpu_embedding_v3_utils.shard_initializer(
-                        strategy, padded(initial(name))
-                    ),
+                    initializer=in_layout(strategy, padded(initial(name))),
                     combiner=COMBINER[name],
                     name=name,
                 ),
@@ -334,7 +338,7 @@ def test_lookups_of_a_quantized_table(strategy: Any) -> None:
     table = embedding.TableConfig(
         VOCABULARY["words"],
         WIDTH["words"],
-        initializer=tpu_embedding_v3_utils.shard_initializer(strategy, padded(initial("words"))),
+        initializer=in_layout(strategy, padded(initial("words"))),
         combiner="sum",
         quantization_config=embedding.QuantizationConfig(num_buckets=5, lower=-0.5, upper=0.5),
         name="words",

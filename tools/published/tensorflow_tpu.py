@@ -18,7 +18,7 @@ _ENVIRONMENT = Environment(
         *("matplotlib", "opencv-python-headless", "pandas", "pillow", "pycocotools", "pyyaml"),
         *("six", "tensorboard", "tensorflow-probability"),
     ),
-    alone=("tensorflow-gan", "tensorflow-hub", "tensorflow-serving-api"),
+    alone=("tensorflow-gan", "tensorflow-hub"),
 )
 _NAMED = "--tpu=any-name"
 _IMAGE, _EPOCHS = 128, 3
@@ -162,9 +162,9 @@ PROGRAMS = (
         *("--val_json_file={data}/annotations.json", "--eval_samples=16"),
         # It predicts one image on each core.
         *("--eval_batch_size={cores}", "--train_batch_size=8", "--num_examples_per_epoch=80"),
-        "--num_epochs=2",
-        f"--hparams=image_size={_IMAGE},num_classes={data.COLORS + 1},resnet_depth=18,"
-        "use_bfloat16=false",
+        # Its warm-up requests join a string and bytes, which Python 3 refuses.
+        *("--num_epochs=2", "--noadd_warmup_requests"),
+        f"--hparams=image_size={_IMAGE},num_classes={data.COLORS + 1},resnet_depth=18",
         path=("models", "models/official", "models/official/retinanet"),
         loss=r"INFO:tensorflow:loss = ([-+0-9.e]+)",
         seconds=1200.0,
