@@ -18,6 +18,7 @@ import tensorflow as tf
 
 import tf_tpu_command
 import tf_tpu_ext
+from tf_tpu_ext import _library
 from tf_tpu_ext.cli import doctor, main
 
 PACKAGE = pathlib.Path(tf_tpu_ext.__file__).parent
@@ -125,7 +126,7 @@ def test_command_beside_another_tensorflow(copy):
     (fake / "__init__.py").write_text('__version__ = "2.1.1"\n')
     done = run_installed("doctor", folder=copy.parent)
     assert done.returncode == 1
-    assert f"was built for TensorFlow {'.'.join(tf.__version__.split('.')[:2])}" in done.stdout
+    assert f"was built for TensorFlow {_library.minor_of(tf.__version__)}" in done.stdout
     assert "found TensorFlow 2.1 (2.1.1)" in done.stdout
     assert "Run: pip install" in done.stdout
     assert "Traceback" not in done.stdout + done.stderr
@@ -278,7 +279,7 @@ def test_missing_packages_are_named(monkeypatch):
     monkeypatch.setattr(doctor.importlib.util, "find_spec", lambda name: None)
     checks = {check.name: check for check in doctor.versions()}
     assert checks["TensorFlow"].status == "failed"
-    minor = ".".join(tf.__version__.split(".")[:2])
+    minor = _library.minor_of(tf.__version__)
     assert f"pip install 'tensorflow-cpu=={minor}.*'" in checks["TensorFlow"].advice
     assert checks["keras"].status == "note"
 

@@ -28,7 +28,7 @@ TEST(UserLinesTest, ThePackageContainsItsLibraries) {
   for (const char* file : {"libtf_tpu_ext_ops.so", "tensorflow-2.20/libtf_tpu_ext_ops.so"}) {
     EXPECT_EQ(PackageFolder(absl::StrCat(package, file)), package);
   }
-  EXPECT_EQ(PackageFolder("/home/tf_tpu_ext/tf_tpu_ext/lib.so"), "/home/tf_tpu_ext/tf_tpu_ext/");
+  EXPECT_EQ(PackageFolder("/v/tf_tpu_ext/tf_tpu_ext/lib.so"), "/v/tf_tpu_ext/tf_tpu_ext/");
   EXPECT_EQ(PackageFolder("/build/tests/base_test"), "");
 }
 
