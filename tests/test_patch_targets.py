@@ -90,7 +90,9 @@ BREAK = """
         *outer, attribute = path.split(".")
         for part in outer:
             owner = getattr(owner, part)
-        owners = owner.__mro__[:-1] if isinstance(owner, type) else [owner]
+        owners = owner.__mro__ if isinstance(owner, type) else [owner]
+        # Python's own classes can't be changed.
+        owners = [o for o in owners if getattr(o, "__module__", None) != "builtins"]
         owners = [o for o in owners if attribute in vars(o)]
         stock = [vars(o)[attribute] for o in owners]
 

@@ -244,6 +244,18 @@ def test_programs_of_a_session(compiled):
     assert [change.now for change in second.changes] == ["float32[3]"]
 
 
+def test_programs_of_two_sessions(compiled):
+    for factor in (2.0, 3.0):
+        with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+            fed = tf.compat.v1.placeholder(tf.float32, [4])
+            result = tf.compat.v1.tpu.rewrite(lambda x, by=factor: x * by, [fed])
+            session.run(tf.compat.v1.tpu.initialize_system())
+            session.run(result, {fed: np.ones(4, np.float32)})
+    first, second = compiled()
+    assert second.compared_with == first.program_id
+    assert "equal arguments in another graph: another session's" in second.compiled_again_because
+
+
 def test_notes_name_lines(compiled):
     @tf.function(jit_compile=True)
     def step(x):

@@ -18,6 +18,8 @@ _MOST_COMPARED = 64
 # Names that TensorFlow or we give to unnamed functions: only their lines tell them apart.
 _SHARED_NAMES = frozenset({"_build", "lambda", "<lambda>"})
 _PORT = re.compile(r":\d+$")
+_FAILED = "the earlier compilation had failed"
+_GIVEN_UP = "the earlier program had been given up, see max_programs of tf_tpu_ext.configure"
 # The suffix for a core or replica, and the numbers that tell nodes of the same name apart.
 _PLACE = re.compile(r"(?:/(?:replica_\d+|R\d+|_\d+|\d+))+$")
 
@@ -254,7 +256,9 @@ def compilation_stats() -> CompilationStats:
 
 def compilations_of(records: Iterable[dict[str, Any]]) -> tuple[Compilation, ...]:
     """Returns the compilations in the library's records, from this process or a worker."""
-    return tuple(_with_reasons([_compilation(record) for record in records]))
+    # The last earlier program with the same graph, arguments and options, or 0.
+    same = [(record.pop("same_as"), record) for record in records]
+    return tuple(_with_reasons([(_compilation(record), number) for number, record in same]))
 
 
 def _compilation(record: dict[str, Any]) -> Compilation:
@@ -285,13 +289,19 @@ def _compilation(record: dict[str, Any]) -> Compilation:
     )
 
 
-def _with_reasons(programs: Sequence[Compilation]) -> Iterator[Compilation]:
+def _with_reasons(programs: Sequence[tuple[Compilation, int]]) -> Iterator[Compilation]:
     earlier: dict[tuple[str, str], collections.deque[Compilation]] = {}
-    for program in programs:
+    by_id: dict[int, Compilation] = {}
+    for program, same_as in programs:
+        by_id[program.program_id] = program
         known = earlier.setdefault(_identity(program), collections.deque(maxlen=_MOST_COMPARED))
         # Among equally similar programs, the last one.
         nearest = min(reversed(known), key=lambda old: _distance(old, program), default=None)
         known.append(program)
+        if same_as in by_id:
+            reason = _FAILED if by_id[same_as].error else _GIVEN_UP
+            yield dataclasses.replace(program, compared_with=same_as, compiled_again_because=reason)
+            continue
         if nearest is None:
             yield program
             continue
@@ -351,9 +361,11 @@ def _reason(old: Compilation, new: Compilation, changes: Sequence[Change]) -> st
     if changes:
         return "; ".join(map(str, changes))
     if old.error:
-        return "the earlier compilation had failed"
+        return _FAILED
     if old.name == new.name:
-        return "the earlier program had been given up, see max_programs of tf_tpu_ext.configure"
+        return (
+            "equal arguments in another graph: another session's, or another call of the function"
+        )
     return (
         "traced again with equal arguments: it is another tf.function object, or a Python value "
         "that it reads from outside has changed"

@@ -15,6 +15,9 @@ from tf_tpu_ext import _machine, _native
 # The addresses of the workers whose cores this program uses, as far as it has named them.
 known: list[str] = []
 
+# The addresses of the workers that are watched, by the full name of their task.
+_watched: dict[str, str] = {}
+
 
 class _Asking(threading.local):
     """Whether this thread creates a session for one question that concerns no other worker."""
@@ -26,6 +29,10 @@ asking = _Asking()
 
 # How long to wait for an answer, and how long to pause before asking again.
 _CHECK_SECONDS, _PAUSE_SECONDS = 2.0, 0.1
+
+# Of each error that names a lost worker.
+_SILENT = "has given no sign of life"
+_ADVICE = "When it is back, connect to the workers again and restore a checkpoint."
 
 
 def addresses_of(cluster: Any) -> dict[str, str]:
@@ -62,7 +69,30 @@ def connecting(cluster: Any) -> Iterator[None]:
 
 def note(task: str, address: str) -> None:
     """Watches a worker from now on: without a sign of life, its connections are closed."""
+    _watched[task] = address
     _native.library().TfTpuExt_NoteHost(task.encode(), address.encode())
+
+
+def with_lost_ones(message: str) -> str:
+    """Adds the watched workers that give no sign of life to the message of an UnavailableError.
+
+    TensorFlow's own messages may say no more than that a connection was closed, or name the worker
+    that tells of the loss.
+    """
+    if _SILENT in message:
+        return message
+    lost_ones = []
+    for task, address in _watched.items():
+        start = time.monotonic()
+        why = why_silent(address, _CHECK_SECONDS)
+        if why is not None:
+            lost_ones.append(f"{task} at {address} gives no sign of life: {why}.")
+        # Those that have stopped take their time: one is enough to say.
+        if time.monotonic() - start >= _CHECK_SECONDS:
+            break
+    if not lost_ones:
+        return message
+    return " ".join([message, *lost_ones, _ADVICE])
 
 
 def wait_for(task: str, address: str, deadline: float) -> None:
@@ -93,7 +123,7 @@ def lost(
     error: Exception = tf.errors.UnavailableError(
         None,
         None,
-        f"{task} at {address} has given no sign of life for "
+        f"{task} at {address} {_SILENT} for "
         f"{_machine.machine().host_limit_seconds:g} s: {why}. {advice} "
         "tf_tpu_ext.configure(host_limit_seconds=...), or TF_TPU_EXT_HOST_LIMIT_SECONDS, sets how "
         "long to wait for it.",

@@ -77,6 +77,7 @@ JsonObject Describe(const CompilationRecord& record) {
       .Integer("result_bytes", record.memory.results)
       .Integer("temporary_bytes", record.memory.temporaries)
       .Integer("program_id", record.program_id)
+      .Integer("same_as", record.same_as)
       .String("name", record.name)
       .String("argument_shapes", record.argument_shapes)
       .Integer("num_replicas", record.num_replicas)

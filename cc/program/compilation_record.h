@@ -50,6 +50,10 @@ struct ProgramMemory {
 // One compilation, as compilation_stats() reports it.
 struct CompilationRecord {
   int64_t program_id = 0;
+  // Identifies the graph, the arguments and the options.
+  uint64_t key_hash = 0;
+  // The last earlier program with the same key, which failed or was given up; 0 if there is none.
+  int64_t same_as = 0;
   std::string name;
   std::string argument_shapes;
   int num_replicas = 1;

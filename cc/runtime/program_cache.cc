@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
+#include "absl/hash/hash.h"
 #include "absl/strings/str_cat.h"
 
 namespace tf_tpu_ext {
@@ -40,6 +41,7 @@ absl::StatusOr<std::shared_ptr<Program>> ProgramCache::GetOrCompile(const std::s
     absl::MutexLock lock(&mutex_);
     if (std::shared_ptr<Program> program = Use(entry.get())) return program;
     record->program_id = next_id_++;
+    record->key_hash = absl::HashOf(key);
   }
   absl::StatusOr<std::shared_ptr<Program>> program = CompileOrCatch(compile, record.get());
   const ProgramLimits limits = limits_();
@@ -79,6 +81,10 @@ void ProgramCache::Keep(const std::string& key, Entry* entry,
 }
 
 void ProgramCache::Remember(std::shared_ptr<CompilationRecord> record) {
+  const auto same = std::find_if(records_.rbegin(), records_.rend(), [&](const auto& each) {
+    return each->key_hash == record->key_hash;
+  });
+  if (same != records_.rend()) record->same_as = (*same)->program_id;
   records_.push_back(std::move(record));
   if (records_.size() > kMaxRecords) records_.pop_front();
 }

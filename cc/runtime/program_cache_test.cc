@@ -131,6 +131,8 @@ TEST(ProgramCacheTest, FailureIsReportedAndTriedAgain) {
   EXPECT_TRUE(absl::StrContains(records[0].error, "no kernel"));
   EXPECT_EQ(records[1].error, "");
   EXPECT_EQ(records[1].hits, 1);
+  EXPECT_EQ(records[0].same_as, 0);
+  EXPECT_EQ(records[1].same_as, records[0].program_id);
 }
 
 TEST(ProgramCacheTest, AnExceptionIsAFailure) {

@@ -36,10 +36,11 @@ os._exit(0)
 
 
 def test_a_killed_worker_is_an_error_at_once(program: Any, pod: Pod) -> None:
-    lost = pod.workers[1].process.pid
-    kind, message, took, values = program(LOSE, str(lost), "SIGKILL", address=pod.address)
+    lost = pod.workers[1]
+    arguments = (str(lost.process.pid), "SIGKILL")
+    kind, message, took, values = program(LOSE, *arguments, address=pod.address)
     assert kind == "UnavailableError"
-    assert "task:1" in message
+    assert f"task:1 at localhost:{lost.port} " in message
     assert took < 60
     assert values == [4.0, 4.0, "UnavailableError", "UnavailableError"]
 
@@ -53,6 +54,24 @@ def test_a_stopped_worker_is_an_error_within_the_limit(program: Any, impatient: 
     assert took > 2
     # The first step's alone, and those of the stopped worker can't be read.
     assert values == [4.0, 4.0, "UnavailableError", "UnavailableError"]
+
+
+def test_every_error_names_the_lost_workers(run_python: Any, pod: Pod) -> None:
+    code = """
+        import sys
+        import tensorflow as tf
+        import tf_tpu_ext
+        from tf_tpu_ext import _workers
+
+        print(tf.errors.UnavailableError(None, None, "Socket closed").message)
+        _workers.note("/task:0", sys.argv[1])
+        _workers.note("/task:1", "localhost:1")
+        print(tf.errors.UnavailableError(None, None, "Socket closed").message)
+    """
+    before, after = run_python(code, f"localhost:{pod.workers[0].port}").stdout.splitlines()
+    assert before == "Socket closed"
+    assert after.startswith("Socket closed /task:1 at localhost:1 gives no sign of life: ")
+    assert "/task:0" not in after
 
 
 @pytest.mark.parametrize("task", range(HOSTS))

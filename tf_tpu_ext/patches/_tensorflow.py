@@ -13,6 +13,7 @@ from tf_tpu_ext.patches import (
     _resolver,
     _sessions,
     _traces,
+    _worker_errors,
 )
 from tf_tpu_ext.patches._patch import Patch, deferred
 
@@ -58,6 +59,15 @@ PATCHES = (
         "listen. Sessions of this process are unchanged.",
         reason="stock TensorFlow waits forever for a worker that has stopped.",
         install=_sessions.install_watched_sessions,
+    ),
+    Patch(
+        name="worker_errors",
+        group="tensorflow",
+        target="tf.errors.UnavailableError.__init__",
+        change="In a program that uses workers, the message names those that give no sign of life. "
+        "Without workers it is unchanged.",
+        reason="stock TensorFlow's message may say only that a connection was closed.",
+        install=_worker_errors.install_worker_errors,
     ),
     Patch(
         name="preemption",
