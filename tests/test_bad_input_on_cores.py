@@ -76,10 +76,10 @@ class TestBadInput:
                 session.run(output)
 
     def test_a_shape_whose_elements_can_not_be_counted(self) -> None:
-        """XLA throws a C++ exception."""
+        """XLA throws a C++ exception, or ends the process."""
         with (
             tf.device(CORE),
-            pytest.raises(tf.errors.InvalidArgumentError, match=r"ShardToFullShape': .*over"),
+            pytest.raises(tf.errors.InvalidArgumentError, match=r"ShardToFullShape has full_shape"),
         ):
             gen_xla_ops.xla_spmd_shard_to_full_shape(tf.zeros([2]), "", [1 << 31, 1 << 31])
 

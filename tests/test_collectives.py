@@ -24,6 +24,8 @@ from numpy_collectives import (
 from replicas import strategy_of_all_cores
 from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 
+import tf_tpu_ext
+
 tpu = tf.compat.v1.tpu
 raw = tf.raw_ops
 
@@ -436,6 +438,21 @@ class TestStrategy:
         expected = [(replicas - 1) / 2, *range(replicas)]
         for got in self.run(strategy, step):
             np.testing.assert_array_equal(got, expected)
+
+    def test_sums_of_what_several_threads_compute(self, strategy):
+        """The thread that computes the last part runs the sum that needs it."""
+        replicas = strategy.num_replicas_in_sync
+
+        def step(x):
+            one = tf.constant(1.0)
+            for _ in range(4):
+                large = tf.fill([400_000], one) + x
+                one = tpu.cross_replica_sum(tf.reduce_max(tf.exp(large - x))) / replicas / np.e
+            return one
+
+        with tf_tpu_ext.Options(stack_replicas=False):
+            for _ in range(2):
+                np.testing.assert_allclose(self.run(strategy, step), replicas * [1.0], rtol=1e-5)
 
     def test_errors_reach_the_caller(self, strategy):
         with pytest.raises(tf.errors.InvalidArgumentError, match=r"CrossReplicaSum: .*rank 2"):

@@ -15,17 +15,37 @@ namespace {
 // LAPACK calls inside XLA programs need more than the default stack.
 constexpr size_t kStackBytes = size_t{8} << 20;
 
+// Lets Eigen and TensorFlow's kernels use threads that are replaced while they wait.
+class WaitingThreadPool : public tensorflow::thread::ThreadPoolInterface {
+ public:
+  explicit WaitingThreadPool(WaitingThreads* threads) : threads_(*threads) {}
+
+  void Schedule(std::function<void()> work) override { threads_.Schedule(std::move(work)); }
+  int NumThreads() const override { return threads_.NumWorking(); }
+  int CurrentThreadId() const override { return threads_.Slot(); }
+
+ private:
+  WaitingThreads& threads_;
+};
+
 }  // namespace
 
-ComputePool::ComputePool() : programs_(tensorflow::port::MaxParallelism(), kStackBytes) {}
+ComputePool::ComputePool()
+    : programs_(tensorflow::port::MaxParallelism(), kStackBytes),
+      parts_(tensorflow::port::MaxParallelism(), kStackBytes),
+      waiting_parts_(std::make_unique<WaitingThreadPool>(&parts_)) {}
 ComputePool::~ComputePool() = default;
 
 tensorflow::thread::ThreadPool& ComputePool::Threads() const {
   absl::call_once(started_, [this] {
-    tensorflow::ThreadOptions options;
-    options.stack_size = kStackBytes;
-    threads_ = std::make_unique<tensorflow::thread::ThreadPool>(
-        tensorflow::Env::Default(), options, "tpu_compute", tensorflow::port::MaxParallelism());
+    if constexpr (kCollectivesWait) {
+      threads_ = std::make_unique<tensorflow::thread::ThreadPool>(waiting_parts_.get());
+    } else {
+      tensorflow::ThreadOptions options;
+      options.stack_size = kStackBytes;
+      threads_ = std::make_unique<tensorflow::thread::ThreadPool>(
+          tensorflow::Env::Default(), options, "tpu_compute", tensorflow::port::MaxParallelism());
+    }
     device_ = std::make_unique<Eigen::ThreadPoolDevice>(threads_->AsEigenThreadPool(),
                                                         threads_->NumThreads());
   });
@@ -47,8 +67,16 @@ const Eigen::ThreadPoolDevice* ComputePool::EigenDevice() const {
 
 int ComputePool::NumThreads() const { return Threads().NumThreads(); }
 
+void ComputePool::Wait(absl::FunctionRef<void()> wait) {
+  if (parts_.IsCaller()) {
+    parts_.Wait(wait);
+  } else {
+    programs_.Wait(wait);
+  }
+}
+
 bool ComputePool::IsCaller() const {
-  return programs_.IsCaller() || Threads().CurrentThreadId() >= 0;
+  return programs_.IsCaller() || parts_.IsCaller() || Threads().CurrentThreadId() >= 0;
 }
 
 }  // namespace tf_tpu_ext

@@ -1,7 +1,8 @@
 // The threads that run compiled programs. They belong to no TensorFlow pool, there is one per
 // processor whatever the number of cores, and nothing that runs on them may block: collectives and
 // host transfers complete asynchronously. Only the XLA of TensorFlow 2.19 waits in collectives;
-// there, other threads stand in for those that wait.
+// there, other threads stand in for those that wait. Of these threads there are two kinds: what
+// programs wait for on one must not need others of the same kind.
 #ifndef TF_TPU_EXT_CC_BASE_COMPUTE_POOL_H_
 #define TF_TPU_EXT_CC_BASE_COMPUTE_POOL_H_
 
@@ -13,6 +14,7 @@
 #include "absl/functional/function_ref.h"
 #include "cc/base/waiting_threads.h"
 #include "tensorflow/core/platform/threadpool.h"
+#include "tensorflow/core/platform/threadpool_interface.h"
 
 namespace Eigen {
 struct ThreadPoolDevice;
@@ -29,7 +31,7 @@ class ComputePool {
 
   virtual void Schedule(std::function<void()> work);
   // Calls `wait`, which may block until other programs make progress.
-  void Wait(absl::FunctionRef<void()> wait) { programs_.Wait(wait); }
+  void Wait(absl::FunctionRef<void()> wait);
   virtual int NumThreads() const;
   // Whether the calling thread is one of the pool's.
   virtual bool IsCaller() const;
@@ -43,13 +45,16 @@ class ComputePool {
  private:
   tensorflow::thread::ThreadPool& Threads() const;
 
+  // Unused where collectives don't wait: one kind runs programs, the other parts of large ops, and
+  // programs that go on when the last part is done.
+  WaitingThreads programs_;
+  WaitingThreads parts_;
+  const std::unique_ptr<tensorflow::thread::ThreadPoolInterface> waiting_parts_;
   mutable absl::once_flag started_;
   // Written once, under `started_`.
   mutable std::unique_ptr<tensorflow::thread::ThreadPool> threads_;
   mutable std::unique_ptr<Eigen::ThreadPoolDevice> device_;
   std::atomic<int> num_runs_{0};
-  // Unused where collectives don't wait.
-  WaitingThreads programs_;
 };
 
 }  // namespace tf_tpu_ext

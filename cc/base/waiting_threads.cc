@@ -5,12 +5,17 @@
 namespace tf_tpu_ext {
 namespace {
 
+constexpr int kNoSlot = -1;
+
 thread_local const WaitingThreads* threads_of_caller = nullptr;
+thread_local int slot_of_caller = kNoSlot;
 
 }  // namespace
 
 WaitingThreads::WaitingThreads(int num_working, size_t stack_bytes)
-    : num_working_(num_working), stack_bytes_(stack_bytes) {}
+    : num_working_(num_working), stack_bytes_(stack_bytes) {
+  for (int slot = num_working - 1; slot >= 0; --slot) free_slots_.push_back(slot);
+}
 
 WaitingThreads::~WaitingThreads() {
   std::vector<std::unique_ptr<tensorflow::Thread>> threads;
@@ -30,6 +35,14 @@ WaitingThreads::~WaitingThreads() {
 
 bool WaitingThreads::IsCaller() const { return threads_of_caller == this; }
 
+int WaitingThreads::Slot() const { return IsCaller() ? slot_of_caller : kNoSlot; }
+
+void WaitingThreads::FreeSlot() {
+  if (slot_of_caller == kNoSlot) return;
+  free_slots_.push_back(slot_of_caller);
+  slot_of_caller = kNoSlot;
+}
+
 void WaitingThreads::Schedule(std::function<void()> work) {
   absl::MutexLock lock(&mutex_);
   queue_.push_back(std::move(work));
@@ -40,6 +53,7 @@ void WaitingThreads::Wait(absl::FunctionRef<void()> wait) {
   if (!IsCaller()) return wait();
   {
     absl::MutexLock lock(&mutex_);
+    FreeSlot();
     --working_;
     ++waiting_;
     AddWorker();
@@ -74,11 +88,15 @@ void WaitingThreads::Work() {
       {
         std::function<void()> work = std::move(queue_.front());
         queue_.pop_front();
+        // The threads that have one are at most the others that are working.
+        slot_of_caller = free_slots_.back();
+        free_slots_.pop_back();
         mutex_.Unlock();
         work();
         // What the work holds is destroyed without the lock, too.
         work = nullptr;
         mutex_.Lock();
+        FreeSlot();
       }
     }
     --working_;

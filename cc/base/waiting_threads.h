@@ -28,11 +28,16 @@ class WaitingThreads {
   void Wait(absl::FunctionRef<void()> wait);
   // Whether the calling thread is one of these.
   bool IsCaller() const;
+  int NumWorking() const { return num_working_; }
+  // A number below `num_working` that no other thread has at the same time; -1 for a thread that
+  // has waited in its present work, and for any that is not one of these.
+  int Slot() const;
 
  private:
   // Puts one more thread to work if there is work and fewer than `num_working_` are working.
   void AddWorker() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Work();
+  void FreeSlot() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const int num_working_;
   const size_t stack_bytes_;
@@ -46,6 +51,7 @@ class WaitingThreads {
   // How many idle threads have been woken but have not noticed yet.
   int woken_ ABSL_GUARDED_BY(mutex_) = 0;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  std::vector<int> free_slots_ ABSL_GUARDED_BY(mutex_);
   absl::CondVar wake_;
   std::vector<std::unique_ptr<tensorflow::Thread>> threads_ ABSL_GUARDED_BY(mutex_);
 };

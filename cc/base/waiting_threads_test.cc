@@ -44,6 +44,34 @@ TEST(WaitingThreadsTest, ThreadsThatWaitAreReplaced) {
   EXPECT_EQ(done, 2000);
 }
 
+TEST(WaitingThreadsTest, SlotsOfThreadsThatWorkDiffer) {
+  constexpr int kWorking = 3, kMeeting = 9;
+  std::atomic<bool> taken[kWorking] = {};
+  std::atomic<int> done{0};
+  {
+    WaitingThreads threads(kWorking, kStackBytes);
+    EXPECT_EQ(threads.Slot(), -1);
+    for (int meeting = 0; meeting < 50; ++meeting) {
+      auto* const barrier = new absl::Barrier(kMeeting);
+      for (int i = 0; i < kMeeting; ++i) {
+        threads.Schedule([&, barrier] {
+          const int slot = threads.Slot();
+          ASSERT_GE(slot, 0);
+          ASSERT_LT(slot, kWorking);
+          EXPECT_FALSE(taken[slot].exchange(true));
+          taken[slot] = false;
+          bool last = false;
+          threads.Wait([&] { last = barrier->Block(); });
+          if (last) delete barrier;
+          EXPECT_EQ(threads.Slot(), -1);
+          ++done;
+        });
+      }
+    }
+  }
+  EXPECT_EQ(done, 450);
+}
+
 TEST(WaitingThreadsTest, NoMoreWorkThanThereShould) {
   std::atomic<int> working{0}, most{0};
   {

@@ -3,6 +3,7 @@
 #include "absl/log/log.h"
 #include "absl/strings/str_cat.h"
 #include "cc/abi/xla/cpu_client.h"
+#include "cc/abi/xla/dynamic_windows.h"
 #include "cc/abi/xla/ynn_builders.h"
 #include "cc/base/fault_points.h"
 #include "cc/base/machine.h"
@@ -76,6 +77,7 @@ absl::StatusOr<std::shared_ptr<xla::Executable>> XlaCompiler::Compile(
   if (options.executable_build_options.num_partitions() == 1) {
     TF_RETURN_IF_ERROR(CutChains(kMaxChain, module.get()));
   }
+  TF_RETURN_IF_ERROR(ReplaceDynamicWindows(module.get()));
   const xla::XlaComputation computation = ToComputation(*module);
   // XLA's compiler makes its own copies, and the program may be large.
   module.reset();

@@ -11,6 +11,7 @@
 #include "tensorflow/compiler/tf2xla/xla_op_kernel.h"
 #include "tensorflow/compiler/tf2xla/xla_op_registry.h"
 #include "tensorflow/core/framework/op_requires.h"
+#include "tensorflow/core/framework/tensor_shape.h"
 #include "xla/shape.h"
 #include "xla/shape_util.h"
 
@@ -18,7 +19,8 @@ namespace tf_tpu_ext {
 namespace {
 
 const absl::flat_hash_set<std::string>& CheckedOps() {
-  static const auto* const ops = new absl::flat_hash_set<std::string>({"XlaDynamicSlice"});
+  static const auto* const ops =
+      new absl::flat_hash_set<std::string>({"XlaDynamicSlice", "XlaSpmdShardToFullShape"});
   return *ops;
 }
 
@@ -43,6 +45,29 @@ class CheckedDynamicSlice : public OverrideKernel {
   }
 };
 
+class CheckedShardToFullShape : public OverrideKernel {
+ public:
+  explicit CheckedShardToFullShape(tensorflow::OpKernelConstruction* construction)
+      : OverrideKernel(construction, kCheckedPrefix) {
+    OP_REQUIRES_OK(construction, construction->GetAttr("full_shape", &full_shape_));
+  }
+
+  void Compile(tensorflow::XlaOpKernelContext* context) override {
+    OP_REQUIRES_VALUE(const xla::Shape shard, context, context->InputXlaShape(0));
+    const auto full =
+        xla::ShapeUtil::MakeValidatedShape(shard.element_type(), full_shape_.dim_sizes());
+    OP_REQUIRES(context, full.ok(),
+                absl::InvalidArgumentError(absl::StrCat(
+                    "XlaSpmdShardToFullShape has full_shape ", full_shape_.DebugString(),
+                    ": the bytes of such a tensor are too many to be counted.")));
+    CompileStock(context);
+  }
+
+ private:
+  tensorflow::TensorShape full_shape_;
+};
+
+REGISTER_XLA_OP(Name("TpuExt>CheckedXlaSpmdShardToFullShape"), CheckedShardToFullShape);
 REGISTER_XLA_OP(Name("TpuExt>CheckedXlaDynamicSlice").CompileTimeConstantInput("size_indices"),
                 CheckedDynamicSlice);
 

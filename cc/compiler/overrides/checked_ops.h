@@ -1,4 +1,4 @@
-// Ops whose stock XLA kernels trust unchecked shapes and read out of bounds.
+// Ops whose stock XLA kernels trust unchecked shapes: they read out of bounds, or end the process.
 //
 // Each is replaced with an op of ours that has the same signature and checks the shapes first.
 #ifndef TF_TPU_EXT_CC_COMPILER_OVERRIDES_CHECKED_OPS_H_
