@@ -23,6 +23,9 @@ VOCABULARY = {"users": 50, "items": 70, "words": 40}
 WIDTH = {"users": 5, "items": 5, "words": 9}  # the first two are stacked
 COMBINER = {"users": "mean", "items": "sqrtn", "words": "sum"}
 
+# TensorFlow 2.19 asks whether they are true.
+TAKES_RAGGED_WEIGHTS = not tf.__version__.startswith("2.19.")
+
 OPTIMIZERS = {
     "sgd": embedding.SGD(learning_rate=0.25),
     "adagrad": embedding.Adagrad(learning_rate=0.25, initial_accumulator_value=0.1),
@@ -220,6 +223,9 @@ def train_step(strategy: Any, layer: Any) -> Any:
     def step(batch: Any) -> Any:
         def replica(batch: Any) -> Any:
             features, weights = batch
+            if not TAKES_RAGGED_WEIGHTS:
+                # They are all one, as if there were none.
+                weights = {**weights, "items": None}
             activations, buffers = layer(features, weights)
             layer.apply_gradients(activations, buffers)
             return activations

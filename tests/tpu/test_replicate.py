@@ -19,6 +19,17 @@ def replica_inputs(cores: int) -> list[list[float]]:
     return [[float(replica + 1)] for replica in range(cores)]
 
 
+def test_random_ops_draw_different_numbers(run):
+    def draw():
+        return tf.random.uniform([20]), tf.random.uniform([20]), tf.random.normal([20])
+
+    def draw_in_a_loop():
+        return tf.map_fn(lambda _: tf.random.uniform([20]), tf.zeros([3]))
+
+    rows = [*run(lambda: tpu.rewrite(draw)), *run(lambda: tpu.rewrite(draw_in_a_loop))[0]]
+    assert len({row.tobytes() for row in rows}) == 6
+
+
 def test_first_example_of_the_page(run, cores):
     def computation(x):
         x = x + 1

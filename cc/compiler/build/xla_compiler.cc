@@ -3,7 +3,8 @@
 #include "absl/log/log.h"
 #include "absl/strings/str_cat.h"
 #include "cc/abi/xla/cpu_client.h"
-#include "cc/abi/xla/dynamic_windows.h"
+#include "cc/abi/xla/mend_module.h"
+#include "cc/abi/xla/serialized_code.h"
 #include "cc/abi/xla/ynn_builders.h"
 #include "cc/base/fault_points.h"
 #include "cc/base/machine.h"
@@ -77,10 +78,7 @@ absl::StatusOr<std::shared_ptr<xla::Executable>> XlaCompiler::Compile(
   if (options.executable_build_options.num_partitions() == 1) {
     TF_RETURN_IF_ERROR(CutChains(kMaxChain, module.get()));
   }
-  TF_RETURN_IF_ERROR(ReplaceDynamicWindows(module.get()));
-  const xla::XlaComputation computation = ToComputation(*module);
-  // XLA's compiler makes its own copies, and the program may be large.
-  module.reset();
+  xla::XlaComputation computation = ToComputation(*module);
   // The cache only saves time: if it fails, the program is compiled.
   std::string key;
   if (cache_ != nullptr) {
@@ -95,6 +93,10 @@ absl::StatusOr<std::shared_ptr<xla::Executable>> XlaCompiler::Compile(
     }
   }
   compiled_ = true;
+  TF_ASSIGN_OR_RETURN(const bool mended, MendModule(module.get()));
+  if (mended) computation = ToComputation(*module);
+  // XLA's compiler makes its own copies, and the program may be large.
+  module.reset();
   TF_RETURN_IF_ERROR(FaultAt(FaultPoint::kCompilation));
   TF_ASSIGN_OR_RETURN(const CompiledByClient executable,
                       CompileByClient(*client_, computation, options));
@@ -113,10 +115,10 @@ absl::StatusOr<std::shared_ptr<xla::Executable>> XlaCompiler::Restore(
   return ForThreads(CpuExecutableOfLoaded(*executable));
 }
 
-absl::Status XlaCompiler::Keep(const std::string& key,
-                               const absl::StatusOr<std::string>& code) const {
+absl::Status XlaCompiler::Keep(const std::string& key, absl::StatusOr<std::string> code) const {
   TF_RETURN_IF_ERROR(code.status());
-  return cache_->Write(key, *code, GetMachineOptions().max_cache_bytes);
+  TF_ASSIGN_OR_RETURN(const std::string restorable, Restorable(*std::move(code)));
+  return cache_->Write(key, restorable, GetMachineOptions().max_cache_bytes);
 }
 
 void XlaCompiler::Warn(const char* what, const absl::Status& status) const {

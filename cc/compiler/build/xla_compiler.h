@@ -39,7 +39,7 @@ class XlaCompiler {
 
   absl::StatusOr<std::shared_ptr<xla::Executable>> Restore(const std::string& key,
                                                            const xla::CompileOptions& options);
-  absl::Status Keep(const std::string& key, const absl::StatusOr<std::string>& code) const;
+  absl::Status Keep(const std::string& key, absl::StatusOr<std::string> code) const;
   void Warn(const char* what, const absl::Status& status) const;
 
   xla::PjRtClient* client_;
