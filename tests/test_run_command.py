@@ -15,6 +15,7 @@ import pytest
 from imported_processes import CLI
 
 from tf_tpu_ext import launcher
+from tf_tpu_ext.launcher import _legacy
 
 needs_estimator = pytest.mark.skipif(
     importlib.util.find_spec("tensorflow_estimator") is None
@@ -400,6 +401,27 @@ def test_script_of_tensorflow_1(run, tmp_path):
 
 
 @needs_estimator
+@pytest.mark.parametrize(
+    ("requirement", "expected"),
+    [
+        ("jax", True),
+        ("jax>=0.4 ; python_version >= '3.9'", True),
+        ("jaxtyping", False),
+        ("jax ; extra == 'test'", False),
+    ],
+)
+def test_packages_that_need_jax_are_of_today(tmp_path, monkeypatch, requirement, expected):
+    name = f"toy_{abs(hash(requirement))}"
+    information = tmp_path / f"{name}-1.0.dist-info"
+    information.mkdir()
+    (information / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\nRequires-Dist: {requirement}\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    assert _legacy.needs_jax(name) == expected
+    assert not _legacy.needs_jax(f"{name}_not_installed")
+
+
 def test_packages_of_today_see_today_s_tensorflow(run):
     done = run(
         """

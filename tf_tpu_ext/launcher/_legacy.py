@@ -1,7 +1,7 @@
 """Makes `import tensorflow` give a script TensorFlow 1's names and behavior.
 
-This applies to the script and the modules that it imports, except for packages that belong to
-TensorFlow and are written for version 2.
+This applies to the script and the modules that it imports, except for packages that are written for
+version 2: those that belong to TensorFlow, and those that need JAX.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ import importlib
 import importlib.util
 import inspect
 import os
+import re
 import sys
 import sysconfig
 import types
 from collections.abc import Callable, Mapping, Sequence
+from importlib import metadata
 from typing import Any, NamedTuple
 
 from tf_tpu_ext import patches
@@ -26,6 +28,7 @@ from tf_tpu_ext.patches._changes import Changes
 
 # Name prefixes of installed packages that are written for TensorFlow 2.
 _FAMILY = ("tensorflow", "tensorboard", "keras", "tf_keras", "tf_tpu_ext", "tf_slim", "jax")
+_JAX = re.compile(r"jax(?![\w.-])")
 # Names that NumPy has dropped.
 _NUMPY_NAMES: dict[str, Any] = {
     "bool": bool,
@@ -111,17 +114,23 @@ def replace_import(changes: Changes) -> None:
 def _import_of(
     tensorflow: types.ModuleType, view: types.ModuleType, stock: Callable[..., Any]
 ) -> Callable[..., Any]:
-    installed = tuple(
-        os.path.join(os.path.realpath(sysconfig.get_path(name)), "")
-        for name in ("purelib", "platlib", "stdlib")
-    )
+    def folders(*names: str) -> tuple[str, ...]:
+        paths = (os.path.realpath(sysconfig.get_path(name)) for name in names)
+        return tuple(os.path.join(path, "") for path in paths)
+
+    packages = folders("purelib", "platlib")
+    installed = (*packages, *folders("stdlib"))
 
     def is_for_today(importer: Mapping[str, Any] | None) -> bool:
         if importer is None:
             return False
-        if not os.path.realpath(importer.get("__file__") or "").startswith(installed):
-            return _top_level(importer) == "tf_tpu_ext"
-        return _top_level(importer).startswith(_FAMILY)
+        file, package = os.path.realpath(importer.get("__file__") or ""), _top_level(importer)
+        if not file.startswith(installed):
+            return package == "tf_tpu_ext"
+        if package.startswith(_FAMILY):
+            return True
+        # Python's own modules are asked about while metadata is read.
+        return file.startswith(packages) and needs_jax(package)
 
     def import_(
         name: str,
@@ -137,6 +146,16 @@ def _import_of(
         return view if module is tensorflow and not is_for_today(globals) else module
 
     return import_
+
+
+@functools.cache
+def needs_jax(package: str) -> bool:
+    """Returns whether an installed package is for JAX too, which is younger than TensorFlow 1."""
+    try:
+        requirements = metadata.requires(package) or ()
+    except metadata.PackageNotFoundError:
+        return False
+    return any(_JAX.match(one) and "extra ==" not in one for one in requirements)
 
 
 def _top_level(importer: Mapping[str, Any]) -> str:
