@@ -400,7 +400,6 @@ def test_script_of_tensorflow_1(run, tmp_path):
     assert "10 training steps" in done.stderr
 
 
-@needs_estimator
 @pytest.mark.parametrize(
     ("requirement", "expected"),
     [
@@ -422,6 +421,7 @@ def test_packages_that_need_jax_are_of_today(tmp_path, monkeypatch, requirement,
     assert not _legacy.needs_jax(f"{name}_not_installed")
 
 
+@needs_estimator
 def test_packages_of_today_see_today_s_tensorflow(run):
     done = run(
         """
