@@ -295,13 +295,14 @@ def _with_reasons(programs: Sequence[tuple[Compilation, int]]) -> Iterator[Compi
     for program, same_as in programs:
         by_id[program.program_id] = program
         known = earlier.setdefault(_identity(program), collections.deque(maxlen=_MOST_COMPARED))
-        # Among equally similar programs, the last one.
-        nearest = min(reversed(known), key=lambda old: _distance(old, program), default=None)
+        others = tuple(known)
         known.append(program)
         if same_as in by_id:
             reason = _FAILED if by_id[same_as].error else _GIVEN_UP
             yield dataclasses.replace(program, compared_with=same_as, compiled_again_because=reason)
             continue
+        # Among equally similar programs, the last one.
+        nearest = min(reversed(others), key=lambda old: _distance(old, program), default=None)
         if nearest is None:
             yield program
             continue

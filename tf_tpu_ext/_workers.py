@@ -30,8 +30,8 @@ asking = _Asking()
 # How long to wait for an answer, and how long to pause before asking again.
 _CHECK_SECONDS, _PAUSE_SECONDS = 2.0, 0.1
 
-# Of each error that names a lost worker.
-_SILENT = "has given no sign of life"
+# In the message of each error that names a lost worker. TensorFlow may make another error of it.
+_SILENT = "no sign of life"
 _ADVICE = "When it is back, connect to the workers again and restore a checkpoint."
 
 
@@ -86,7 +86,7 @@ def with_lost_ones(message: str) -> str:
         start = time.monotonic()
         why = why_silent(address, _CHECK_SECONDS)
         if why is not None:
-            lost_ones.append(f"{task} at {address} gives no sign of life: {why}.")
+            lost_ones.append(f"{task} at {address} gives {_SILENT}: {why}.")
         # Those that have stopped take their time: one is enough to say.
         if time.monotonic() - start >= _CHECK_SECONDS:
             break
@@ -123,7 +123,7 @@ def lost(
     error: Exception = tf.errors.UnavailableError(
         None,
         None,
-        f"{task} at {address} {_SILENT} for "
+        f"{task} at {address} has given {_SILENT} for "
         f"{_machine.machine().host_limit_seconds:g} s: {why}. {advice} "
         "tf_tpu_ext.configure(host_limit_seconds=...), or TF_TPU_EXT_HOST_LIMIT_SECONDS, sets how "
         "long to wait for it.",

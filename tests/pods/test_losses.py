@@ -66,7 +66,10 @@ def test_every_error_names_the_lost_workers(run_python: Any, pod: Pod) -> None:
         print(tf.errors.UnavailableError(None, None, "Socket closed").message)
         _workers.note("/task:0", sys.argv[1])
         _workers.note("/task:1", "localhost:1")
-        print(tf.errors.UnavailableError(None, None, "Socket closed").message)
+        message = tf.errors.UnavailableError(None, None, "Socket closed").message
+        print(message)
+        # A session makes another error of it.
+        assert tf.errors.UnavailableError(None, None, message).message == message
     """
     before, after = run_python(code, f"localhost:{pod.workers[0].port}").stdout.splitlines()
     assert before == "Socket closed"
