@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import copy
 import inspect
+import itertools
 import json
 import logging
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -93,6 +95,41 @@ def test_a_job_of_the_caller_has_one_host():
     strategy = tf.distribute.TPUStrategy(resolver)
     total = strategy.run(tf.function(lambda: tf.constant(2.0)))
     assert float(strategy.reduce("SUM", total, axis=None)) == 2.0 * strategy.num_replicas_in_sync
+
+
+def _doubled(x: tf.Tensor, device: Callable[[str], Any], name: str) -> tf.Tensor:
+    @tf.function
+    def doubled(x: tf.Tensor) -> tf.Tensor:
+        with device(name):
+            return x + x
+
+    return doubled(x)
+
+
+@pytest.mark.parametrize("job", ["worker", "trainer"])
+def test_device_names_may_have_the_job(job):
+    resolver = Resolver("my-tpu", job_name=job)
+    tf.config.experimental_connect_to_cluster(resolver)
+    tf.tpu.experimental.initialize_tpu_system(resolver)
+    # The second form is what tf.DeviceSpec and placers make.
+    names = [f"/job:{job}/device:CPU:0", f"/job:{job}/replica:0/task:0/device:TPU:0"]
+    for device, name in itertools.product((tf.device, tf.compat.v1.device), names):
+        with device(name):
+            one = tf.constant(1.0) * 1.0
+        assert one.device.endswith(name[name.index("/device") :])
+        assert float(_doubled(one, device, name)) == 2.0
+    unknown = pytest.raises(tf.errors.InvalidArgumentError, match=r"task:1.* unknown device")
+    with unknown, tf.device(f"/job:{job}/task:1"):
+        tf.constant(1.0)
+    # Sessions know this process by its own name.
+    with tf.Graph().as_default(), tf.device(f"/job:{job}/device:CPU:0"):
+        assert tf.constant(1.0).device == f"/job:{job}/device:CPU:0"
+
+
+def test_connecting_in_a_graph_keeps_the_cores_for_the_job():
+    with tf.Graph().as_default():
+        tf.config.experimental_connect_to_cluster(Resolver("my-tpu", job_name="trainer"))
+    assert tf.config.list_logical_devices("TPU")
 
 
 @pytest.mark.parametrize("cores", [1, 2, 8])

@@ -12,6 +12,7 @@ from typing import Any
 
 from tf_tpu_ext import _machine, _own_server, _watched_calls, _workers
 from tf_tpu_ext._tpu_client import VirtualTpuClient
+from tf_tpu_ext.patches import _device_names
 from tf_tpu_ext.patches._changes import Changes, find
 
 # TensorFlow's functions that connect to workers.
@@ -252,8 +253,10 @@ def install_connect_to_cluster(changes: Changes) -> None:
             if not isinstance(target, resolver):
                 stock(target, *args, **kwargs)
                 return
-            if target.master() in local_masters:
+            if target.master() in local_masters or _job_of(target) is not None:
+                _device_names.take_job_as_own(target.get_job_name())
                 return
+            _device_names.take_no_job_as_own()
             _give_up_own_cores(target.master())
             os.environ.setdefault(STREAMING_VARIABLE, "false")
             cluster = target.cluster_spec()

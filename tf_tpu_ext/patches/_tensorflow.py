@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tf_tpu_ext.patches import (
     _clusters,
+    _device_names,
     _embedding,
     _iterators,
     _libraries,
@@ -48,6 +49,17 @@ PATCHES = (
         "would be an error. A program would wait forever for a worker that has stopped, see "
         "docs/pods.md. Stock TensorFlow tells workers a new port, on which nobody listens.",
         install=_resolver.install_connect_to_cluster,
+    ),
+    Patch(
+        name="device_names",
+        group="tensorflow",
+        target="tf.device",
+        change="After `connect_to_cluster` with a TPUClusterResolver for the virtual cores, names "
+        "of devices of its job's first task, such as `/job:worker/device:CPU:0`, mean devices of "
+        "this process, eagerly and in functions.",
+        reason="on a cloud, the TPU's host is another process, which programs name by its job. "
+        "Stock TensorFlow knows no such device here.",
+        install=_device_names.install_device_names,
     ),
     Patch(
         name="watched_sessions",
