@@ -181,6 +181,23 @@ def test_module_that_cannot_be_run(monkeypatch, name, words):
         launcher.find(name, module=True)
 
 
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.10 has no PYTHONSAFEPATH")
+def test_no_folder_is_put_first_if_python_puts_none(tmp_path):
+    (tmp_path / "beside.py").write_text("")
+    code = (
+        "import sys; from tf_tpu_ext import launcher; "
+        "launcher.find(sys.argv[1], module=sys.argv[1] == 'json.tool'); "
+        "print(sys.argv[2] in sys.path)"
+    )
+    for program in ("json.tool", str(tmp_path / "script.py")):
+        for option, expected in (("-P", "False\n"), ("-s", "True\n")):
+            command = [sys.executable, option, "-c", code, program, str(tmp_path)]
+            done = subprocess.run(
+                command, cwd=tmp_path, capture_output=True, text=True, timeout=100
+            )
+            assert done.stdout == expected, done.stderr
+
+
 def test_script_that_is_no_python(run):
     done = run("x = = 1", options=["--quiet"])
     assert done.returncode == 1

@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import os
 import pathlib
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -29,6 +30,8 @@ _HEAD = "| Program | Version | Cores | Seconds | Losses | Result |\n|---|---|---
 
 
 def main() -> int:
+    # Not at once: the program that runs is ended first.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -50,7 +53,9 @@ def main() -> int:
         parser.error(f"there is no program {', '.join(unknown)}. Programs: {', '.join(programs)}")
     if arguments.prepare is not None:
         for name in arguments.names:
-            programs[name].prepare(arguments.prepare)
+            prepare = programs[name].prepare
+            assert prepare is not None
+            prepare(arguments.prepare)
         return 0
     if arguments.work is None:
         parser.error("expected --work FOLDER, for environments, data and logs")

@@ -115,7 +115,7 @@ PROGRAMS = (
         _pretraining,
         *("{source}/run_pretraining.py", "--albert_config_file={data}/config.json", *_PRETRAINING),
         *("--optimizer=adamw", "--learning_rate=0.002"),
-        path=("..",),
+        path=("{source}/..",),
     ),
     _program(
         "electra-pretraining",

@@ -37,6 +37,10 @@ def environment(work: pathlib.Path, wanted: Environment) -> pathlib.Path:
     command = "import sysconfig; print(sysconfig.get_path('purelib'))"
     where = subprocess.run([python, "-c", command], capture_output=True, text=True, check=True)
     (pathlib.Path(where.stdout.strip()) / "tf_tpu_ext.pth").write_text(f"{environments.ROOT}\n")
+    if wanted.finish is not None:
+        module, name = wanted.finish.__module__, wanted.finish.__name__
+        command = f"from {module} import {name}; {name}()"
+        environments.run(python, "-c", command, cwd=environments.ROOT / "tools")
     made.write_text(content)
     return python
 
@@ -62,8 +66,8 @@ def data(work: pathlib.Path, program: Program, python: pathlib.Path) -> pathlib.
     """Makes the data of a program by its own Python unless it is there; returns its folder."""
     folder = work / "data" / program.name
     made = folder / "made"
-    if not made.exists():
-        folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    if program.prepare is not None and not made.exists():
         tool = environments.ROOT / "tools" / "programs.py"
         environments.run(python, tool, program.name, "--prepare", folder)
         made.touch()
@@ -77,7 +81,8 @@ def variables(
     values = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     own = {name: value.format(data=folder) for name, value in program.variables}
     values.update({"TF_CPP_MIN_LOG_LEVEL": "2", **own})
-    path = [str(clone / folder) for clone in clones[:1] for folder in program.path]
-    if path:
+    places = {"data": folder, **({"source": clones[0]} if clones else {})}
+    if program.path:
+        path = [one.format(**places) for one in program.path]
         values["PYTHONPATH"] = os.pathsep.join(path)
     return values

@@ -28,10 +28,6 @@ T5 = Environment(
 _REPOSITORY = Repository("tensorflow/mesh", "da907937e68aa421186f1178d71eb5f736fcb069")
 
 
-def _nothing(folder: pathlib.Path) -> None:
-    """Makes no data: the program makes its own."""
-
-
 # The first letters of words, as capitals.
 _TASK = """
 import numpy as np
@@ -80,7 +76,7 @@ PROGRAMS = (
             "--gin_param=utils.run.save_checkpoints_steps=40",
         ),
         prepare=_task,
-        variables=(("PYTHONPATH", "{data}"),),
+        path=("{data}",),
         falls=0.9,
         checkpoint="checkpoint",
     ),
@@ -102,7 +98,6 @@ PROGRAMS = (
             "--steps_per_checkpoint=100",
             "--model_dir={model}",
         ),
-        prepare=_nothing,
         falls=0.9,
         checkpoint="checkpoint",
     ),

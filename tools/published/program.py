@@ -29,11 +29,13 @@ class Environment:
         packages: Installed with what they depend on.
         alone: Installed without that, since they ask for versions of their own time. `{minor}`
             stands for TensorFlow's minor version.
+        finish: A function of a module, which the environment's Python runs after that.
     """
 
     name: str
     packages: tuple[str, ...] = ()
     alone: tuple[str, ...] = ()
+    finish: Callable[[], None] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,8 +51,9 @@ class Program:
         environment: Where it runs.
         command: What follows `tf-tpu run --cores N`.
         repositories: Clones that it needs, the first of which is `{source}`.
-        prepare: Makes its data in a folder, run by the environment's Python.
-        path: Folders of the clone that the program expects in PYTHONPATH.
+        prepare: Makes its data in a folder, run by the environment's Python. None if the program
+            makes its own.
+        path: Folders that the program expects in PYTHONPATH, as in `{source}/models`.
         variables: Further environment variables, in which `{data}` may stand too.
         loss: A regular expression with a group, which finds the losses in its output. None if it
             prints none.
@@ -70,7 +73,7 @@ class Program:
     package: str
     environment: Environment
     command: tuple[str, ...]
-    prepare: Callable[[pathlib.Path], None]
+    prepare: Callable[[pathlib.Path], None] | None = None
     repositories: tuple[Repository, ...] = ()
     path: tuple[str, ...] = ()
     variables: tuple[tuple[str, str], ...] = ()
@@ -79,7 +82,7 @@ class Program:
     alike: float | None = None
     checkpoint: str | None = None
     # Before the first evaluation, which restores a checkpoint in any case.
-    resumed: str = r"\A(?:(?!Starting evaluation)[\s\S])*?Restoring parameters from \S+-[1-9]"
+    resumed: str = r"\A(?:(?!Starting evaluation)[\s\S])*?Restoring parameters from \S+-0*[1-9]"
     cores: tuple[int, ...] = (2, 8)
     seconds: float = 600.0
     on_cores: bool = True

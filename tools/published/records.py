@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from published import garden, language, mesh, simclr, tensor2tensor, tensorflow_tpu, xlnet
+from published import garden, language, lingvo, mesh, simclr, tensor2tensor, tensorflow_tpu, xlnet
 
 PROGRAMS = (
     *mesh.PROGRAMS,
@@ -11,5 +11,6 @@ PROGRAMS = (
     *simclr.PROGRAMS,
     *language.PROGRAMS,
     *xlnet.PROGRAMS,
+    *lingvo.PROGRAMS,
     *tensor2tensor.PROGRAMS,
 )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pathlib
-
 from published.program import Environment, Program
 
 _ENVIRONMENT = Environment(
@@ -20,11 +18,6 @@ _ENVIRONMENT = Environment(
 )
 _LOSS = r"INFO:tensorflow:loss = ([-+0-9.e]+)"
 
-
-def _nothing(folder: pathlib.Path) -> None:
-    """Makes no data: the program makes its own."""
-
-
 PROGRAMS = (
     Program(
         name="t2t-transformer",
@@ -40,7 +33,6 @@ PROGRAMS = (
             *("--train_steps=60", "--iterations_per_loop=10", "--eval_steps=2"),
             *("--local_eval_frequency=30", "--log_step_count_steps=10"),
         ),
-        prepare=_nothing,
         loss=_LOSS,
         checkpoint="checkpoint",
         seconds=1200.0,

@@ -24,10 +24,6 @@ _NAMED = "--tpu=any-name"
 _IMAGE, _EPOCHS = 128, 3
 
 
-def _nothing(folder: pathlib.Path) -> None:
-    """Makes no data: the program makes its own."""
-
-
 def _iris(folder: pathlib.Path) -> None:
     # Where Keras looks for files that it has downloaded.
     keras = folder / ".keras" / "datasets"
@@ -103,6 +99,10 @@ def _ratings(folder: pathlib.Path) -> None:
     data.ratings(folder, 1000, _EPOCHS)
 
 
+def _below(*folders: str) -> tuple[str, ...]:
+    return tuple(f"{{source}}/{folder}" for folder in folders)
+
+
 def _program(name: str, prepare: Any, *command: str, **fields: Any) -> Program:
     return Program(
         name=f"tpu-{name}",
@@ -124,7 +124,7 @@ PROGRAMS = (
     ),
     _program(
         "mnist-keras",
-        _nothing,
+        None,
         "{source}/models/experimental/mnist_keras/mnist.py",
         *(_NAMED, "--fake_data", "--model_dir={model}"),
         loss=r" loss: ([-+0-9.e]+)",
@@ -165,7 +165,7 @@ PROGRAMS = (
         # Its warm-up requests join a string and bytes, which Python 3 refuses.
         *("--num_epochs=2", "--noadd_warmup_requests"),
         f"--hparams=image_size={_IMAGE},num_classes={data.COLORS + 1},resnet_depth=18",
-        path=("models", "models/official", "models/official/retinanet"),
+        path=_below("models", "models/official", "models/official/retinanet"),
         loss=r"INFO:tensorflow:loss = ([-+0-9.e]+)",
         seconds=1200.0,
     ),
@@ -176,7 +176,7 @@ PROGRAMS = (
         *(_NAMED, "--mode=train_and_eval", "--model_dir={model}", "--num_cores={cores}"),
         "--config_file={data}/config.yaml",
         # It imports models that it does not use.
-        path=(
+        path=_below(
             *("models", "models/official/mask_rcnn", "models/official/mnasnet"),
             "models/official/efficientnet",
         ),
@@ -192,7 +192,7 @@ PROGRAMS = (
         *("--training_file_pattern={data}/*.tfrecord", "--eval_file_pattern={data}/*.tfrecord"),
         # Each volume is split between two cores.
         *(f"--input_partition_dims={cores}" for cores in (1, 2, 1, 1, 1)),
-        path=("models",),
+        path=_below("models"),
         loss=r"INFO:tensorflow:loss = ([-+0-9.e]+)",
         seconds=1200.0,
     ),
@@ -208,7 +208,7 @@ PROGRAMS = (
         *("--batch_size={cores}000", "--eval_batch_size={cores}000", f"--train_epochs={_EPOCHS}"),
         "--learning_rate=0.02",
         repositories=(_REPOSITORY, _MODELS),
-        path=("../models",),
+        path=_below("../models"),
         loss=r"Iteration \d+: HR = .* Loss = ([0-9.]+)",
     ),
 )

@@ -89,7 +89,7 @@ def resume(program: Program, cores: int, place: Place) -> Result:
 def _names_checkpoint(state: pathlib.Path) -> bool:
     """Returns whether there is a checkpoint of a step after the first, complete."""
     text = state.read_text() if state.exists() else ""
-    return re.search(r'^model_checkpoint_path: ".*-[1-9]\d*"', text, re.MULTILINE) is not None
+    return re.search(r'^model_checkpoint_path: ".*-0*[1-9]\d*"', text, re.MULTILINE) is not None
 
 
 def losses(program: Program, output: str) -> tuple[float, ...]:
