@@ -2,6 +2,7 @@
 
 The newest TensorFlow gets the whole suite, the others the main paths: strategies, replicate,
 outside compilation, towers, estimators, Keras, `tf-tpu check` and pods, with a file or two each.
+The whole suite has the C++ tests too, which need clang++.
 Without --wheel, pip compiles the package for each minor version; with --quick, clang++ does so
 without optimization, in an eighth of the time.
 
@@ -99,6 +100,13 @@ def build_quickly(python: pathlib.Path, sources: pathlib.Path, minor: str) -> di
     return {tf_config.BUILT_VARIABLE: str(libraries)}
 
 
+def run_native_tests(python: pathlib.Path, sources: pathlib.Path) -> None:
+    """Compiles the C++ tests by clang++, and runs them."""
+    environments.run(python, "-m", "pip", "install", "-q", "ninja")
+    build = sources / "tools" / "ninja_build.py"
+    environments.run(python, build, "--quick", "--no-install", "--run-tests")
+
+
 def run_tests(work: pathlib.Path, minor: str, python: str, package: Package, suite: str) -> None:
     """Installs the package with a TensorFlow, and runs the tests.
 
@@ -120,6 +128,8 @@ def run_tests(work: pathlib.Path, minor: str, python: str, package: Package, sui
     environments.run(own, "-m", "pip", "install", "-q", "--no-deps", f"tf_keras=={minor}.*")
     command = ["-m", "pytest", "-q", "-n", "2", "--dist", "worksteal", *SUITES[suite]]
     environments.run(own, *command, cwd=sources)
+    if suite == "whole":
+        run_native_tests(own, sources)
 
 
 def main() -> None:

@@ -107,7 +107,7 @@ TEST_F(CloudStorageTest, ReadsWhatIsThere) {
   ASSERT_TRUE(storage_->NewRandomAccessFile("gs://bucket/file", nullptr, &file).ok());
   char scratch[4];
   absl::string_view text;
-  ASSERT_TRUE(file->Read(3, text, absl::MakeSpan(scratch)).ok());
+  ASSERT_TRUE(file->Read(3, sizeof(scratch), &text, scratch).ok());
   EXPECT_EQ(text, "3456");
   std::unique_ptr<tsl::ReadOnlyMemoryRegion> region;
   ASSERT_TRUE(storage_->NewReadOnlyMemoryRegionFromFile("gs://bucket/file", nullptr, &region).ok());

@@ -142,6 +142,7 @@ TEST_F(EmbeddingCallsTest, WaitsForABatchAndForTheUpdate) {
   ASSERT_TRUE(event.ok()) << event.status();
   EXPECT_FALSE(event->IsAvailable());
   Enqueue(0, 2);
+  tsl::BlockUntilReady(*event);
   EXPECT_TRUE(event->IsConcrete());
   Enqueue(1, 2);
   ASSERT_TRUE(Receiver()->Run(&cores_[1]).ok());
@@ -165,6 +166,7 @@ TEST_F(EmbeddingCallsTest, AnAbortedLaunchWaitsNoLonger) {
   ASSERT_TRUE(event.ok()) << event.status();
   TestProcess::Get().channels.Abort(cores_[0].launch_id.value(),
                                     absl::AbortedError("another core failed"));
+  tsl::BlockUntilReady(*event);
   ASSERT_TRUE(event->IsError());
   EXPECT_EQ(event->GetError().code(), absl::StatusCode::kAborted);
   TestProcess::Get().channels.Forget(cores_[0].launch_id.value(), absl::AbortedError(""));
@@ -177,6 +179,7 @@ TEST_F(EmbeddingCallsTest, TheLimitEndsTheWaitForABatch) {
   ASSERT_TRUE(event.ok()) << event.status();
   EXPECT_FALSE(event->IsAvailable());
   Monitor().Expire();
+  tsl::BlockUntilReady(*event);
   ASSERT_TRUE(event->IsError());
   EXPECT_EQ(event->GetError().code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_NE(
@@ -202,6 +205,7 @@ TEST_F(EmbeddingCallsTest, TheLimitEndsTheWaitForAnUpdateAndSaysWhoIsMissing) {
   EXPECT_FALSE(event->IsAvailable());
   EXPECT_EQ(Monitor().num_waits(), 1);
   Monitor().Expire();
+  tsl::BlockUntilReady(*event);
   ASSERT_TRUE(event->IsError());
   EXPECT_EQ(event->GetError().code(), absl::StatusCode::kDeadlineExceeded);
   for (const char* part : {"Op receive waited 1m: core 0 waits for the update of training step 1",

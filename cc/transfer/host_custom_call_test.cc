@@ -146,6 +146,7 @@ TEST_F(HostCallTest, AbortedCallsEnd) {
   auto event = call->Start(&core_);
   ASSERT_TRUE(event.ok()) << event.status();
   calls_->Abort(absl::AbortedError("another core failed"));
+  tsl::BlockUntilReady(*event);
   ASSERT_TRUE(event->IsError());
   EXPECT_EQ(event->GetError().code(), absl::StatusCode::kAborted);
 }

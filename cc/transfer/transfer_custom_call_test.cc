@@ -96,6 +96,7 @@ TEST_F(TransferTest, WaitsForTheInfeed) {
   ASSERT_TRUE(event.ok()) << event.status();
   EXPECT_FALSE(event->IsAvailable());
   Send(OfCore(kInfeedName, core_.core.value()), {MakeScalar<float>(7)});
+  tsl::BlockUntilReady(*event);
   EXPECT_TRUE(event->IsConcrete());
   EXPECT_EQ(call_->result(0).scalar<float>()(), 7);
 }
@@ -135,6 +136,7 @@ TEST_F(TransferTest, AFullOutfeedIsWaitedFor) {
     ASSERT_EQ(taken.size(), 1);
     EXPECT_EQ(taken[0].scalar<float>()(), i);
   }
+  tsl::BlockUntilReady(*event);
   EXPECT_TRUE(event->IsConcrete());
   EXPECT_EQ(Take(OfCore(kOutfeedName, core_.core.value()))[0].scalar<float>()(), -1);
 }
@@ -152,6 +154,7 @@ TEST_F(TransferTest, AClusterSendsAndReceives) {
   EXPECT_NE(sent[0].data(), call_->operand(0).data());
   EXPECT_FALSE(event->IsAvailable());
   Send(OfLaunch("to_device"), {MakeScalar<double>(5)});
+  tsl::BlockUntilReady(*event);
   ASSERT_TRUE(event->IsConcrete());
   EXPECT_EQ(call_->result(0).scalar<double>()(), 5);
 
@@ -204,6 +207,7 @@ TEST_F(TransferTest, AnAbortedLaunchWaitsNoLonger) {
   EXPECT_FALSE(event->IsAvailable());
   TestProcess::Get().channels.Abort(core_.launch_id.value(),
                                     absl::AbortedError("another core failed"));
+  tsl::BlockUntilReady(*event);
   ASSERT_TRUE(event->IsError());
   EXPECT_EQ(event->GetError().code(), absl::StatusCode::kAborted);
   TestProcess::Get().channels.Forget(core_.launch_id.value(), absl::AbortedError(""));

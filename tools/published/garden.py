@@ -16,6 +16,8 @@ _GARDEN = Environment(
             "gin-config",
             "immutabledict",
             "matplotlib",
+            # Its evaluation turns arrays of one element into numbers.
+            "numpy<2.4",
             "opencv-python-headless",
             "pandas",
             "pillow",

@@ -1,8 +1,9 @@
-"""SimCLR, its version for TensorFlow 2."""
+"""SimCLR, both versions."""
 
 from __future__ import annotations
 
 import pathlib
+from typing import Any
 
 from published import data
 from published.program import Environment, Program, Repository
@@ -11,7 +12,8 @@ _REPOSITORY = Repository("google-research/simclr", "383d4143fd8cf7879ae10f1046a9
 _ENVIRONMENT = Environment(
     "simclr",
     packages=("importlib-resources", "tensorboard", "tensorflow-datasets"),
-    alone=("tensorflow-hub",),
+    # Later ones have no `create_module_spec`, with which the first version exports its model.
+    alone=("tensorflow-hub==0.15.0",),
 )
 
 
@@ -46,25 +48,34 @@ def _colors(folder: pathlib.Path) -> None:
     )
 
 
-PROGRAMS = (
-    Program(
-        name="simclr-tf2",
+def _program(name: str, *command: str, **fields: Any) -> Program:
+    return Program(
+        name=f"simclr-{name}",
         package="",
         environment=_ENVIRONMENT,
         repositories=(_REPOSITORY,),
         command=(
-            "{source}/tf2/run.py",
+            *command,
             *("--tpu_name=any-name", "--use_tpu=True", "--mode=train_then_eval"),
             *("--train_mode=pretrain", "--dataset=cifar10", "--data_dir={data}"),
             *("--eval_split=test", "--model_dir={model}", "--image_size=32", "--resnet_depth=18"),
-            *("--train_batch_size=8", "--eval_batch_size=32", "--train_steps=32"),
+            *("--train_batch_size=8", "--eval_batch_size=64", "--train_steps=32"),
             *("--checkpoint_steps=8", "--use_blur=False", "--proj_out_dim=16"),
         ),
         prepare=_colors,
+        checkpoint="checkpoint",
+        seconds=1200.0,
+        **fields,
+    )
+
+
+PROGRAMS = (
+    _program("tf1", "--legacy", "{source}/run.py"),
+    _program(
+        "tf2",
+        "{source}/tf2/run.py",
         variables=(("TF_USE_LEGACY_KERAS", "1"),),
         loss=r"train/total_loss = ([-+0-9.e]+)",
-        checkpoint="checkpoint",
         resumed=r"Restoring from \S+ckpt-[1-9]",
-        seconds=1200.0,
     ),
 )

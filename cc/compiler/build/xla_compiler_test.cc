@@ -166,7 +166,8 @@ TEST_F(XlaCompilerTest, WhatXlaDoesNotCompileIsItsErrorAndNotKept) {
   const absl::Status status =
       compiler
           ->Compile(ParseModule("HloModule m\nENTRY e {\n  x = f32[2] parameter(0)\n"
-                                "  y = f32[2] custom-call(x), custom_call_target=\"nobody's\"\n"
+                                "  y = f32[2] custom-call(x), custom_call_target=\"nobody's\", "
+                                "api_version=API_VERSION_TYPED_FFI\n"
                                 "  ROOT r = (f32[2]) tuple(y)\n}"),
                     Options())
           .status();
