@@ -198,6 +198,17 @@ def test_no_folder_is_put_first_if_python_puts_none(tmp_path):
             assert done.stdout == expected, done.stderr
 
 
+def test_tensorflow_is_imported_by_the_script(run):
+    """Its tests for TPUs run if the script that imports it is called so."""
+    code = """
+        import sys
+        from tensorflow.python.distribute import combinations
+        print(combinations.TPUCombination.TPU_TEST, sys.argv[1:], any("cli" in p for p in sys.path))
+    """
+    done = run(code, "--x", name="some_test_tpu.py", after_tensorflow=False)
+    assert done.stdout.splitlines() == ["True ['--x'] False"], done.stderr
+
+
 def test_script_that_is_no_python(run):
     done = run("x = = 1", options=["--quiet"])
     assert done.returncode == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import gc
 import importlib
+import os
 import pathlib
 import sys
 from collections.abc import Callable
@@ -47,6 +48,18 @@ def find_package() -> None:
     # In a checkout, this file is run by path, and the package is not on Python's path.
     if not any(doctor.is_package_folder(entry) for entry in sys.path):
         sys.path.append(str(doctor.PACKAGE.parent))
+
+
+def become(options: argparse.Namespace) -> None:
+    """Makes `sys.argv` the script's, and leaves the command's own folder out of `sys.path`.
+
+    TensorFlow looks at them when it is imported: its tests for TPUs run if the script is called so.
+    """
+    command = os.path.realpath(sys.argv[0])
+    own = {command, os.path.dirname(command), os.path.dirname(os.path.realpath(__file__))}
+    sys.path[:] = [entry for entry in sys.path if os.path.realpath(entry) not in own]
+    # Python knows no file yet either, while it imports a module's packages.
+    sys.argv = ["-m" if options.module else options.script, *options.arguments]
 
 
 def keep_imports() -> None:
@@ -98,6 +111,7 @@ def load(
         RefusedError: The package does not load, or the script can't be started.
     """
     find_package()
+    become(options)
     try:
         with storage.left_out():
             common = importlib.import_module("tf_tpu_ext.launcher")

@@ -135,18 +135,10 @@ def _parts(source: str | bytes, file: str) -> list[types.CodeType]:
 
 
 def _put_first(folder: str) -> None:
-    """Puts the program's folder first in `sys.path`, replacing the command's own.
-
-    As Python does, it puts none there if PYTHONSAFEPATH is set.
-    """
-    command = {
-        os.path.dirname(os.path.realpath(sys.argv[0])),
-        os.path.realpath(sys.argv[0]),
-        os.path.join(os.path.dirname(os.path.dirname(os.path.realpath(__file__))), "cli"),
-    }
+    """Puts the program's folder first in `sys.path`, if Python would: not with PYTHONSAFEPATH."""
     # Python 3.10 has no such flag.
-    first = [] if getattr(sys.flags, "safe_path", False) else [folder]
-    sys.path[:] = first + [one for one in sys.path if os.path.realpath(one) not in command]
+    if not getattr(sys.flags, "safe_path", False):
+        sys.path.insert(0, folder)
 
 
 def _code(end: SystemExit) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+from collections.abc import Sequence
 from typing import Any
 
 from published import data
@@ -48,19 +49,19 @@ def _colors(folder: pathlib.Path) -> None:
     )
 
 
-def _program(name: str, *command: str, **fields: Any) -> Program:
+def _program(name: str, script: Sequence[str], *options: str, **fields: Any) -> Program:
     return Program(
         name=f"simclr-{name}",
         package="",
         environment=_ENVIRONMENT,
         repositories=(_REPOSITORY,),
         command=(
-            *command,
+            *script,
             *("--tpu_name=any-name", "--use_tpu=True", "--mode=train_then_eval"),
             *("--train_mode=pretrain", "--dataset=cifar10", "--data_dir={data}"),
             *("--eval_split=test", "--model_dir={model}", "--image_size=32", "--resnet_depth=18"),
-            *("--train_batch_size=8", "--eval_batch_size=64", "--train_steps=32"),
-            *("--checkpoint_steps=8", "--use_blur=False", "--proj_out_dim=16"),
+            *("--train_batch_size=8", "--eval_batch_size=64", "--use_blur=False"),
+            *("--proj_out_dim=16", *options),
         ),
         prepare=_colors,
         checkpoint="checkpoint",
@@ -70,10 +71,17 @@ def _program(name: str, *command: str, **fields: Any) -> Program:
 
 
 PROGRAMS = (
-    _program("tf1", "--legacy", "{source}/run.py"),
+    _program(
+        "tf1",
+        ("--legacy", "{source}/run.py"),
+        # It prints the loss of its first loop, and then of every hundredth step.
+        *("--train_steps=208", "--checkpoint_steps=104"),
+        loss=r"INFO:tensorflow:loss = ([-+0-9.e]+)",
+    ),
     _program(
         "tf2",
-        "{source}/tf2/run.py",
+        ("{source}/tf2/run.py",),
+        *("--train_steps=32", "--checkpoint_steps=8"),
         variables=(("TF_USE_LEGACY_KERAS", "1"),),
         loss=r"train/total_loss = ([-+0-9.e]+)",
         resumed=r"Restoring from \S+ckpt-[1-9]",
