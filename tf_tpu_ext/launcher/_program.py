@@ -54,9 +54,9 @@ def find(name: str, *, module: bool = False) -> Program:
         'json.tool'
     """
     if module:
-        _put_first(os.getcwd())
+        sys.path.insert(0, os.getcwd())
         return _find_module(name)
-    _put_first(os.path.dirname(os.path.abspath(name)))
+    sys.path.insert(0, os.path.dirname(os.path.abspath(name)))
     return Program(name, None)
 
 
@@ -132,13 +132,6 @@ def _parts(source: str | bytes, file: str) -> list[types.CodeType]:
     last = ast.Module(tree.body[guards[0] :], [])
     future = whole.co_flags & _FUTURE
     return [compile(part, file, "exec", flags=future, dont_inherit=True) for part in (first, last)]
-
-
-def _put_first(folder: str) -> None:
-    """Puts the program's folder first in `sys.path`, if Python would: not with PYTHONSAFEPATH."""
-    # Python 3.10 has no such flag.
-    if not getattr(sys.flags, "safe_path", False):
-        sys.path.insert(0, folder)
 
 
 def _code(end: SystemExit) -> int:

@@ -6,7 +6,7 @@ import importlib
 import json
 import pathlib
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -149,9 +149,29 @@ def judged_sentences(folder: pathlib.Path, words: int) -> None:
         (folder / f"{part}.tsv").write_text("\n".join(lines) + "\n")
 
 
+def questions(folder: pathlib.Path, words: int) -> None:
+    """Writes SQuAD's files and a vocabulary: the answer is the only high word of the text."""
+    vocabulary(folder / "vocab.txt", words)
+    random = np.random.default_rng(0)
+    for part, count in (("train", _EXAMPLES), ("dev", _EXAMPLES // 4)):
+        paragraphs = []
+        for number in range(count):
+            text = [str(word) for word in random.integers(10, 50, 8)]
+            place, answer = int(random.integers(8)), str(random.integers(50, words))
+            text[place] = answer
+            start = len(" ".join([*text[:place], ""]))
+            asked = {
+                "id": f"{part}-{number}",
+                "question": "5 6",
+                "answers": [{"text": answer, "answer_start": start}],
+            }
+            paragraphs.append({"context": " ".join(text), "qas": [asked]})
+        written = {"version": "1.1", "data": [{"title": part, "paragraphs": paragraphs}]}
+        (folder / f"{part}.json").write_text(json.dumps(written))
+
+
 def reviews(folder: pathlib.Path, tokens: int) -> None:
     """Writes IMDB's files and a model of sentencepiece: the review is good if its words are."""
-    sentencepiece = importlib.import_module("sentencepiece")
     random = np.random.default_rng(0)
     texts = []
     for part, count in (("train", _EXAMPLES), ("test", _EXAMPLES // 4)):
@@ -162,6 +182,34 @@ def reviews(folder: pathlib.Path, tokens: int) -> None:
             first = 50 if kind == "pos" else 10
             texts.append(" ".join(f"w{word}" for word in random.integers(first, first + 40, 8)))
             path.write_text(texts[-1])
+    _sentence_pieces(folder, texts, tokens)
+
+
+def exams(folder: pathlib.Path, tokens: int) -> None:
+    """Writes RACE's files and a model of sentencepiece: the answer is the only high word."""
+    random = np.random.default_rng(0)
+    texts = []
+    for part, count in (("train", _EXAMPLES), ("dev", _EXAMPLES // 4)):
+        for number in range(count):
+            text = " ".join(f"w{word}" for word in random.integers(10, 50, 8))
+            options = [f"w{word}" for word in random.integers(10, 50, 4)]
+            answer = int(random.integers(4))
+            options[answer] = f"w{random.integers(50, 90)}"
+            exam = {
+                "article": text,
+                "questions": ["w5 _"],
+                "options": [options],
+                "answers": ["ABCD"[answer]],
+            }
+            path = folder / part / ("high" if number % 2 else "middle") / f"{number}.txt"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps(exam))
+            texts.append(" ".join([text, "w5", *options]))
+    _sentence_pieces(folder, texts, tokens)
+
+
+def _sentence_pieces(folder: pathlib.Path, texts: Sequence[str], tokens: int) -> None:
+    sentencepiece = importlib.import_module("sentencepiece")
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(texts),
         model_prefix=str(folder / "spiece"),

@@ -41,6 +41,11 @@ def _classifier(folder: pathlib.Path) -> None:
     data.judged_sentences(folder, _VOCABULARY)
 
 
+def _questions(folder: pathlib.Path) -> None:
+    (folder / "config.json").write_text(json.dumps(_SIZES))
+    data.questions(folder, _VOCABULARY)
+
+
 def _electra(folder: pathlib.Path) -> None:
     data.masked_sentences(folder / "train.tfrecord", _SEQUENCE)
     data.vocabulary(folder / "vocab.txt", _VOCABULARY)
@@ -60,11 +65,12 @@ def _program(
     )
 
 
-_COMMON = (
+_ON_CORES = (
     *("--use_tpu", "--tpu_name=any-name", "--num_tpu_cores={cores}", "--output_dir={model}"),
-    *("--do_train", "--do_eval", f"--max_seq_length={_SEQUENCE}", "--iterations_per_loop=20"),
-    *("--train_batch_size=32", "--eval_batch_size=16", "--save_checkpoints_steps=100"),
+    *("--do_train", f"--max_seq_length={_SEQUENCE}", "--iterations_per_loop=20"),
+    *("--train_batch_size=32", "--save_checkpoints_steps=100"),
 )
+_COMMON = (*_ON_CORES, "--do_eval", "--eval_batch_size=16")
 _PRETRAINING = (
     *(*_COMMON, "--input_file={data}/train.tfrecord", f"--max_predictions_per_seq={data.MASKED}"),
     *("--num_train_steps=300", "--num_warmup_steps=10", "--max_eval_steps=4"),
@@ -108,6 +114,15 @@ PROGRAMS = (
         *("--task_name=CoLA", "--data_dir={data}", "--vocab_file={data}/vocab.txt"),
         *("--do_predict", "--predict_batch_size=16", "--num_train_epochs=40"),
         "--learning_rate=0.001",
+    ),
+    _program(
+        "bert-squad",
+        _BERT,
+        _questions,
+        *("{source}/run_squad.py", "--bert_config_file={data}/config.json", *_ON_CORES),
+        *("--vocab_file={data}/vocab.txt", "--train_file={data}/train.json", "--do_predict"),
+        *("--predict_file={data}/dev.json", "--predict_batch_size=16", "--num_train_epochs=40"),
+        *("--max_query_length=4", "--max_answer_length=4", "--learning_rate=0.001"),
     ),
     _program(
         "albert-pretraining",

@@ -145,8 +145,8 @@ def _program(name: str, model: str, job: str, *options: str, **fields: Any) -> P
         repositories=(_REPOSITORY,),
         prepare=_models,
         path=("{data}", "{source}/lingvo/tasks"),
-        # Not the lingvo of the clone, which lacks what is built.
-        variables=(("PYTHONSAFEPATH", "1"),),
+        # The lingvo in the clone lacks what is built.
+        in_source=False,
         **{
             "loss": r"Executing train program at step .*,loss=([-+0-9.e]+)",
             "falls": 0.9,

@@ -54,6 +54,7 @@ class Program:
         prepare: Makes its data in a folder, run by the environment's Python. None if the program
             makes its own.
         path: Folders that the program expects in PYTHONPATH, as in `{source}/models`.
+        in_source: Whether it runs in `{source}`, otherwise in `{model}`.
         variables: Further environment variables, in which `{data}` may stand too.
         loss: A regular expression with a group, which finds the losses in its output. None if it
             prints none.
@@ -76,6 +77,7 @@ class Program:
     prepare: Callable[[pathlib.Path], None] | None = None
     repositories: tuple[Repository, ...] = ()
     path: tuple[str, ...] = ()
+    in_source: bool = True
     variables: tuple[tuple[str, str], ...] = ()
     loss: str | None = r"\bloss = ([-+0-9.e]+)"
     falls: float = 1.0

@@ -134,7 +134,7 @@ def _started(
     with log.open("wb") as output:
         process = subprocess.Popen(
             command,
-            cwd=place.source or model,
+            cwd=(program.in_source and place.source) or model,
             env=place.variables,
             stdin=subprocess.DEVNULL,
             stdout=output,

@@ -22,6 +22,15 @@ def _pretraining(folder: pathlib.Path) -> None:
 
 def _classifier(folder: pathlib.Path) -> None:
     data.reviews(folder, _TOKENS)
+    _sizes(folder)
+
+
+def _race(folder: pathlib.Path) -> None:
+    data.exams(folder, _TOKENS)
+    _sizes(folder)
+
+
+def _sizes(folder: pathlib.Path) -> None:
     sizes = {**_SIZES, "ff_activation": "gelu", "untie_r": True, "n_token": _TOKENS}
     (folder / "config.json").write_text(json.dumps(sizes))
 
@@ -65,6 +74,15 @@ PROGRAMS = (
         *("--predict_dir={model}", "--spiece_model_file={data}/spiece.model"),
         *("--model_config_path={data}/config.json", f"--max_seq_length={_SEQUENCE}"),
         *("--eval_batch_size=16", "--predict_batch_size=16", "--train_steps=200"),
+        *("--dropout=0", "--dropatt=0"),
+    ),
+    _program(
+        "race",
+        _race,
+        *("{source}/run_race.py", "--do_train", "--do_eval", "--data_dir={data}"),
+        *("--output_dir={model}", "--spiece_model_file={data}/spiece.model"),
+        *("--model_config_path={data}/config.json", f"--max_seq_length={_SEQUENCE}"),
+        *("--max_qa_length=8", "--eval_batch_size=8", "--train_steps=200"),
         *("--dropout=0", "--dropatt=0"),
     ),
 )
