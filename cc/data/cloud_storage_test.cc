@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "tensorflow/core/platform/env.h"
+#include "xla/tsl/lib/io/random_inputstream.h"
 
 namespace tf_tpu_ext {
 namespace {
@@ -105,9 +106,10 @@ TEST_F(CloudStorageTest, ReadsWhatIsThere) {
   ASSERT_TRUE(Write("gs://bucket/file", "0123456789").ok());
   std::unique_ptr<tsl::RandomAccessFile> file;
   ASSERT_TRUE(storage_->NewRandomAccessFile("gs://bucket/file", nullptr, &file).ok());
-  char scratch[4];
-  absl::string_view text;
-  ASSERT_TRUE(file->Read(3, sizeof(scratch), &text, scratch).ok());
+  tsl::io::RandomAccessInputStream stream(file.get());
+  ASSERT_TRUE(stream.Seek(3).ok());
+  tsl::tstring text;
+  ASSERT_TRUE(stream.ReadNBytes(4, &text).ok());
   EXPECT_EQ(text, "3456");
   std::unique_ptr<tsl::ReadOnlyMemoryRegion> region;
   ASSERT_TRUE(storage_->NewReadOnlyMemoryRegionFromFile("gs://bucket/file", nullptr, &region).ok());
