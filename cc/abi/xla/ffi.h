@@ -23,6 +23,9 @@ namespace tf_tpu_ext {
 // XLA_FFI_UNKNOWN_TYPE_ID, which 2.19 has no name for.
 inline constexpr XLA_FFI_TypeId kUnknownFfiType = {0};
 
+// Whether XLA reports a second handler of a name. It keeps the first one in any case.
+inline constexpr bool kSecondHandlerIsAnError = TF_TPU_EXT_TENSORFLOW_MINOR >= 21;
+
 using FfiStateDeleter = void (*)(void* state);
 
 // Returns null on success. `name` must not be that of another type.
