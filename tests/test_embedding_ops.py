@@ -42,14 +42,17 @@ def strategy() -> Any:
     return tf.distribute.TPUStrategy(resolver)
 
 
-def configure(features: int) -> str:
-    config = configuration(features)
-
+def initialize(config: Any) -> None:
     @tf.function
-    def initialize() -> None:
+    def run() -> None:
         tpu.initialize_system_for_tpu_embedding(config)
 
-    initialize()
+    run()
+
+
+def configure(features: int) -> str:
+    config = configuration(features)
+    initialize(config)
     serialized: str = config.SerializeToString()
     tpu_ops.load_tpu_embedding_adagrad_parameters(
         ROWS, SLOTS, table_name="words", num_shards=1, shard_id=0
@@ -171,22 +174,9 @@ UPDATES: dict[str, tuple[dict[str, float], Any, list[Any]]] = {
 }
 
 
-@pytest.mark.parametrize("name", UPDATES)
-def test_optimizers_that_only_ops_have(strategy, name):
-    options, update, slots = UPDATES[name]
-    config = configuration(features=1)
-    optimizer = config.table_descriptor[0].optimization_parameters
-    optimizer.learning_rate.dynamic.tag = 0
-    for option, value in options.items():
-        setattr(getattr(optimizer, name), option, value)
-    shard = {"table_name": "words", "num_shards": 1, "shard_id": 0}
-
-    @tf.function
-    def initialize() -> None:
-        tpu.initialize_system_for_tpu_embedding(config)
-
-    initialize()
-    getattr(tpu_ops, f"load_tpu_embedding_{name}_parameters")(ROWS, *slots, **shard)
+def train_once(strategy: Any, config: Any) -> None:
+    """Makes a step in which the cores' gradients of rows 1 and 2 add up to GRADIENT."""
+    text = config.SerializeToString()
 
     @tf.function
     def train() -> None:
@@ -196,7 +186,6 @@ def test_optimizers_that_only_ops_have(strategy, name):
             )
 
         def step() -> None:
-            text = config.SerializeToString()
             [rows] = tpu_ops.recv_tpu_embedding_activations(num_outputs=1, config=text)
             gradients = tf.broadcast_to(GRADIENT / CORES, [2, 3]) + 0 * rows
             tpu_ops.send_tpu_embedding_gradients([gradients], text, [tf.constant(RATE)])
@@ -204,12 +193,64 @@ def test_optimizers_that_only_ops_have(strategy, name):
         strategy.run(step)
 
     train()
-    states = getattr(tpu_ops, f"retrieve_tpu_embedding_{name}_parameters")(**shard)
-    before = [ROWS, *slots]
+
+
+def check_update(states: list[Any], before: list[Any], update: Any) -> None:
+    """Checks that rows 1 and 2, and no others, are what the update of `before` makes of them."""
     after = update(*(state[1:3] for state in before), GRADIENT)
     for actual, expected, unchanged in zip(states, after, before, strict=True):
         np.testing.assert_allclose(actual[1:3], expected, rtol=1e-5)
         np.testing.assert_array_equal(actual[3:], unchanged[3:])
+
+
+@pytest.mark.parametrize("name", UPDATES)
+def test_optimizers_that_only_ops_have(strategy, name):
+    options, update, slots = UPDATES[name]
+    config = configuration(features=1)
+    optimizer = config.table_descriptor[0].optimization_parameters
+    optimizer.learning_rate.dynamic.tag = 0
+    for option, value in options.items():
+        setattr(getattr(optimizer, name), option, value)
+    shard = {"table_name": "words", "num_shards": 1, "shard_id": 0}
+    initialize(config)
+    getattr(tpu_ops, f"load_tpu_embedding_{name}_parameters")(ROWS, *slots, **shard)
+    train_once(strategy, config)
+    states = getattr(tpu_ops, f"retrieve_tpu_embedding_{name}_parameters")(**shard)
+    check_update(states, [ROWS, *slots], update)
+
+
+@tf.function(jit_compile=True)
+def clipped_momentum(gradient: Any, rows: Any, momentum: Any, rate: Any) -> tuple[Any, ...]:
+    momentum = tf.where(tf.abs(gradient) > 2.5, momentum / 2, momentum / 2 + gradient)
+    return rows - rate * tf.tanh(momentum), momentum
+
+
+def test_optimizer_written_as_a_function(strategy):
+    value = tf.zeros([1, 1])
+    program = clipped_momentum.experimental_get_compiler_ir(value, value, value, tf.constant(0.0))(
+        stage="hlo_serialized"
+    )
+    config = configuration(features=1)
+    optimizer = config.table_descriptor[0].optimization_parameters
+    optimizer.learning_rate.dynamic.tag = 0
+    optimizer.user_defined_program.program.ParseFromString(program)
+    initialize(config)
+    attributes = {
+        "config": config.SerializeToString(),
+        "num_shards": 1,
+        "shard_id": 0,
+        "NumTables": 1,
+    }
+    unused = [np.zeros([0, 0], np.float32)] * 6
+    run_op("LoadAllTPUEmbeddingParameters", 0, [ROWS, SLOTS, *unused], **attributes)
+    train_once(strategy, config)
+    states = run_op("RetrieveAllTPUEmbeddingParameters", 8, [], **attributes)
+
+    def update(rows: Any, momentum: Any, gradient: Any) -> tuple[Any, ...]:
+        momentum = momentum / 2 + np.where(np.abs(gradient) > 2.5, 0, gradient)
+        return rows - RATE * np.tanh(momentum), momentum
+
+    check_update(states[:2], [ROWS, SLOTS], update)
 
 
 def run_op(name: str, outputs: int, inputs: list[Any], **attributes: Any) -> list[Any]:

@@ -31,7 +31,7 @@ import pathlib, build_file
 targets = build_file.read_build(pathlib.Path.cwd())
 assert not list(build_file.misplaced_includes(pathlib.Path.cwd(), targets))
 assert not list(build_file.stale_unity_files(pathlib.Path.cwd(), targets))
-print(len({file for target in targets.values() for file in (*target.sources, *target.files)}))
+print(len({file for target in targets.values() for file in (*target.srcs, *target.textual_hdrs)}))
 """
 
 

@@ -1,7 +1,8 @@
 """Reads BUILD: its targets and their dependencies, and whether the sources follow them.
 
 BUILD gives every folder of cc/ (a room) a library and lists the rooms that it needs. It is the only
-place that says which room is above which; `misplaced_includes` finds violations.
+place that says which room is above which, and which rooms are compiled as one unit;
+`misplaced_includes` finds violations.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
 STAND_INS = "cc/abi"
 # The files of a room that include all its sources, and all its tests.
 UNITY = ("unity.cc", "unity_tests.cc")
+# The files that include the unity.cc of several rooms.
+UNITS = "cc/units"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,18 +57,24 @@ class Target:
 
     @property
     def sources(self) -> list[str]:
-        """The files to compile: just one if a unity file includes all others."""
+        """The files to compile: a room has none, because its unit compiles it."""
         return [path for path in self.srcs if path.endswith(".cc")]
 
     @property
     def files(self) -> list[str]:
-        """The same, but with the files that a unity file includes in place of it."""
-        return [*self.textual_hdrs] or self.sources
+        """The files to compile when each is compiled by itself: a unit has none."""
+        return [path for path in self.textual_hdrs if path != self.unity]
 
     @property
     def unity(self) -> str | None:
-        """The unity file, if the target has one."""
-        return next((path for path in self.srcs if pathlib.PurePath(path).name in UNITY), None)
+        """The room's or the tests' file that includes all others, if there is one."""
+        paths = (*self.srcs, *self.textual_hdrs)
+        return next((path for path in paths if pathlib.PurePath(path).name in UNITY), None)
+
+    @property
+    def unit(self) -> str | None:
+        """The file that includes the unity files of several rooms, if this is a unit."""
+        return next((path for path in self.srcs if path.startswith(f"{UNITS}/")), None)
 
     @property
     def own_deps(self) -> list[str]:
@@ -144,26 +153,38 @@ def own_includes(root: pathlib.Path, file: str) -> list[str]:
     return paths
 
 
-def unity_text(target: Target) -> str:
-    """Returns the required text of a target's unity file."""
-    includes = "".join(f'#include "{source}"\n' for source in target.textual_hdrs)
-    what = "tests" if target.testonly else "sources"
+def together(targets: Mapping[str, Target]) -> dict[str, str]:
+    """Returns the required text of each file that includes others to compile them together."""
+    texts = {}
+    for target in targets.values():
+        if target.unit:
+            unities = [targets[dep].unity for dep in target.own_deps]
+            texts[target.unit] = _text_including(
+                sorted(filter(None, unities)), "rooms of this unit"
+            )
+        elif target.unity:
+            what = "tests" if target.testonly else "sources"
+            texts[target.unity] = _text_including(target.files, f"{what} of this room")
+    return texts
+
+
+def _text_including(files: Iterable[str], what: str) -> str:
+    includes = "".join(f'#include "{file}"\n' for file in files)
     return (
-        f"// All {what} of this room, to compile together: `tools/lint --fix` writes this.\n"
+        f"// All {what}, to compile together: `tools/lint --fix` writes this.\n"
         "// NOLINTBEGIN(bugprone-suspicious-include)\n"
         f"{includes}"
         "// NOLINTEND(bugprone-suspicious-include)\n"
     )
 
 
-def stale_unity_files(root: pathlib.Path, targets: Mapping[str, Target]) -> Iterator[Target]:
-    """Yields each target whose unity file does not include exactly the target's sources."""
-    for target in targets.values():
-        if not target.unity:
-            continue
-        path = root / target.unity
-        if not path.exists() or path.read_text() != unity_text(target):
-            yield target
+def stale_unity_files(root: pathlib.Path, targets: Mapping[str, Target]) -> dict[str, str]:
+    """Returns the files that do not include exactly what they should, with their required texts."""
+
+    def is_stale(path: pathlib.Path, text: str) -> bool:
+        return not path.exists() or path.read_text() != text
+
+    return {name: text for name, text in together(targets).items() if is_stale(root / name, text)}
 
 
 def misplaced_includes(root: pathlib.Path, targets: Mapping[str, Target]) -> Iterator[str]:

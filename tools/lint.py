@@ -76,13 +76,13 @@ def run_clang_format(options: argparse.Namespace) -> bool:
 
 def run_rooms(options: argparse.Namespace) -> bool:
     targets = build_file.read_build(ROOT)
-    stale = list(build_file.stale_unity_files(ROOT, targets))
+    stale = build_file.stale_unity_files(ROOT, targets)
     if options.fix:
-        for target in stale:
-            (ROOT / str(target.unity)).write_text(build_file.unity_text(target))
-        stale = []
+        for name, text in stale.items():
+            (ROOT / name).write_text(text)
+        stale = {}
     found = [
-        *(f"{target.unity} does not include the sources of its folder." for target in stale),
+        *(f"{name} does not include what BUILD compiles together." for name in stale),
         *build_file.misplaced_includes(ROOT, targets),
         *build_file.unused_deps(ROOT, targets),
     ]
@@ -136,11 +136,10 @@ def run_clang_tidy(options: argparse.Namespace) -> bool:
     checks = (ROOT / ".clang-tidy").read_text()
     changed = changed_files(options.since) if options.since else None
     units = {
-        source: [*tf_config.BAZEL_SUFFIX, *target.copts]
+        target.unity: [*tf_config.BAZEL_SUFFIX, *target.copts]
         for target in build_file.read_build(ROOT).values()
-        for source in target.sources
-        if changed is None
-        or not changed.isdisjoint({source, *(target.files if target.unity else ()), *target.hdrs})
+        if target.unity
+        and (changed is None or not changed.isdisjoint({*target.files, *target.hdrs}))
     }
     names = {}
     for file, copts in units.items():

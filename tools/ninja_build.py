@@ -36,8 +36,8 @@ import precompiled_header  # noqa: E402
 import tf_config  # noqa: E402
 
 LIBRARY = "libtf_tpu_ext_ops.so"
-# What it takes to compile a room that includes XLA.
-BYTES_OF_A_JOB = 2_600_000_000
+# What it takes to compile a unit that includes XLA.
+BYTES_OF_A_JOB = 3_000_000_000
 # For a program of tests: a sanitizer makes them ten times slower.
 TEST_TIMEOUT_SECONDS = 900
 # What the compiler is told for each choice.
@@ -253,7 +253,7 @@ def build(
         tests: Whether to build the C++ tests too.
         sanitize: "address", "thread" or None.
         quickly: Compile without optimization, with clang++ and a precompiled header.
-        files: Compile every file separately instead of each room as one unit.
+        files: Compile every file separately instead of several rooms as one unit.
         jobs: How many compilers run at once; None for as many as the machine can handle.
 
     Returns:
@@ -269,8 +269,8 @@ def build(
     targets = build_file.read_build(ROOT)
     wrong = list(build_file.misplaced_includes(ROOT, targets))
     wrong += [
-        f"{target.unity} does not include the sources of its folder. Run `tools/lint --fix`."
-        for target in build_file.stale_unity_files(ROOT, targets)
+        f"{name} does not include what BUILD compiles together. Run `tools/lint --fix`."
+        for name in build_file.stale_unity_files(ROOT, targets)
     ]
     if wrong:
         raise ValueError("\n".join(wrong))

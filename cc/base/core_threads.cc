@@ -11,12 +11,12 @@ namespace {
 // looks often, nobody has to wake it.
 constexpr int kQuickRounds = 10;
 
-struct Place {
+struct ThreadPlace {
   CoreThreads* threads = nullptr;
   int id = -1;
 };
 
-thread_local Place place;
+thread_local ThreadPlace place;
 
 }  // namespace
 

@@ -17,7 +17,7 @@
 namespace tf_tpu_ext {
 namespace {
 
-constexpr absl::string_view kName = "tf_tpu_ext: ";
+constexpr absl::string_view kOurName = "tf_tpu_ext: ";
 constexpr absl::Duration kRedraw = absl::Milliseconds(250);
 constexpr int kBarWidth = 20;
 constexpr int kBlockWidth = 5;
@@ -96,15 +96,15 @@ void SlowNotice::Watch() {
     DrawUntilEnded();
     drawing.Unlock();
   } else {
-    Write(absl::StrCat(kName, watched_.doing, " ", watched_.what, " ...\n"));
+    Write(absl::StrCat(kOurName, watched_.doing, " ", watched_.what, " ...\n"));
     ended_.WaitForNotification();
-    Write(absl::StrCat(kName, watched_.doing, " ", watched_.what, " took ",
+    Write(absl::StrCat(kOurName, watched_.doing, " ", watched_.what, " took ",
                        Seconds(absl::Now() - watched_.start), "\n"));
   }
 }
 
 void SlowNotice::DrawUntilEnded() {
-  const std::string text = absl::StrCat(kName, watched_.doing, " ", watched_.what, " ");
+  const std::string text = absl::StrCat(kOurName, watched_.doing, " ", watched_.what, " ");
   int step = 0;
   do {
     Write(absl::StrCat(kSameLine, text, Bar(step++), " ", Seconds(absl::Now() - watched_.start)));

@@ -32,7 +32,7 @@ constexpr uint32_t kReferred = R_AARCH64_GLOB_DAT;
 namespace {
 
 using Dynamic = ElfW(Dyn);
-using Header = ElfW(Phdr);
+using ProgramHeader = ElfW(Phdr);
 using Relocation = ElfW(Rela);
 using Symbol = ElfW(Sym);
 
@@ -85,7 +85,7 @@ struct EntryFinder {
     const Dynamic* dynamic = nullptr;
     Range read_only;
     for (int i = 0; i < library.dlpi_phnum; ++i) {
-      const Header& header = library.dlpi_phdr[i];
+      const ProgramHeader& header = library.dlpi_phdr[i];
       const uintptr_t begin = library.dlpi_addr + header.p_vaddr;
       const Range range{begin, begin + header.p_memsz};
       if (header.p_type == PT_LOAD && range.Contains(replacement)) return;

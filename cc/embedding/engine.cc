@@ -24,7 +24,8 @@ absl::StatusOr<std::shared_ptr<EmbeddingEngine>> EmbeddingEngine::Create(
       new EmbeddingEngine(std::move(layout), std::move(schedule)));
   for (const auto& described : config.table_descriptor()) {
     const auto& parameters = described.optimization_parameters();
-    TF_ASSIGN_OR_RETURN(RowOptimizer optimizer, RowOptimizer::Create(parameters));
+    TF_ASSIGN_OR_RETURN(RowOptimizer optimizer,
+                        RowOptimizer::Create(parameters, described.dimension()));
     TF_RETURN_IF_ERROR(CheckQuantization(described.name(), parameters.simulated_quantization()));
     Table table{std::move(optimizer), {}, parameters.simulated_quantization()};
     const size_t size = described.vocabulary_size() * described.dimension();

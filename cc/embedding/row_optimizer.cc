@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "tensorflow/core/tpu/tpu_embedding_optimization_parameters_utils.h"
 #include "xla/tsl/platform/errors.h"
+#include "xla/tsl/platform/statusor.h"
 
 namespace tf_tpu_ext {
 namespace {
@@ -38,6 +39,7 @@ bool IsSupported(OptimizationParameters::ParametersCase algorithm) {
     case OptimizationParameters::kProximalYogi:
     case OptimizationParameters::kRmsProp:
     case OptimizationParameters::kStochasticGradientDescent:
+    case OptimizationParameters::kUserDefinedProgram:
       return true;
     default:
       return false;
@@ -301,22 +303,30 @@ void ApplyAdadelta(const tpu::AdadeltaParameters& options, const Row& row) {
 
 }  // namespace
 
-absl::StatusOr<RowOptimizer> RowOptimizer::Create(const OptimizationParameters& parameters) {
+absl::StatusOr<RowOptimizer> RowOptimizer::Create(const OptimizationParameters& parameters,
+                                                  int64_t width) {
   if (!IsSupported(parameters.parameters_case())) {
     return absl::UnimplementedError(absl::StrCat(
         "The embedding optimizer ",
         tpu::GetOptimizationAlgorithmFriendlyName(parameters.parameters_case()),
         " is not supported on virtual TPUs. Supported are Adadelta, Adagrad (also bounded, "
         "frequency-aware, proximal or with momentum), Adam, Assign, the frequency estimator, FTRL, "
-        "Lion, Momentum, RMSProp (also centered), stochastic gradient descent and Yogi (online or "
-        "proximal)."));
+        "Lion, Momentum, RMSProp (also centered), stochastic gradient descent, Yogi (online or "
+        "proximal) and user-defined programs."));
   }
   RowOptimizer optimizer(parameters);
+  if (parameters.has_user_defined_program()) {
+    TF_ASSIGN_OR_RETURN(optimizer.program_,
+                        UpdateProgram::Create(parameters.user_defined_program().program(), width));
+  }
   TF_RETURN_IF_ERROR(tpu::UseGradientAccumulation(parameters, &optimizer.accumulates_));
   std::vector<tpu::StateVariableSpecification> states;
   TF_RETURN_IF_ERROR(tpu::GetOptimizationAlgorithmStateVariables(parameters, &states));
   for (size_t i = 1; i < states.size(); ++i) {
     if (states[i].name() != kHiddenSlot) optimizer.slots_.push_back(states[i].name());
+  }
+  if (optimizer.program_ != nullptr) {
+    TF_RETURN_IF_ERROR(optimizer.program_->CheckSlots(optimizer.slots_.size()));
   }
   optimizer.updates_all_rows_ =
       parameters.adam().use_non_lazy_adam() || parameters.lion().use_non_lazy_lion();
@@ -414,6 +424,8 @@ void RowOptimizer::ApplyAlgorithm(absl::Span<const float> gradient, float learni
       return ApplyCenteredRmsProp(parameters_.centered_rms_prop(), row);
     case OptimizationParameters::kAdadelta:
       return ApplyAdadelta(parameters_.adadelta(), row);
+    case OptimizationParameters::kUserDefinedProgram:
+      return program_->Apply(gradient, learning_rate, parameters, slots);
     default:  // refused by Create
       return;
   }

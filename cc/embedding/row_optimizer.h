@@ -2,20 +2,24 @@
 #ifndef TF_TPU_EXT_CC_EMBEDDING_ROW_OPTIMIZER_H_
 #define TF_TPU_EXT_CC_EMBEDDING_ROW_OPTIMIZER_H_
 
+#include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "cc/embedding/update_program.h"
 #include "tensorflow/core/protobuf/tpu/optimization_parameters.pb.h"
 
 namespace tf_tpu_ext {
 
 class RowOptimizer {
  public:
-  // Returns Unimplemented for an algorithm that is not supported; the message names those that are.
+  // Makes the optimizer of rows with `width` values. Returns Unimplemented for an algorithm that is
+  // not supported; the message names those that are.
   static absl::StatusOr<RowOptimizer> Create(
-      const tensorflow::tpu::OptimizationParameters& parameters);
+      const tensorflow::tpu::OptimizationParameters& parameters, int64_t width);
 
   // The names of the slots, which hold what the algorithm keeps for each parameter besides its
   // value, in the order of the ops that load and retrieve them.
@@ -47,6 +51,8 @@ class RowOptimizer {
                       absl::Span<float* const> slots) const;
 
   tensorflow::tpu::OptimizationParameters parameters_;
+  // Of a user-defined program.
+  std::shared_ptr<const UpdateProgram> program_;
   std::vector<std::string> slots_;
   bool accumulates_ = true;
   bool updates_all_rows_ = false;

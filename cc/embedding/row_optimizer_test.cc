@@ -21,7 +21,7 @@ OptimizationParameters Parse(const std::string& text) {
 // The values of one parameter and then its slots, after one update.
 std::vector<float> Update(const std::string& text, float gradient, std::vector<float> state,
                           const std::vector<float>& dynamic_inputs = {}) {
-  auto optimizer = RowOptimizer::Create(Parse(text));
+  auto optimizer = RowOptimizer::Create(Parse(text), 1);
   EXPECT_TRUE(optimizer.ok()) << optimizer.status();
   EXPECT_EQ(optimizer->slots().size() + 1, state.size());
   std::vector<float*> slots;
@@ -43,7 +43,7 @@ TEST(RowOptimizerTest, GradientDescent) {
 TEST(RowOptimizerTest, TakesTheDynamicRateOfItsTag) {
   const std::string sgd = "stochastic_gradient_descent {} learning_rate { dynamic { tag: 1 } }";
   ExpectNear(Update(sgd, 3, {2}, {100, 0.25}), {1.25});
-  EXPECT_EQ(RowOptimizer::Create(Parse(sgd))->num_dynamic_inputs(), 2);
+  EXPECT_EQ(RowOptimizer::Create(Parse(sgd), 1)->num_dynamic_inputs(), 2);
 }
 
 TEST(RowOptimizerTest, ClipsGradientsAndThenParameters) {
@@ -94,9 +94,9 @@ TEST(RowOptimizerTest, Adam) {
   ExpectNear(Update(options + "use_sum_inside_sqrt: true } learning_rate { constant: 0.5 }", 2,
                     {1, 0.1, 0.2}),
              {1 - 0.5 * m / std::sqrt(v + 0.01), m, v});
-  EXPECT_FALSE(RowOptimizer::Create(Parse(options + "}"))->updates_all_rows());
+  EXPECT_FALSE(RowOptimizer::Create(Parse(options + "}"), 1)->updates_all_rows());
   EXPECT_TRUE(
-      RowOptimizer::Create(Parse(options + "use_non_lazy_adam: true }"))->updates_all_rows());
+      RowOptimizer::Create(Parse(options + "use_non_lazy_adam: true }"), 1)->updates_all_rows());
 }
 
 TEST(RowOptimizerTest, FtrlHasTheSameParametersWithScaledLinears) {
@@ -180,7 +180,7 @@ TEST(RowOptimizerTest, FrequencyAwareAdagrad) {
              {-1 - 0.5 * 3 * update, accumulator, 4});
   ExpectNear(Update(options + "2 }", 2, {-1, 0.5, 3}, {100, 0.5, 36}),
              {-1 - 0.5 * 2 * update, accumulator, 4});
-  EXPECT_EQ(RowOptimizer::Create(Parse(options + "2 }"))->num_dynamic_inputs(), 3);
+  EXPECT_EQ(RowOptimizer::Create(Parse(options + "2 }"), 1)->num_dynamic_inputs(), 3);
   // The accumulator does not fall below its initial value.
   ExpectNear(Update("learning_rate { constant: 0.5 } frequency_aware_adagrad { "
                     "accumulator_decay: 0.1 initial_accumulator_value: 0.25 max_lr_multiplier: 9 }",
@@ -228,23 +228,28 @@ TEST(RowOptimizerTest, AssignsTheGradient) {
 }
 
 TEST(RowOptimizerTest, AccumulatesUnlessToldNotTo) {
-  EXPECT_TRUE(RowOptimizer::Create(Parse("adagrad {}"))->accumulates());
-  EXPECT_FALSE(RowOptimizer::Create(Parse("adagrad {} gradient_accumulation_status: DISABLED"))
+  EXPECT_TRUE(RowOptimizer::Create(Parse("adagrad {}"), 1)->accumulates());
+  EXPECT_FALSE(RowOptimizer::Create(Parse("adagrad {} gradient_accumulation_status: DISABLED"), 1)
                    ->accumulates());
 }
 
 TEST(RowOptimizerTest, NamesWhatItDoesNotSupport) {
-  for (const char* text : {"", "mdl_adagrad_light {}", "user_defined_program {}"}) {
-    const auto optimizer = RowOptimizer::Create(Parse(text));
+  for (const char* text : {"", "mdl_adagrad_light {}"}) {
+    const auto optimizer = RowOptimizer::Create(Parse(text), 1);
     EXPECT_EQ(optimizer.status().code(), absl::StatusCode::kUnimplemented) << text;
     EXPECT_NE(optimizer.status().message().find("Supported are"), std::string::npos);
   }
 }
 
+TEST(RowOptimizerTest, RefusesAnEmptyProgram) {
+  const auto optimizer = RowOptimizer::Create(Parse("user_defined_program {}"), 1);
+  EXPECT_EQ(optimizer.status().code(), absl::StatusCode::kInvalidArgument);
+}
+
 TEST(RowOptimizerTest, RefusesNegativeTags) {
   for (const char* text : {"adagrad {} learning_rate { dynamic { tag: -2 } }",
                            "frequency_aware_adagrad { step_counter { tag: -1 } }"}) {
-    const auto optimizer = RowOptimizer::Create(Parse(text));
+    const auto optimizer = RowOptimizer::Create(Parse(text), 1);
     EXPECT_EQ(optimizer.status().code(), absl::StatusCode::kInvalidArgument) << text;
   }
 }

@@ -11,4 +11,5 @@
 #include "cc/embedding/quantization.cc"
 #include "cc/embedding/row_optimizer.cc"
 #include "cc/embedding/state_kernels.cc"
+#include "cc/embedding/update_program.cc"
 // NOLINTEND(bugprone-suspicious-include)

@@ -9,4 +9,5 @@
 #include "cc/embedding/layout_test.cc"
 #include "cc/embedding/quantization_test.cc"
 #include "cc/embedding/row_optimizer_test.cc"
+#include "cc/embedding/update_program_test.cc"
 // NOLINTEND(bugprone-suspicious-include)

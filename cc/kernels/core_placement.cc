@@ -25,7 +25,7 @@ int64_t IntegerAttribute(const NodeDef& node, const char* name, int64_t missing)
   return found == node.attr().end() ? missing : found->second.i();
 }
 
-absl::Status Place(int ordinal, const Mesh& mesh, NodeDef* metadata) {
+absl::Status PlaceOnMesh(int ordinal, const Mesh& mesh, NodeDef* metadata) {
   const std::vector<Mesh> coordinates = CoreCoordinates(mesh);
   const int64_t cores = static_cast<int64_t>(coordinates.size());
   const int64_t replicas = IntegerAttribute(*metadata, "num_replicas", 1);
@@ -71,7 +71,7 @@ absl::Status PlaceOnCore(int ordinal, const Mesh& mesh,
     FunctionDef function = record->fdef();
     for (NodeDef& node : *function.mutable_node_def()) {
       if (!IsMetadata(node)) continue;
-      TF_RETURN_IF_ERROR(Place(ordinal, mesh, &node));
+      TF_RETURN_IF_ERROR(PlaceOnMesh(ordinal, mesh, &node));
     }
     TF_RETURN_IF_ERROR(library->ReplaceFunction(name, function, record->stack_traces()));
   }

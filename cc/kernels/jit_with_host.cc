@@ -24,7 +24,6 @@ using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
 
-constexpr char kMustCompile[] = "_XlaMustCompile";
 constexpr char kCluster[] = "cluster";
 constexpr char kPrefix[] = "tpu_computation_";
 constexpr char kMetadata[] = "tpu_computation_metadata";

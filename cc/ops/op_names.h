@@ -5,9 +5,11 @@
 
 namespace tf_tpu_ext {
 
-// Marks on nodes: the computation that they belong to, and the cluster of it.
+// Marks on nodes: the computation that they belong to, the cluster of it, and what is compiled by
+// itself (jit_compile).
 inline constexpr char kTpuReplicate[] = "_tpu_replicate";
 inline constexpr char kOutsideCompilation[] = "_xla_outside_compilation";
+inline constexpr char kMustCompile[] = "_XlaMustCompile";
 
 // An attribute of a cluster's op: the Python line that made it, if workers would not know it.
 inline constexpr char kPythonLine[] = "_tpu_ext_python_line";

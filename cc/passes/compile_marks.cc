@@ -15,8 +15,6 @@ using tensorflow::FunctionDef;
 using tensorflow::Node;
 using tensorflow::NodeDef;
 
-constexpr char kMustCompile[] = "_XlaMustCompile";
-
 // Calls in outside compilation are not compiled, but the bridge checks their marks all the same.
 bool Contradicts(const AttrValue* computation, const AttrValue* must_compile) {
   return computation != nullptr && must_compile != nullptr && !must_compile->b();

@@ -16,8 +16,6 @@ using tensorflow::Graph;
 using tensorflow::Node;
 using tensorflow::NodeDef;
 
-constexpr char kMustCompile[] = "_XlaMustCompile";
-
 class CompileMarksTest : public ::testing::Test {
  protected:
   CompileMarksTest()

@@ -14,12 +14,12 @@ constexpr char kTable[] = "table";
 constexpr char kOptions[] = "options";
 
 // A member of a shape that is a number, and its name.
-struct Number {
+struct NumberField {
   const char* name;
   int SparseCoreShape::* member;
 };
 
-constexpr Number kNumbers[] = {
+constexpr NumberField kNumberFields[] = {
     {"chips", &SparseCoreShape::chips},
     {"cores_per_chip", &SparseCoreShape::cores_per_chip},
     {"row_pointers", &SparseCoreShape::row_pointers},
@@ -34,7 +34,8 @@ CallAttributes AttributesOf(const SparseCoreShape& shape) {
   CallAttributes attributes;
   attributes.SetString(kOpAttribute, shape.op);
   attributes.SetString(kTable, shape.table);
-  for (const Number& number : kNumbers) attributes.SetInteger(number.name, shape.*number.member);
+  for (const NumberField& number : kNumberFields)
+    attributes.SetInteger(number.name, shape.*number.member);
   return attributes;
 }
 
@@ -42,7 +43,7 @@ absl::StatusOr<SparseCoreShape> ShapeOf(const CallAttributes& attributes) {
   SparseCoreShape shape;
   TF_ASSIGN_OR_RETURN(shape.op, attributes.GetString(kOpAttribute));
   TF_ASSIGN_OR_RETURN(shape.table, attributes.GetString(kTable));
-  for (const Number& number : kNumbers) {
+  for (const NumberField& number : kNumberFields) {
     TF_ASSIGN_OR_RETURN(shape.*number.member, attributes.GetCount(number.name));
   }
   return shape;

@@ -4,8 +4,10 @@
 #include <utility>
 
 #include "cc/runtime/collectives.h"
+#include "cc/runtime/ynn_threads.h"
 #include "tensorflow/core/platform/cpu_info.h"
 #include "tensorflow/core/platform/env.h"
+#include "xla/backends/cpu/collectives/cpu_collectives.h"
 
 namespace tf_tpu_ext {
 namespace {
@@ -35,7 +37,7 @@ ProcessObjects::ProcessObjects()
       xla_collectives_(MakeCollectives(&collectives_, &compute_pool_, &recorder_)),
       endpoints_([this] { return machine_.options().host_limit; }),
       launches_(ServicesOfLaunches()),
-      ynn_threads_(&compute_pool_),
+      ynn_threads_(std::make_unique<YnnThreads>(&compute_pool_)),
       program_services_(ServicesOfPrograms()),
       programs_([this] { return machine_.options().program_limits; }),
       process_([this] {
@@ -65,6 +67,8 @@ ProcessObjects::ProcessObjects()
         return process;
       }()) {}
 
+ProcessObjects::~ProcessObjects() = default;
+
 CoreThreads* ProcessObjects::core_threads() {
   absl::call_once(made_core_threads_, [this] {
     CoreThreads::Options options;
@@ -78,7 +82,7 @@ CoreThreads* ProcessObjects::core_threads() {
 ProgramServices ProcessObjects::ServicesOfPrograms() {
   ProgramServices services;
   services.compute_pool = &compute_pool_;
-  services.ynn_threads = &ynn_threads_;
+  services.ynn_threads = ynn_threads_.get();
   services.kernel_threads = &kernel_threads_;
   services.collectives = xla_collectives_.get();
   services.host_threads = &host_threads_;

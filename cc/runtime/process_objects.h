@@ -26,18 +26,23 @@
 #include "cc/runtime/program_services.h"
 #include "cc/runtime/step_transfers.h"
 #include "cc/runtime/target_programs.h"
-#include "cc/runtime/ynn_threads.h"
 #include "cc/transfer/channels.h"
 #include "cc/transfer/transfer_stats.h"
 #include "tensorflow/core/platform/threadpool.h"
-#include "xla/backends/cpu/collectives/cpu_collectives.h"
+
+namespace xla::cpu {
+class CpuCollectives;
+}  // namespace xla::cpu
 
 namespace tf_tpu_ext {
+
+class YnnThreads;
 
 // Owns the objects, and hands each to those that need it. Starts no thread.
 class ProcessObjects {
  public:
   ProcessObjects();
+  ~ProcessObjects();
   ProcessObjects(const ProcessObjects&) = delete;
   ProcessObjects& operator=(const ProcessObjects&) = delete;
 
@@ -75,7 +80,7 @@ class ProcessObjects {
   absl::once_flag made_locking_thread_;
   std::unique_ptr<tensorflow::thread::ThreadPool> locking_thread_;
   LaunchTable launches_;
-  YnnThreads ynn_threads_;
+  const std::unique_ptr<YnnThreads> ynn_threads_;
   PaddingStats padding_;
   const ProgramServices program_services_;
   ProgramCache programs_;

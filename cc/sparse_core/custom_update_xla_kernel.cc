@@ -26,7 +26,6 @@ namespace {
 
 using tensorflow::OpKernelConstruction;
 using tensorflow::TensorShape;
-using tensorflow::XlaCompiler;
 using tensorflow::XlaOpKernelContext;
 using xla::XlaOp;
 
@@ -109,18 +108,18 @@ class CustomUpdateOp : public SparseCoreXlaKernel {
   absl::StatusOr<xla::XlaComputation> CompileOptimizer(XlaOpKernelContext* context,
                                                        size_t num_arguments, size_t num_tables,
                                                        int64_t width) const {
-    XlaCompiler::CompileOptions options;
+    tensorflow::XlaCompiler::CompileOptions options;
     options.use_tuple_arg = false;
     options.always_return_tuple = true;
     options.is_entry_computation = false;
     const xla::Shape row = xla::ShapeUtil::MakeShape(xla::F32, {1, width});
-    std::vector<XlaCompiler::Argument> arguments(num_arguments);
-    for (XlaCompiler::Argument& argument : arguments) {
-      argument.kind = XlaCompiler::Argument::kParameter;
+    std::vector<tensorflow::XlaCompiler::Argument> arguments(num_arguments);
+    for (tensorflow::XlaCompiler::Argument& argument : arguments) {
+      argument.kind = tensorflow::XlaCompiler::Argument::kParameter;
       argument.type = tensorflow::DT_FLOAT;
       argument.shape = row;
     }
-    XlaCompiler::CompilationResult result;
+    tensorflow::XlaCompiler::CompilationResult result;
     TF_RETURN_IF_ERROR(
         context->compiler()->CompileFunction(options, function_, arguments, &result));
     bool fits = result.xla_output_shape.tuple_shapes().size() == num_tables;

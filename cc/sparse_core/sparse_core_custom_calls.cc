@@ -189,7 +189,8 @@ absl::StatusOr<std::unique_ptr<CustomCall>> MakeLookup(const CallAttributes& att
 absl::StatusOr<std::unique_ptr<CustomCall>> MakeUpdate(const CallAttributes& attributes) {
   TF_ASSIGN_OR_RETURN(SparseUpdateCall call, DecodeSparseUpdateCall(attributes));
   TF_RETURN_IF_ERROR(CheckShape(call.shape));
-  TF_ASSIGN_OR_RETURN(RowOptimizer optimizer, RowOptimizer::Create(call.optimizer));
+  TF_ASSIGN_OR_RETURN(RowOptimizer optimizer,
+                      RowOptimizer::Create(call.optimizer, call.shape.width));
   if (optimizer.num_dynamic_inputs() > 1) {
     return absl::InternalError(absl::StrCat("Op ", call.shape.op, " has one learning rate."));
   }

@@ -136,9 +136,9 @@ std::vector<int> ProgramOrder(const FunctionDef& function) {
   return order;
 }
 
-class Orderer {
+class FunctionOrderer {
  public:
-  explicit Orderer(FunctionLibraryDefinition* library) : library_(library) {}
+  explicit FunctionOrderer(FunctionLibraryDefinition* library) : library_(library) {}
 
   // Orders the function and everything it calls. Returns whether it talks to the host.
   absl::StatusOr<bool> Order(const std::string& name) {
@@ -192,7 +192,7 @@ class Orderer {
 
 absl::Status OrderHostTransfers(const std::string& entry, FunctionLibraryDefinition* library,
                                 bool* has_host_transfers) {
-  TF_ASSIGN_OR_RETURN(*has_host_transfers, Orderer(library).Order(entry));
+  TF_ASSIGN_OR_RETURN(*has_host_transfers, FunctionOrderer(library).Order(entry));
   return absl::OkStatus();
 }
 

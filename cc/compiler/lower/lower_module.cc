@@ -42,7 +42,6 @@ using tensorflow::FunctionLibraryDefinition;
 using tensorflow::Graph;
 using tensorflow::Node;
 using tensorflow::TensorShape;
-using tensorflow::XlaCompiler;
 using Metadata = tensorflow::tpu::TPUCompileMetadataProto;
 
 constexpr char kEntryFunction[] = "main";
@@ -114,11 +113,11 @@ void InlineAndFold(tensorflow::FunctionLibraryRuntime* runtime, std::unique_ptr<
 }
 
 absl::Status DescribeArguments(const Metadata& metadata, const std::vector<TensorShape>& shapes,
-                               std::vector<XlaCompiler::Argument>* arguments) {
+                               std::vector<tensorflow::XlaCompiler::Argument>* arguments) {
   arguments->resize(metadata.args_size());
   for (int i = 0; i < metadata.args_size(); ++i) {
     const Metadata::Arg& described = metadata.args(i);
-    XlaCompiler::Argument& argument = (*arguments)[i];
+    tensorflow::XlaCompiler::Argument& argument = (*arguments)[i];
     argument.type = described.dtype();
     argument.name = described.name();
     argument.shape = shapes[i];
@@ -129,7 +128,7 @@ absl::Status DescribeArguments(const Metadata& metadata, const std::vector<Tenso
           "; a virtual TPU takes parameters only. Read the variable before tpu.replicate and pass "
           "its value, or remove tf.guarantee_const."));
     }
-    argument.kind = XlaCompiler::Argument::kParameter;
+    argument.kind = tensorflow::XlaCompiler::Argument::kParameter;
     const auto& dynamic = described.is_bounded_dynamic_dim();
     if (std::find(dynamic.begin(), dynamic.end(), true) != dynamic.end()) {
       xla::PrimitiveType type;
@@ -202,7 +201,7 @@ absl::Status CheckDescribes(const Metadata& metadata, const tensorflow::Function
 
 // Creates the entry function's graph, ready to be compiled. Names the arguments after its nodes.
 absl::Status MakeGraph(const Metadata& metadata, tensorflow::FunctionLibraryRuntime* runtime,
-                       std::vector<XlaCompiler::Argument>* arguments,
+                       std::vector<tensorflow::XlaCompiler::Argument>* arguments,
                        std::unique_ptr<Graph>* graph) {
   tensorflow::FunctionLibraryRuntime::Handle handle;
   TF_RETURN_IF_ERROR(runtime->Instantiate(kEntryFunction, tensorflow::AttrSlice(), &handle));
@@ -220,11 +219,11 @@ absl::Status MakeGraph(const Metadata& metadata, tensorflow::FunctionLibraryRunt
 
 absl::Status CompileFunctions(const Metadata& metadata, const std::vector<TensorShape>& shapes,
                               FunctionLibraryDefinition* library, LoweredModule* lowered) {
-  std::vector<XlaCompiler::Argument> arguments;
+  std::vector<tensorflow::XlaCompiler::Argument> arguments;
   TF_RETURN_IF_ERROR(DescribeArguments(metadata, shapes, &arguments));
 
   tensorflow::XlaOpRegistry::RegisterCompilationKernels();
-  XlaCompiler::Options options;
+  tensorflow::XlaCompiler::Options options;
   options.device_type =
       tensorflow::DeviceType(lowered->for_target ? kTargetCompilationDevice : kCompilationDevice);
   options.flib_def = library;
@@ -237,11 +236,11 @@ absl::Status CompileFunctions(const Metadata& metadata, const std::vector<Tensor
                            manager);
       };
   options.populate_resource_manager = &tell;
-  XlaCompiler compiler(options);
+  tensorflow::XlaCompiler compiler(options);
 
   std::unique_ptr<Graph> graph;
   TF_RETURN_IF_ERROR(MakeGraph(metadata, compiler.flib_runtime(), &arguments, &graph));
-  XlaCompiler::CompileOptions compile_options;
+  tensorflow::XlaCompiler::CompileOptions compile_options;
   compile_options.use_tuple_arg = false;
   compile_options.always_return_tuple = true;
   compile_options.is_entry_computation = true;

@@ -1,5 +1,4 @@
 // What happens when the library is loaded, and the C interface that Python uses.
-#include "cc/pjrt/plugin.h"
 
 #include <algorithm>
 #include <cstdint>
