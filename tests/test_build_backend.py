@@ -23,48 +23,61 @@ def no_choice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(build_backend.VARIABLE, raising=False)
 
 
+@pytest.fixture
+def packages(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.Path:
+    """The folder of the packages next to which tf_tpu_ext will be installed, empty at first."""
+    monkeypatch.setattr(tf_config, "outer_folders", lambda: [str(tmp_path)])
+    return tmp_path
+
+
 def _install(folder: pathlib.Path, name: str, version: str) -> None:
-    metadata = folder / f"{name.replace('-', '_')}-{version}.dist-info" / "METADATA"
-    metadata.parent.mkdir()
-    metadata.write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    metadata = folder / f"{name.replace('-', '_')}-{version}.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    (metadata / "top_level.txt").write_text("tensorflow\n")
+    (folder / "tensorflow").mkdir(exist_ok=True)
+    (folder / "tensorflow" / "__init__.py").touch()
 
 
-def test_the_installed_one() -> None:
-    minor = tf_config.minor_of(tf.__version__)
-    assert build_backend.tensorflow_requirement() == f"tensorflow-cpu=={minor}.*"
+def test_the_installed_one_is_used() -> None:
+    assert build_backend.tensorflow_requirements() == []
 
 
 @pytest.mark.parametrize("name", ["tensorflow", "tensorflow-cpu"])
 @pytest.mark.parametrize("minor", tf_config.MINORS)
 def test_each_that_is_supported(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, name: str, minor: str
+    packages: pathlib.Path, monkeypatch: pytest.MonkeyPatch, name: str, minor: str
 ) -> None:
-    _install(tmp_path, name, f"{minor}.3")
-    monkeypatch.setattr(build_backend.sysconfig, "get_paths", lambda: {"purelib": str(tmp_path)})
-    assert build_backend.tensorflow_requirement() == f"tensorflow-cpu=={minor}.*"
+    _install(packages, name, f"{minor}.3")
+    assert build_backend.tensorflow_requirements() == []
+    # What an isolated build sees.
+    monkeypatch.setattr(sys, "path", [])
+    found = tf_config.find_tensorflow()
+    assert (found.root, found.version) == (packages / "tensorflow", f"{minor}.3")
 
 
-def test_the_newest_if_there_is_none_that_is_supported(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+def test_the_newest_if_there_is_none_that_is_supported(packages: pathlib.Path) -> None:
+    assert build_backend.tensorflow_requirements() == [NEWEST]
+    _install(packages, "tensorflow", "2.16.1")
+    assert build_backend.tensorflow_requirements() == [NEWEST]
+
+
+def test_the_one_of_the_environment_variable(
+    packages: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(build_backend.sysconfig, "get_paths", lambda: {"purelib": str(tmp_path)})
-    assert build_backend.tensorflow_requirement() == NEWEST
-    _install(tmp_path, "tensorflow", "2.16.1")
-    assert build_backend.tensorflow_requirement() == NEWEST
-
-
-def test_the_one_of_the_environment_variable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(build_backend.VARIABLE, tf_config.MINORS[0])
-    assert build_backend.tensorflow_requirement() == f"tensorflow-cpu=={tf_config.MINORS[0]}.*"
+    oldest = tf_config.MINORS[0]
+    _install(packages, "tensorflow", tf.__version__)
+    monkeypatch.setenv(build_backend.VARIABLE, oldest)
+    wanted = [] if tf_config.minor_of(tf.__version__) == oldest else [f"tensorflow-cpu=={oldest}.*"]
+    assert build_backend.tensorflow_requirements() == wanted
     monkeypatch.setenv(build_backend.VARIABLE, "2.1")
     with pytest.raises(ValueError, match=r"must be one of 2\.19, 2\.20, 2\.21\. Received: '2\.1'"):
-        build_backend.tensorflow_requirement()
+        build_backend.tensorflow_requirements()
 
 
-def test_both_kinds_of_build_ask_for_it() -> None:
-    expected = build_backend.tensorflow_requirement()
-    assert expected in build_backend.get_requires_for_build_wheel()
-    assert expected in build_backend.get_requires_for_build_editable()
+def test_both_kinds_of_build_ask_for_it(packages: pathlib.Path) -> None:
+    assert NEWEST in build_backend.get_requires_for_build_wheel()
+    assert NEWEST in build_backend.get_requires_for_build_editable()
 
 
 def test_a_wheel_of_libraries_that_are_built_asks_for_none(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,14 +101,22 @@ def test_the_extra_takes_every_minor() -> None:
     assert f'"tensorflow-cpu>={first},<{after}"' in text
 
 
-def test_another_tensorflow_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        tf_config.importlib.metadata,
-        "packages_distributions",
-        lambda: {"tensorflow": ["tensorflow"]},
-    )
-    monkeypatch.setattr(tf_config.importlib.metadata, "version", lambda name: "2.17.0")
+def test_another_tensorflow_is_refused(
+    packages: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _install(packages, "tensorflow", "2.17.0")
+    monkeypatch.setattr(sys, "path", [])
     with pytest.raises(
         RuntimeError, match=r"compiles against TensorFlow 2\.19, 2\.20, 2\.21; found 2"
     ):
+        tf_config.find_tensorflow()
+
+
+def test_two_versions_in_one_folder_are_refused(
+    packages: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _install(packages, "tensorflow", "2.20.0")
+    _install(packages, "tensorflow-cpu", "2.21.0")
+    monkeypatch.setattr(sys, "path", [])
+    with pytest.raises(RuntimeError, match="Expected one TensorFlow"):
         tf_config.find_tensorflow()

@@ -110,6 +110,43 @@ def test_a_test_links_its_room_and_what_that_needs(root: pathlib.Path) -> None:
     assert targets["ground"].sources == ["cc/ground/stone.cc"]
 
 
+def test_rooms_that_are_compiled_together(root: pathlib.Path) -> None:
+    (root / "BUILD").write_text(
+        """
+[cc_library(
+    name = room,
+    hdrs = glob(["cc/" + room + "/*.h"]),
+    textual_hdrs = ["cc/" + room + "/" + name for name in names] + ["cc/" + room + "/unity.cc"],
+) for room, names in {"ground": ["stone.cc"], "floor": ["board.cc", "plank.cc"]}.items()]
+
+cc_library(
+    name = "lower_unit",
+    srcs = ["cc/units/lower.cc"],
+    deps = [":ground", ":floor"],
+)
+"""
+    )
+    targets = build_file.read_build(root)
+    assert targets["floor"].sources == []
+    assert targets["floor"].files == ["cc/floor/board.cc", "cc/floor/plank.cc"]
+    assert targets["lower_unit"].sources == ["cc/units/lower.cc"]
+    assert targets["lower_unit"].files == []
+
+    stale = build_file.stale_unity_files(root, targets)
+    included = {name: build_file.INCLUDE.findall(text) for name, text in stale.items()}
+    assert included == {
+        "cc/ground/unity.cc": ["cc/ground/stone.cc"],
+        "cc/floor/unity.cc": ["cc/floor/board.cc", "cc/floor/plank.cc"],
+        "cc/units/lower.cc": ["cc/floor/unity.cc", "cc/ground/unity.cc"],
+    }
+    for name, text in stale.items():
+        (root / name).parent.mkdir(exist_ok=True)
+        (root / name).write_text(text)
+    assert not build_file.stale_unity_files(root, targets)
+    (root / "cc/units/lower.cc").write_text("// empty\n")
+    assert list(build_file.stale_unity_files(root, targets)) == ["cc/units/lower.cc"]
+
+
 def test_the_project() -> None:
     targets = build_file.read_build(ROOT)
     assert not list(build_file.misplaced_includes(ROOT, targets))

@@ -63,7 +63,9 @@ class Target:
     @property
     def files(self) -> list[str]:
         """The files to compile when each is compiled by itself: a unit has none."""
-        return [path for path in self.textual_hdrs if path != self.unity]
+        if self.textual_hdrs or self.unit:
+            return [path for path in self.textual_hdrs if path != self.unity]
+        return self.sources
 
     @property
     def unity(self) -> str | None:

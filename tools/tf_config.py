@@ -11,11 +11,13 @@ Example:
 from __future__ import annotations
 
 import dataclasses
+import importlib.machinery
 import importlib.metadata
-import importlib.util
 import json
 import pathlib
+import site
 import sys
+import sysconfig
 
 # The minor versions of TensorFlow that the native part compiles against and the package is tested
 # on.
@@ -96,26 +98,41 @@ def minor_of(version: str) -> str:
     return ".".join(version.split(".")[:2])
 
 
+def outer_folders() -> list[str]:
+    """Returns the folders of this Python's packages, which pip hides from isolated builds."""
+    return [*sysconfig.get_paths().values(), site.getusersitepackages()]
+
+
+def _has_package(distribution: importlib.metadata.Distribution, package: str) -> bool:
+    named = (distribution.read_text("top_level.txt") or "").split()
+    return package in named or any(file.parts[0] == package for file in distribution.files or ())
+
+
 def find_tensorflow() -> TensorFlow:
     """Finds the running interpreter's TensorFlow without importing it.
+
+    A build that pip isolates uses the TensorFlow next to which the package will be installed,
+    unless the build has one of its own.
 
     Raises:
         RuntimeError: There is none, it is not supported, or distributions of several versions
             share its folder.
     """
-    spec = importlib.util.find_spec("tensorflow")
+    folders = [*sys.path, *outer_folders()]
+    spec = importlib.machinery.PathFinder.find_spec("tensorflow", folders)
     if spec is None or spec.origin is None:
         raise RuntimeError(
             f"TensorFlow is not installed for {sys.executable}. Install the version that "
             "pyproject.toml requires, with the package itself, as CONTRIBUTING.md says: "
             f"`{sys.executable} -m pip install -e '.[cpu,test,dev]'`."
         )
-    names = importlib.metadata.packages_distributions().get("tensorflow", [])
+    root = pathlib.Path(spec.origin).parent
     owners = {
-        name: importlib.metadata.version(name)
-        for name in sorted(set(names))
-        if name.lower().replace("_", "-").startswith(("tensorflow", "tf-nightly"))
-        and "plugin" not in name.lower()
+        found.name: found.version
+        for found in importlib.metadata.distributions(path=[str(root.parent)])
+        if found.name.lower().replace("_", "-").startswith(("tensorflow", "tf-nightly"))
+        and "plugin" not in found.name.lower()
+        and _has_package(found, "tensorflow")
     }
     if len(set(owners.values())) != 1:
         raise RuntimeError(
@@ -129,7 +146,7 @@ def find_tensorflow() -> TensorFlow:
             f"in {spec.origin}. Run `{sys.executable} -m pip install 'tensorflow-cpu=="
             f"{MINORS[-1]}.*'`."
         )
-    return TensorFlow(pathlib.Path(spec.origin).parent, version)
+    return TensorFlow(root, version)
 
 
 def main() -> None:
