@@ -318,18 +318,14 @@ void EmbeddingEngine::MakeUpdate() {
   FinishWriting(/*updates=*/1);
 }
 
-void EmbeddingEngine::UpdateRow(int number, const TrainingStep& step, int64_t row,
-                                const float* gradient) {
+void EmbeddingEngine::UpdateRows(int number, const TrainingStep& step,
+                                 absl::Span<const int64_t> rows, const float* gradients) {
   Table& table = tables_[number];
-  const int dim = layout_.tables[number].dim;
+  absl::InlinedVector<float*, 4> states;
+  for (std::vector<float>& state : table.states) states.push_back(state.data());
   // All cores have the same rate for the same tag.
-  const std::vector<float>& dynamic_inputs = step.gradients.begin()->second.dynamic_inputs;
-  absl::InlinedVector<float*, 4> slots;
-  for (size_t s = 1; s < table.states.size(); ++s) {
-    slots.push_back(table.states[s].data() + row * dim);
-  }
-  table.optimizer.Apply(absl::MakeConstSpan(gradient, dim), dynamic_inputs,
-                        table.states[0].data() + row * dim, slots);
+  table.optimizer.ApplyToRows(rows, gradients, step.gradients.begin()->second.dynamic_inputs,
+                              states);
 }
 
 void EmbeddingEngine::UpdateCoreByCore(int number, const TrainingStep& step) {
@@ -348,7 +344,7 @@ void EmbeddingEngine::UpdateCoreByCore(int number, const TrainingStep& step) {
     ++place;
   }
   std::sort(updates.begin(), updates.end());
-  for (const auto& [row, turn, gradient] : updates) UpdateRow(number, step, row, gradient);
+  for (const auto& [row, turn, gradient] : updates) UpdateRows(number, step, {row}, gradient);
 }
 
 void EmbeddingEngine::UpdateTable(int number, const TrainingStep& step) {
@@ -374,13 +370,11 @@ void EmbeddingEngine::UpdateTable(int number, const TrainingStep& step) {
       for (int i = 0; i < dim; ++i) to[i] += from[i];
     }
   }
-  for (size_t k = 0; k < sums.ids.size(); ++k) {
-    UpdateRow(number, step, sums.ids[k], sums.values.data() + k * dim);
-  }
+  UpdateRows(number, step, sums.ids, sums.values.data());
   if (!optimizer.updates_all_rows()) return;
   const std::vector<float> zeros(dim, 0.0f);
   for (int64_t row = 0; row < layout_.tables[number].rows; ++row) {
-    if (!places.contains(row)) UpdateRow(number, step, row, zeros.data());
+    if (!places.contains(row)) UpdateRows(number, step, {row}, zeros.data());
   }
 }
 

@@ -147,7 +147,9 @@ class EmbeddingEngine : public std::enable_shared_from_this<EmbeddingEngine> {
   void UpdateTable(int number, const TrainingStep& step);
   // Makes one update for each core that has a gradient for the row.
   void UpdateCoreByCore(int number, const TrainingStep& step);
-  void UpdateRow(int number, const TrainingStep& step, int64_t row, const float* gradient);
+  // The rows are distinct, and there is a row of gradients for each.
+  void UpdateRows(int number, const TrainingStep& step, absl::Span<const int64_t> rows,
+                  const float* gradients);
 
   const EmbeddingLayout layout_;
   const Schedule schedule_;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
 #include "tensorflow/core/tpu/tpu_embedding_optimization_parameters_utils.h"
 #include "xla/tsl/platform/errors.h"
@@ -19,6 +20,9 @@ using tensorflow::tpu::OptimizationParameters;
 
 // For loading and retrieving only; the accumulator of gradients is empty between steps.
 constexpr char kHiddenSlot[] = "gradient_accumulators";
+
+// A program is evaluated for about so many values at once: it takes ten times as long row by row.
+constexpr int64_t kValuesAtOnce = 1024;
 
 bool IsSupported(OptimizationParameters::ParametersCase algorithm) {
   switch (algorithm) {
@@ -314,10 +318,11 @@ absl::StatusOr<RowOptimizer> RowOptimizer::Create(const OptimizationParameters& 
         "Lion, Momentum, RMSProp (also centered), stochastic gradient descent, Yogi (online or "
         "proximal) and user-defined programs."));
   }
-  RowOptimizer optimizer(parameters);
+  RowOptimizer optimizer(parameters, width);
   if (parameters.has_user_defined_program()) {
+    const int64_t values = std::max<int64_t>(1, kValuesAtOnce / width) * width;
     TF_ASSIGN_OR_RETURN(optimizer.program_,
-                        UpdateProgram::Create(parameters.user_defined_program().program(), width));
+                        UpdateProgram::Create(parameters.user_defined_program().program(), values));
   }
   TF_RETURN_IF_ERROR(tpu::UseGradientAccumulation(parameters, &optimizer.accumulates_));
   std::vector<tpu::StateVariableSpecification> states;
@@ -355,6 +360,45 @@ int RowOptimizer::num_dynamic_inputs() const {
   int most = 0;
   for (const int tag : DynamicInputs()) most = std::max(most, tag + 1);
   return most;
+}
+
+void RowOptimizer::ApplyToRows(absl::Span<const int64_t> rows, const float* gradients,
+                               absl::Span<const float> dynamic_inputs,
+                               absl::Span<float* const> tables) const {
+  if (program_ != nullptr) {
+    ApplyProgramToRows(rows, gradients, dynamic_inputs, tables);
+    return;
+  }
+  absl::InlinedVector<float*, 4> slots(tables.size() - 1);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    for (size_t s = 0; s < slots.size(); ++s) slots[s] = tables[s + 1] + rows[i] * width_;
+    Apply(absl::MakeConstSpan(gradients + i * width_, width_), dynamic_inputs,
+          tables[0] + rows[i] * width_, slots);
+  }
+}
+
+void RowOptimizer::ApplyProgramToRows(absl::Span<const int64_t> rows, const float* gradients,
+                                      absl::Span<const float> dynamic_inputs,
+                                      absl::Span<float* const> tables) const {
+  const size_t rows_at_once = program_->width() / width_;
+  std::vector<std::vector<float>> gathered(tables.size(), std::vector<float>(program_->width()));
+  absl::InlinedVector<float*, 4> slots;
+  for (size_t t = 1; t < tables.size(); ++t) slots.push_back(gathered[t].data());
+  for (size_t first = 0; first < rows.size(); first += rows_at_once) {
+    const auto some = rows.subspan(first, rows_at_once);
+    for (size_t t = 0; t < tables.size(); ++t) {
+      for (size_t i = 0; i < some.size(); ++i) {
+        std::copy_n(tables[t] + some[i] * width_, width_, gathered[t].data() + i * width_);
+      }
+    }
+    Apply(absl::MakeConstSpan(gradients + first * width_, some.size() * width_), dynamic_inputs,
+          gathered[0].data(), slots);
+    for (size_t t = 0; t < tables.size(); ++t) {
+      for (size_t i = 0; i < some.size(); ++i) {
+        std::copy_n(gathered[t].data() + i * width_, width_, tables[t] + some[i] * width_);
+      }
+    }
+  }
 }
 
 void RowOptimizer::Apply(absl::Span<const float> gradient, absl::Span<const float> dynamic_inputs,

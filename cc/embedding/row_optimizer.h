@@ -35,13 +35,23 @@ class RowOptimizer {
   // The minimum number of dynamic inputs (learning rates, step counters) that Apply needs.
   int num_dynamic_inputs() const;
 
+  // Updates distinct rows of tables in place: of the parameters, and then of the slots. There is a
+  // row of gradients for each.
+  void ApplyToRows(absl::Span<const int64_t> rows, const float* gradients,
+                   absl::Span<const float> dynamic_inputs, absl::Span<float* const> tables) const;
+
   // Updates a row's parameters and slots in place.
   void Apply(absl::Span<const float> gradient, absl::Span<const float> dynamic_inputs,
              float* parameters, absl::Span<float* const> slots) const;
 
  private:
-  explicit RowOptimizer(const tensorflow::tpu::OptimizationParameters& parameters)
-      : parameters_(parameters) {}
+  RowOptimizer(const tensorflow::tpu::OptimizationParameters& parameters, int64_t width)
+      : parameters_(parameters), width_(width) {}
+
+  // ApplyToRows with a program, which is evaluated for several rows at once.
+  void ApplyProgramToRows(absl::Span<const int64_t> rows, const float* gradients,
+                          absl::Span<const float> dynamic_inputs,
+                          absl::Span<float* const> tables) const;
 
   // The tags of the dynamic inputs that it uses.
   std::vector<int> DynamicInputs() const;
@@ -51,6 +61,7 @@ class RowOptimizer {
                       absl::Span<float* const> slots) const;
 
   tensorflow::tpu::OptimizationParameters parameters_;
+  int64_t width_;
   // Of a user-defined program.
   std::shared_ptr<const UpdateProgram> program_;
   std::vector<std::string> slots_;

@@ -279,9 +279,12 @@ absl::StatusOr<const xla::HloComputationProto*> FindEntry(const xla::HloModulePr
 
 }  // namespace
 
-UpdateProgram::UpdateProgram(std::unique_ptr<const xla::HloModule> row_program, int64_t num_slots,
-                             bool takes_rate)
-    : row_program_(std::move(row_program)), num_slots_(num_slots), takes_rate_(takes_rate) {}
+UpdateProgram::UpdateProgram(std::unique_ptr<const xla::HloModule> row_program, int64_t width,
+                             int64_t num_slots, bool takes_rate)
+    : row_program_(std::move(row_program)),
+      width_(width),
+      num_slots_(num_slots),
+      takes_rate_(takes_rate) {}
 
 UpdateProgram::~UpdateProgram() = default;
 
@@ -306,7 +309,7 @@ absl::StatusOr<std::shared_ptr<const UpdateProgram>> UpdateProgram::Create(
         "float32");
   }
   std::shared_ptr<const UpdateProgram> update(
-      new UpdateProgram(std::move(rows), num_results - 1, num_rates == 1));
+      new UpdateProgram(std::move(rows), width, num_results - 1, num_rates == 1));
   // Whether a row can be evaluated does not depend on its values.
   const std::vector<float> gradient(width, 0.0f);
   std::vector<float> zeros(width, 0.0f);
@@ -324,22 +327,22 @@ absl::Status UpdateProgram::CheckSlots(size_t num_slots) const {
                 "the same number");
 }
 
+xla::Literal UpdateProgram::Padded(absl::Span<const float> values) const {
+  std::vector<float> padded(values.begin(), values.end());
+  padded.resize(width_, 0.0f);
+  return xla::LiteralUtil::CreateR1<float>(padded);
+}
+
 absl::StatusOr<xla::Literal> UpdateProgram::Evaluate(absl::Span<const float> gradient,
                                                      float learning_rate, const float* parameters,
                                                      absl::Span<float* const> slots) const {
+  const size_t size = gradient.size();
   std::vector<xla::Literal> arguments;
   arguments.reserve(3 + slots.size());
-  arguments.push_back(xla::LiteralUtil::CreateR1<float>(gradient));
-  arguments.push_back(
-      xla::LiteralUtil::CreateR1<float>(absl::MakeConstSpan(parameters, gradient.size())));
-  for (const float* slot : slots) {
-    arguments.push_back(
-        xla::LiteralUtil::CreateR1<float>(absl::MakeConstSpan(slot, gradient.size())));
-  }
-  if (takes_rate_) {
-    arguments.push_back(
-        xla::LiteralUtil::CreateR1<float>(std::vector<float>(gradient.size(), learning_rate)));
-  }
+  arguments.push_back(Padded(gradient));
+  arguments.push_back(Padded(absl::MakeConstSpan(parameters, size)));
+  for (const float* slot : slots) arguments.push_back(Padded(absl::MakeConstSpan(slot, size)));
+  if (takes_rate_) arguments.push_back(Padded(std::vector<float>(size, learning_rate)));
   std::vector<const xla::Literal*> pointers;
   pointers.reserve(arguments.size());
   for (const xla::Literal& argument : arguments) pointers.push_back(&argument);
@@ -352,8 +355,7 @@ void UpdateProgram::Apply(absl::Span<const float> gradient, float learning_rate,
   for (int64_t i = 0; i <= num_slots_; ++i) {
     float* const row = i == 0 ? parameters : slots[i - 1];
     if (results.ok()) {
-      const absl::Span<const float> values = results->data<float>({i});
-      std::copy(values.begin(), values.end(), row);
+      std::copy_n(results->data<float>({i}).begin(), gradient.size(), row);
     } else {
       std::fill_n(row, gradient.size(), std::numeric_limits<float>::quiet_NaN());
     }

@@ -19,10 +19,11 @@ class Literal;
 namespace tf_tpu_ext {
 
 // The program takes the gradient, the parameters, the slots and optionally the learning rate, each
-// as one value, and returns the new parameters and slots. It is evaluated for each value of a row.
+// as one value, and returns the new parameters and slots. It is evaluated for many values at once.
 class UpdateProgram {
  public:
-  // Returns InvalidArgument if it isn't elementwise, or has other arguments or results.
+  // Makes the update of up to `width` values. Returns InvalidArgument if the program isn't
+  // elementwise, or has other arguments or results.
   static absl::StatusOr<std::shared_ptr<const UpdateProgram>> Create(
       const xla::HloModuleProto& program, int64_t width);
 
@@ -31,20 +32,27 @@ class UpdateProgram {
 
   ~UpdateProgram();
 
-  // Updates the parameters and slots of a row, which has `width` values, in place.
+  // How many values can be updated at once.
+  int64_t width() const { return width_; }
+
+  // Updates parameters and slots in place, as many values as there are gradients.
   void Apply(absl::Span<const float> gradient, float learning_rate, float* parameters,
              absl::Span<float* const> slots) const;
 
  private:
-  UpdateProgram(std::unique_ptr<const xla::HloModule> row_program, int64_t num_slots,
+  UpdateProgram(std::unique_ptr<const xla::HloModule> row_program, int64_t width, int64_t num_slots,
                 bool takes_rate);
+
+  // The values, with zeros up to the width.
+  xla::Literal Padded(absl::Span<const float> values) const;
 
   absl::StatusOr<xla::Literal> Evaluate(absl::Span<const float> gradient, float learning_rate,
                                         const float* parameters,
                                         absl::Span<float* const> slots) const;
 
-  // The program on rows instead of single values.
+  // The program on a row of values instead of a single one.
   const std::unique_ptr<const xla::HloModule> row_program_;
+  const int64_t width_;
   const int64_t num_slots_;
   const bool takes_rate_;
 };

@@ -5,7 +5,9 @@
 #include <utility>
 #include <vector>
 
+#include "cc/embedding/row_optimizer.h"
 #include "gtest/gtest.h"
+#include "tensorflow/core/protobuf/tpu/optimization_parameters.pb.h"
 #include "xla/hlo/builder/lib/arithmetic.h"
 #include "xla/hlo/builder/lib/constants.h"
 #include "xla/hlo/builder/xla_builder.h"
@@ -46,6 +48,16 @@ xla::HloModuleProto Momentum(bool with_rate) {
   return Built(&builder);
 }
 
+// After an update of slots that are all one, with a gradient for each value.
+void ExpectUpdated(const std::vector<float>& parameters, const std::vector<float>& slots,
+                   const std::vector<float>& gradients, float rate) {
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    const float momentum = 0.75f + std::abs(gradients[i]);
+    EXPECT_FLOAT_EQ(slots[i], momentum) << i;
+    EXPECT_FLOAT_EQ(parameters[i], -rate * momentum) << i;
+  }
+}
+
 void ExpectMomentum(const UpdateProgram& program, float rate) {
   std::vector<float> parameters = {1, 2, 3}, slot = {0.5f, 0, -1};
   program.Apply({2, -3, 0}, rate, parameters.data(), {slot.data()});
@@ -65,6 +77,44 @@ TEST(UpdateProgramTest, TakesTheLearningRate) {
   ASSERT_TRUE(program.ok()) << program.status();
   ExpectMomentum(**program, 0.125f);
   ExpectMomentum(**program, 2);
+}
+
+TEST(UpdateProgramTest, UpdatesFewerValuesThanItsWidth) {
+  const auto program = UpdateProgram::Create(Momentum(/*with_rate=*/true), 100);
+  ASSERT_TRUE(program.ok()) << program.status();
+  ExpectMomentum(**program, 0.25f);
+}
+
+TEST(UpdateProgramTest, UpdatesRowsOfATable) {
+  // More than are evaluated at once, and every other row stays as it is.
+  constexpr int64_t kRows = 1000, kWidth = 3;
+  tensorflow::tpu::OptimizationParameters options;
+  *options.mutable_user_defined_program()->mutable_program() = Momentum(/*with_rate=*/true);
+  options.mutable_learning_rate()->set_constant(0.5f);
+  const auto optimizer = RowOptimizer::Create(options, kWidth);
+  ASSERT_TRUE(optimizer.ok()) << optimizer.status();
+  EXPECT_EQ(optimizer->slots().size(), 1);
+
+  std::vector<float> parameters(2 * kRows * kWidth, 0), slots(2 * kRows * kWidth, 1);
+  std::vector<int64_t> rows;
+  std::vector<float> gradients;
+  for (int64_t row = kRows - 1; row >= 0; --row) {
+    rows.push_back(2 * row);
+    for (int64_t i = 0; i < kWidth; ++i) {
+      gradients.push_back(static_cast<float>((row * kWidth + i) % 7 - 3));
+    }
+  }
+  optimizer->ApplyToRows(rows, gradients.data(), {}, {parameters.data(), slots.data()});
+  std::vector<float> updated_parameters, updated_slots;
+  for (const int64_t row : rows) {
+    for (int64_t i = row * kWidth; i < (row + 1) * kWidth; ++i) {
+      updated_parameters.push_back(parameters[i]);
+      updated_slots.push_back(slots[i]);
+      EXPECT_EQ(parameters[i + kWidth], 0);
+      EXPECT_EQ(slots[i + kWidth], 1);
+    }
+  }
+  ExpectUpdated(updated_parameters, updated_slots, gradients, 0.5f);
 }
 
 TEST(UpdateProgramTest, ChecksTheNumberOfSlots) {
