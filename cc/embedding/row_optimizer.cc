@@ -21,7 +21,7 @@ using tensorflow::tpu::OptimizationParameters;
 // For loading and retrieving only; the accumulator of gradients is empty between steps.
 constexpr char kHiddenSlot[] = "gradient_accumulators";
 
-// A program is evaluated for about so many values at once: it takes ten times as long row by row.
+// A program is evaluated for about so many values at once: it takes three times as long row by row.
 constexpr int64_t kValuesAtOnce = 1024;
 
 bool IsSupported(OptimizationParameters::ParametersCase algorithm) {

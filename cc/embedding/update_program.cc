@@ -321,9 +321,7 @@ absl::StatusOr<std::shared_ptr<const UpdateProgram>> UpdateProgram::Create(
 absl::Status UpdateProgram::CheckSlots(size_t num_slots) const {
   if (static_cast<size_t>(num_slots_) == num_slots) return absl::OkStatus();
   return Refuse(absl::StrCat("a host_program_shape with ", num_slots,
-                             " slots and an entry "
-                             "computation with ",
-                             num_slots_),
+                             " slots and an entry computation with ", num_slots_),
                 "the same number");
 }
 

@@ -128,13 +128,8 @@ class Update : public CustomCall {
       if (before != tables[i]) std::memcpy(tables[i], before, Shard(shape) * sizeof(float));
     }
     const float learning_rate = *buffers.Operand<float>(3);
-    std::vector<float*> slots(num_tables - 1);
-    for (size_t i = 0; i < gradients.rows.size(); ++i) {
-      const int64_t at = int64_t{gradients.rows[i]} * shape.width;
-      for (size_t s = 0; s < slots.size(); ++s) slots[s] = tables[s + 1] + at;
-      optimizer_.Apply(absl::MakeConstSpan(gradients.sums).subspan(i * shape.width, shape.width),
-                       {learning_rate}, tables[0] + at, slots);
-    }
+    const std::vector<int64_t> rows(gradients.rows.begin(), gradients.rows.end());
+    optimizer_.ApplyToRows(rows, gradients.sums.data(), {learning_rate}, tables);
     return absl::OkStatus();
   }
 
