@@ -22,11 +22,13 @@ from tf_tpu_ext import _library
 from tf_tpu_ext.cli import doctor, main
 
 PACKAGE = pathlib.Path(tf_tpu_ext.__file__).parent
+# To try tensorflow-io's ops there takes seconds; test_the_environment_of_pipelines has its own.
+WITHOUT_PIPELINES = {"TF_TPU_EXT_IO_FOLDER": "/nowhere"}
 
 
 def run_command(*arguments, package=PACKAGE, env=None, timeout=280):
     """Runs `tf-tpu` of a package, whether or not that package can be imported."""
-    environment = {**os.environ, **(env or {})}
+    environment = {**os.environ, **WITHOUT_PIPELINES, **(env or {})}
     # The package under test must be found by its own place.
     environment.pop("PYTHONPATH", None)
     return subprocess.run(
@@ -50,7 +52,7 @@ def run_installed(*arguments, folder, timeout=280):
     path = os.pathsep.join([str(folder), str(pathlib.Path(tf_tpu_command.__file__).parent)])
     return subprocess.run(
         [sys.executable, "-c", code, *arguments],
-        env={**os.environ, "PYTHONPATH": path},
+        env={**os.environ, **WITHOUT_PIPELINES, "PYTHONPATH": path},
         capture_output=True,
         text=True,
         timeout=timeout,
@@ -245,6 +247,7 @@ def test_tensorflow_io_never_fails_the_whole(tmp_path, monkeypatch, code, status
     if status == "note":
         # Nothing but TensorFlow's version is asked for, and importing it takes seconds.
         (tmp_path / "tensorflow.py").write_text("__version__ = '2.21.0'")
+        monkeypatch.setattr(doctor, "PACKAGE", tmp_path / PACKAGE.name)  # is imported first
     monkeypatch.setattr(doctor, "_version", lambda name: "0.37.1")
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     (check,) = doctor.tensorflow_io(environment, timeout=120)

@@ -44,9 +44,9 @@ def test_steps_of_the_benchmarks(make_strategy, name):
 # Tests of this package whose programs a TPU has to take: they run under the pytest plugin.
 OWN_TESTS = [
     "tests/tpu/test_maximum_shapes.py",
-    "tests/towers/test_towers_page.py",
     "tests/outside_compilation/test_clusters.py",
-    "tests/tpu/test_documentation.py",
+    # Of the ways to start a program one is enough: the compiler sees the same.
+    *("-k", "not session and not eager"),
 ]
 OWN_TESTS_OF_ESTIMATORS = [
     "tests/estimator/test_estimator_hooks.py",
@@ -55,7 +55,7 @@ OWN_TESTS_OF_ESTIMATORS = [
 
 
 def test_programs_of_own_tests():
-    _check_own_tests(OWN_TESTS, at_least=21)
+    _check_own_tests(OWN_TESTS, at_least=50)
 
 
 def test_programs_of_estimators():
