@@ -12,6 +12,7 @@
 #include "cc/kernels/core_placement.cc"
 #include "cc/kernels/core_resource.cc"
 #include "cc/kernels/cpu_first.cc"
+#include "cc/kernels/dtensor_kernels.cc"
 #include "cc/kernels/execute_kernel.cc"
 #include "cc/kernels/host_graph_kernels.cc"
 #include "cc/kernels/host_kernels.cc"

@@ -91,3 +91,25 @@ def test_classes_are_those_of_tensorflow():
     assert tpu.Topology is tf.tpu.experimental.Topology
     assert tpu.PaddingSpec is tf.compat.v1.tpu.PaddingSpec
     assert tpu.XLAOptions is tf.tpu.XLAOptions
+
+
+def test_dtensor_is_refused_before_anything_runs(run_python):
+    code = """
+        import tf_tpu_ext
+        import tensorflow as tf
+        from tensorflow.experimental import dtensor
+
+        try:
+            dtensor.initialize_accelerator_system("TPU")
+        except tf.errors.UnimplementedError as error:
+            assert "DTensor does not run on virtual TPU cores" in error.message
+        else:
+            raise AssertionError
+
+        # What the message advises.
+        mesh = dtensor.create_mesh([("x", dtensor.num_local_devices("CPU"))], device_type="CPU")
+        layout = dtensor.Layout(["x", dtensor.UNSHARDED], mesh)
+        ones = dtensor.call_with_layout(tf.ones, layout, [8, 4])
+        assert float(tf.function(tf.reduce_sum)(ones)) == 32
+    """
+    run_python(code)

@@ -74,9 +74,10 @@ PROGRAMS = (
     _program(
         "tf1",
         ("--legacy", "{source}/run.py"),
-        # It prints the loss of its first loop of 8 steps, and then of every hundredth step. Other
-        # colors would make the loss of a batch of 8 a matter of chance.
-        *("--train_steps=112", "--checkpoint_steps=8", "--color_jitter_strength=0"),
+        # It prints the loss of its first loop of 8 steps, and then of every hundredth step. With
+        # these, the loss of a batch of 8 is less a matter of chance.
+        *("--train_steps=112", "--checkpoint_steps=8"),
+        *("--color_jitter_strength=0", "--temperature=1"),
         loss=r"INFO:tensorflow:loss = ([-+0-9.e]+)",
     ),
     _program(
