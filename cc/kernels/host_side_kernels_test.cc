@@ -105,6 +105,12 @@ TEST_F(HostSideKernelsTest, StartGivesTheTopologyOfTheMachine) {
   }
 }
 
+TEST_F(HostSideKernelsTest, DTensorIsRefused) {
+  const auto started =
+      runner_.Run(KernelRunner::Node("ConfigureAndInitializeGlobalTPU"), "TPU_SYSTEM:0");
+  EXPECT_TRUE(absl::IsUnimplemented(started.status())) << started.status();
+}
+
 TEST_F(HostSideKernelsTest, DummyInputIsZeros) {
   const tensorflow::OpDef* op = nullptr;
   if (!tensorflow::OpRegistry::Global()->LookUpOpDef("TPUDummyInput", &op).ok()) {
