@@ -34,6 +34,8 @@ PYTHON_TIMEOUT_SECONDS = 3600
 PARTS = ("tests", "step", "python")
 # Together, they use every native part, with threads, errors and cancellation.
 PYTHON_TESTS = (
+    "tests/tpu/test_replicate.py::TestInputs",
+    "tests/tpu/test_replicate.py::test_random_ops_draw_different_numbers",
     "tests/test_collectives.py",
     "tests/test_infeed_outfeed.py",
     "tests/test_embedding_ops.py",
