@@ -24,8 +24,12 @@ namespace {
 
 using tensorflow::Tensor;
 
-// Waits for the test. Never deleted: the op may still be using it.
-absl::Notification* call_gate = nullptr;
+// Where an op waits for the test. Never deleted: the op of an aborted call may still be using it.
+struct Gate {
+  absl::Notification reached;
+  absl::Notification opened;
+};
+Gate* call_gate = nullptr;
 
 REGISTER_OP("TpuExtTest>Gate").Input("x: float").Output("y: float").SetIsStateful();
 
@@ -33,7 +37,9 @@ class GateOp : public tensorflow::OpKernel {
  public:
   using OpKernel::OpKernel;
   void Compute(tensorflow::OpKernelContext* context) override {
-    call_gate->WaitForNotification();
+    Gate& gate = *call_gate;
+    gate.reached.Notify();
+    gate.opened.WaitForNotification();
     context->set_output(0, context->input(0));
   }
 };
@@ -44,7 +50,7 @@ enum { kCallSquare, kCallCheck, kCallGate };
 class HostCallTest : public testing::Test {
  protected:
   HostCallTest() {
-    call_gate = new absl::Notification;
+    call_gate = new Gate;
     auto functions = HostFunctions::Create(
         {ChainOfOps("square", {"Square"}), ChainOfOps("check", {"CheckNumerics"}),
          ChainOfOps("gate", {"TpuExtTest>Gate"})},
@@ -57,7 +63,7 @@ class HostCallTest : public testing::Test {
     core_.host_calls = calls_.get();
   }
   ~HostCallTest() override {
-    if (!call_gate->HasBeenNotified()) call_gate->Notify();
+    if (!call_gate->opened.HasBeenNotified()) call_gate->opened.Notify();
     AwaitIdle();
   }
 
@@ -98,7 +104,7 @@ TEST_F(HostCallTest, TheProgramWaitsForWhatBlocks) {
   auto event = call->Start(&core_);
   ASSERT_TRUE(event.ok()) << event.status();
   EXPECT_FALSE(event->IsAvailable());
-  call_gate->Notify();
+  call_gate->opened.Notify();
   tsl::BlockUntilReady(*event);
   EXPECT_TRUE(event->IsConcrete());
   EXPECT_EQ(call->result(0).scalar<float>()(), 5);
@@ -111,7 +117,7 @@ TEST_F(HostCallTest, NobodyWaitsForACallWithoutResults) {
   EXPECT_TRUE(event->IsConcrete());
   // The program may change its memory from now on.
   call->operand(0).scalar<float>()() = 6;
-  call_gate->Notify();
+  call_gate->opened.Notify();
   AwaitIdle();
   EXPECT_TRUE(failure_.ok()) << failure_;
 }
@@ -145,6 +151,8 @@ TEST_F(HostCallTest, AbortedCallsEnd) {
   const auto call = Make(kCallGate, {MakeScalar<float>(5)}, {MakeScalar<float>(0)});
   auto event = call->Start(&core_);
   ASSERT_TRUE(event.ok()) << event.status();
+  // After the test, nobody waits for the op, which must not reach for another test's gate.
+  call_gate->reached.WaitForNotification();
   calls_->Abort(absl::AbortedError("another core failed"));
   tsl::BlockUntilReady(*event);
   ASSERT_TRUE(event->IsError());
