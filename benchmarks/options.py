@@ -1,15 +1,18 @@
-"""What options cost: steps of steps.py with and without `matmul_precision="tpu"` and `check=True`.
+"""What options and profiles cost: steps of steps.py with a TPU's products, watched, or profiled.
 
-    python benchmarks/options.py [--programs mlp convnet ...] [--steps N] [--smoke]
+    python benchmarks/options.py [--programs mlp convnet ...] [--rounds N] [--smoke]
 
-The variants take turns. Prints median milliseconds per step, and ratios to a step without options.
+The variants take turns, some steps each. Prints median milliseconds per step, and ratios to a
+step without options. Starting and ending a profile is not part of a step.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import statistics
+import tempfile
 import time
 from collections.abc import Callable
 from typing import Any
@@ -27,6 +30,7 @@ OPTIONS = {
     "tpu": tf_tpu_ext.Options(matmul_precision="tpu"),
     "check": tf_tpu_ext.Options(matmul_precision="full", check=True),
 }
+STEPS_PER_TURN = 10
 
 
 def prepare(program: Program, strategy: Any, options: tf_tpu_ext.Options) -> Callable[[], float]:
@@ -37,27 +41,41 @@ def prepare(program: Program, strategy: Any, options: tf_tpu_ext.Options) -> Cal
     return lambda: read(step())
 
 
+def take_turns(
+    steps: dict[str, Callable[[], float]], rounds: int, folder: str
+) -> dict[str, list[float]]:
+    """Returns the milliseconds of each variant's steps; those of "profile" run in a profile."""
+    times: dict[str, list[float]] = {name: [] for name in steps}
+    for _ in range(rounds):
+        for name, step in steps.items():
+            watched = tf.profiler.experimental.Profile(folder) if name == "profile" else None
+            with watched or contextlib.nullcontext():
+                for _ in range(STEPS_PER_TURN):
+                    start = time.perf_counter()
+                    step()
+                    times[name].append(1e3 * (time.perf_counter() - start))
+    return times
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--programs", nargs="*")
-    parser.add_argument("--steps", type=int, default=30)
+    parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--smoke", action="store_true", help="tiny sizes, few steps")
     options = parser.parse_args()
     tf_tpu_ext.configure(cores=2)
     resolver = tf.distribute.cluster_resolver.TPUClusterResolver()
     tf.tpu.experimental.initialize_tpu_system(resolver)
     strategy = tf.distribute.TPUStrategy(resolver)
-    print(f"{'program':12}" + "".join(f"{name + ' ms':>10} {'ratio':>6}" for name in OPTIONS))
+    names = [*OPTIONS, "profile"]
+    print(f"{'program':12}" + "".join(f"{name + ' ms':>10} {'ratio':>6}" for name in names))
     for name, program in programs(options.smoke).items():
         if options.programs and name not in options.programs:
             continue
         steps = {key: prepare(program, strategy, each) for key, each in OPTIONS.items()}
-        times: dict[str, list[float]] = {key: [] for key in OPTIONS}
-        for _ in range(3 if options.smoke else options.steps):
-            for key, step in steps.items():
-                start = time.perf_counter()
-                step()
-                times[key].append(1e3 * (time.perf_counter() - start))
+        steps["profile"] = steps["usual"]
+        with tempfile.TemporaryDirectory() as folder:
+            times = take_turns(steps, 1 if options.smoke else options.rounds, folder)
         medians = {key: statistics.median(taken) for key, taken in times.items()}
         ratios = (f"{each:10.2f} {each / medians['usual']:6.2f}" for each in medians.values())
         print(f"{name:12}" + "".join(ratios))

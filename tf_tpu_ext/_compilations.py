@@ -5,8 +5,8 @@ from __future__ import annotations
 import collections
 import dataclasses
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from tf_tpu_ext import _native
 from tf_tpu_ext._graph_lines import lines
@@ -183,6 +183,18 @@ class Compilation:
         return self.lowering_seconds + self.building_seconds
 
 
+class _Reason(NamedTuple):
+    """Why a program was compiled; the names are those of Compilation."""
+
+    compared_with: int
+    changes: tuple[Change, ...]
+    compiled_again_because: str
+
+
+# Those of this process, by program_id.
+_own_reasons: dict[int, _Reason] = {}
+
+
 @dataclasses.dataclass(frozen=True)
 class CompilationStats:
     """The compilations of this process so far, up to the last 10,000.
@@ -251,14 +263,21 @@ def compilation_stats() -> CompilationStats:
         >>> tf_tpu_ext.compilation_stats().compilations - before
         1
     """
-    return CompilationStats(compilations_of(_native.json_of("TfTpuExt_CompilationRecords")))
+    records = _native.json_of("TfTpuExt_CompilationRecords")
+    return CompilationStats(_compilations_of(records, _own_reasons))
 
 
 def compilations_of(records: Iterable[dict[str, Any]]) -> tuple[Compilation, ...]:
     """Returns the compilations in the library's records, from this process or a worker."""
+    return _compilations_of(records, {})
+
+
+def _compilations_of(
+    records: Iterable[dict[str, Any]], reasons: dict[int, _Reason]
+) -> tuple[Compilation, ...]:
     # The last earlier program with the same graph, arguments and options, or 0.
     same = [(record.pop("same_as"), record) for record in records]
-    return tuple(_with_reasons([(_compilation(record), number) for number, record in same]))
+    return _with_reasons([(_compilation(record), number) for number, record in same], reasons)
 
 
 def _compilation(record: dict[str, Any]) -> Compilation:
@@ -289,30 +308,42 @@ def _compilation(record: dict[str, Any]) -> Compilation:
     )
 
 
-def _with_reasons(programs: Sequence[tuple[Compilation, int]]) -> Iterator[Compilation]:
+def _with_reasons(
+    programs: Sequence[tuple[Compilation, int]], reasons: dict[int, _Reason]
+) -> tuple[Compilation, ...]:
+    """Returns the programs with their reasons, and keeps those in `reasons` for the next time."""
     earlier: dict[tuple[str, str], collections.deque[Compilation]] = {}
     by_id: dict[int, Compilation] = {}
+    found = {}
     for program, same_as in programs:
         by_id[program.program_id] = program
         known = earlier.setdefault(_identity(program), collections.deque(maxlen=_MOST_COMPARED))
-        others = tuple(known)
+        reason = reasons.get(program.program_id)
+        # The program that it names may have left the statistics.
+        if reason is None or reason.compared_with not in by_id:
+            reason = _find_reason(program, by_id.get(same_as), known)
+        if reason is not None:
+            found[program.program_id] = reason
         known.append(program)
-        if same_as in by_id:
-            reason = _FAILED if by_id[same_as].error else _GIVEN_UP
-            yield dataclasses.replace(program, compared_with=same_as, compiled_again_because=reason)
-            continue
-        # Among equally similar programs, the last one.
-        nearest = min(reversed(others), key=lambda old: _distance(old, program), default=None)
-        if nearest is None:
-            yield program
-            continue
-        changes = _changes(nearest, program)
-        yield dataclasses.replace(
-            program,
-            compared_with=nearest.program_id,
-            changes=changes,
-            compiled_again_because=_reason(nearest, program, changes),
-        )
+    reasons.clear()
+    reasons.update(found)
+    return tuple(
+        dataclasses.replace(program, **found[number]._asdict()) if number in found else program
+        for number, program in by_id.items()
+    )
+
+
+def _find_reason(
+    program: Compilation, same: Compilation | None, earlier: Sequence[Compilation]
+) -> _Reason | None:
+    if same is not None:
+        return _Reason(same.program_id, (), _FAILED if same.error else _GIVEN_UP)
+    # Among equally similar programs, the last one.
+    nearest = min(reversed(earlier), key=lambda old: _distance(old, program), default=None)
+    if nearest is None:
+        return None
+    changes = _changes(nearest, program)
+    return _Reason(nearest.program_id, changes, _reason(nearest, program, changes))
 
 
 def _distance(old: Compilation, new: Compilation) -> int:
