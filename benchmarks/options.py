@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import random
 import statistics
 import tempfile
 import time
@@ -46,8 +47,11 @@ def take_turns(
 ) -> dict[str, list[float]]:
     """Returns the milliseconds of each variant's steps; those of "profile" run in a profile."""
     times: dict[str, list[float]] = {name: [] for name in steps}
+    order, shuffle = list(steps.items()), random.Random(0).shuffle
     for _ in range(rounds):
-        for name, step in steps.items():
+        # What ran before may have left the caches in another state.
+        shuffle(order)
+        for name, step in order:
             watched = tf.profiler.experimental.Profile(folder) if name == "profile" else None
             with watched or contextlib.nullcontext():
                 for _ in range(STEPS_PER_TURN):
@@ -68,7 +72,7 @@ def main() -> None:
     tf.tpu.experimental.initialize_tpu_system(resolver)
     strategy = tf.distribute.TPUStrategy(resolver)
     names = [*OPTIONS, "profile"]
-    print(f"{'program':12}" + "".join(f"{name + ' ms':>10} {'ratio':>6}" for name in names))
+    print(f"{'program':12}" + "".join(f"{name + ' ms':>11} {'ratio':>6}" for name in names))
     for name, program in programs(options.smoke).items():
         if options.programs and name not in options.programs:
             continue
@@ -77,7 +81,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             times = take_turns(steps, 1 if options.smoke else options.rounds, folder)
         medians = {key: statistics.median(taken) for key, taken in times.items()}
-        ratios = (f"{each:10.2f} {each / medians['usual']:6.2f}" for each in medians.values())
+        ratios = (f"{each:11.2f} {each / medians['usual']:6.2f}" for each in medians.values())
         print(f"{name:12}" + "".join(ratios))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -17,6 +18,10 @@ from tf_tpu_ext.verdict._records import Note
 _MOST_COMPARED = 64
 # Names that TensorFlow or we give to unnamed functions: only their lines tell them apart.
 _SHARED_NAMES = frozenset({"_build", "lambda", "<lambda>"})
+# A text, split at the bracket where its shape begins.
+_Value = tuple[str, str, str]
+_MISSING: _Value = ("not there", "", "")
+_SIZES = ("num_replicas", "num_cores_per_replica")
 _PORT = re.compile(r":\d+$")
 _FAILED = "the earlier compilation had failed"
 _GIVEN_UP = "the earlier program had been given up, see max_programs of tf_tpu_ext.configure"
@@ -312,19 +317,20 @@ def _with_reasons(
     programs: Sequence[tuple[Compilation, int]], reasons: dict[int, _Reason]
 ) -> tuple[Compilation, ...]:
     """Returns the programs with their reasons, and keeps those in `reasons` for the next time."""
-    earlier: dict[tuple[str, str], collections.deque[Compilation]] = {}
+    earlier: dict[tuple[str, str], collections.deque[_Candidate]] = {}
     by_id: dict[int, Compilation] = {}
     found = {}
     for program, same_as in programs:
         by_id[program.program_id] = program
         known = earlier.setdefault(_identity(program), collections.deque(maxlen=_MOST_COMPARED))
         reason = reasons.get(program.program_id)
+        candidate = _Candidate(program)
         # The program that it names may have left the statistics.
         if reason is None or reason.compared_with not in by_id:
-            reason = _find_reason(program, by_id.get(same_as), known)
+            reason = _find_reason(candidate, by_id.get(same_as), known)
         if reason is not None:
             found[program.program_id] = reason
-        known.append(program)
+        known.append(candidate)
     reasons.clear()
     reasons.update(found)
     return tuple(
@@ -334,25 +340,57 @@ def _with_reasons(
 
 
 def _find_reason(
-    program: Compilation, same: Compilation | None, earlier: Sequence[Compilation]
+    new: _Candidate, same: Compilation | None, earlier: Sequence[_Candidate]
 ) -> _Reason | None:
     if same is not None:
         return _Reason(same.program_id, (), _FAILED if same.error else _GIVEN_UP)
     # Among equally similar programs, the last one.
-    nearest = min(reversed(earlier), key=lambda old: _distance(old, program), default=None)
+    nearest = min(reversed(earlier), key=new.distance, default=None)
     if nearest is None:
         return None
-    changes = _changes(nearest, program)
-    return _Reason(nearest.program_id, changes, _reason(nearest, program, changes))
+    changes = _changes(nearest.program, new.program)
+    reason = _reason(nearest.program, new.program, changes)
+    return _Reason(nearest.program.program_id, changes, reason)
 
 
-def _distance(old: Compilation, new: Compilation) -> int:
-    """Returns the number of types, shapes and other values in which two programs differ."""
-    distance = 0
-    for change in _changes(old, new):
-        before, now = change.before.partition("["), change.now.partition("[")
-        distance += (before[0] != now[0]) + (before[1:] != now[1:])
-    return distance
+class _Candidate:
+    """A program with its values as they are compared, each split at its shape."""
+
+    def __init__(self, program: Compilation) -> None:
+        self.program = program
+
+    @functools.cached_property
+    def _traced_with(self) -> dict[Any, _Value]:
+        return {name: text.partition("[") for name, text in self.program.traced_with.items()}
+
+    @functools.cached_property
+    def _arguments(self) -> dict[Any, _Value]:
+        return {
+            place: each.text.partition("[") for place, each in enumerate(self.program.arguments)
+        }
+
+    @functools.cached_property
+    def _settings(self) -> dict[Any, _Value]:
+        sizes = {name: str(getattr(self.program, name)) for name in _SIZES}
+        return {
+            name: text.partition("[") for name, text in {**sizes, **self.program.options}.items()
+        }
+
+    def distance(self, old: _Candidate) -> int:
+        """Returns in how many types, shapes and other values the two differ, as _changes would."""
+        distance = _unlike(old._traced_with, self._traced_with)
+        if not distance and len(old._arguments) != len(self._arguments):
+            distance = 1
+        elif not distance:
+            distance = _unlike(old._arguments, self._arguments)
+        return distance + _unlike(old._settings, self._settings)
+
+
+def _unlike(old: Mapping[Any, _Value], new: Mapping[Any, _Value]) -> int:
+    if old == new:
+        return 0
+    pairs = [(old.get(name, _MISSING), new.get(name, _MISSING)) for name in {**old, **new}]
+    return sum((before[0] != now[0]) + (before[1:] != now[1:]) for before, now in pairs)
 
 
 def _identity(program: Compilation) -> tuple[str, str]:
@@ -375,7 +413,7 @@ def _changes(old: Compilation, new: Compilation) -> tuple[Change, ...]:
             if before.text != after.text
         ]
     settings = _differences(old.options, new.options)
-    for name in ("num_replicas", "num_cores_per_replica"):
+    for name in _SIZES:
         if getattr(old, name) != getattr(new, name):
             settings.append(Change(name, str(getattr(old, name)), str(getattr(new, name))))
     return (*changes, *settings)
@@ -383,7 +421,7 @@ def _changes(old: Compilation, new: Compilation) -> tuple[Change, ...]:
 
 def _differences(old: Mapping[str, str], new: Mapping[str, str]) -> list[Change]:
     return [
-        Change(name, old.get(name, "not there"), new.get(name, "not there"))
+        Change(name, old.get(name, _MISSING[0]), new.get(name, _MISSING[0]))
         for name in dict.fromkeys((*old, *new))
         if old.get(name) != new.get(name)
     ]

@@ -232,12 +232,25 @@ def colored_images(count: int, size: int, seed: int) -> list[tuple[np.ndarray, i
     return found
 
 
-def images(path: pathlib.Path, size: int) -> None:
+def images(path: pathlib.Path, size: int, first_label: int = 0) -> None:
     """Writes ImageNet's examples: JPEG images in the color of their class."""
     with _writer(path) as writer:
-        for image, label in colored_images(_EXAMPLES, size, seed=0):
+        for image, color in colored_images(_EXAMPLES, size, seed=0):
+            label = first_label + color
             encoded = {"image/encoded": _jpeg(image), "image/class/label": [label]}
             writer.write(_example(**encoded))
+
+
+def pairs_of_images(folder: pathlib.Path, labelled: int) -> None:
+    """Writes UDA's CIFAR-10: images in the color of their class, and others in two versions."""
+    found = [(image / 127.5 - 1, label) for image, label in colored_images(_EXAMPLES, 32, seed=0)]
+    with _writer(folder / f"train-size_{labelled}.tfrecord") as writer:
+        for image, label in found[:labelled]:
+            writer.write(_example(image=image.ravel(), label=[label]))
+    with _writer(folder / "unsup-0.tfrecord") as writer:
+        for image, _ in found:
+            mirrored = image[:, ::-1]
+            writer.write(_example(ori_image=image.ravel(), aug_image=mirrored.ravel()))
 
 
 def digit_records(path: pathlib.Path) -> None:

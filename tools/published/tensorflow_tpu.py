@@ -37,6 +37,12 @@ def _digit_records(folder: pathlib.Path) -> None:
         data.digit_records(folder / f"{name}.tfrecords")
 
 
+def _images(folder: pathlib.Path) -> None:
+    for name in ("train", "validation"):
+        # The class 0 is the background.
+        data.images(folder / f"{name}-00000-of-00001", 96, first_label=1)
+
+
 def _boxes(folder: pathlib.Path) -> None:
     data.boxes(folder / "train.tfrecord", _IMAGE)
     data.box_annotations(folder / "annotations.json", _IMAGE)
@@ -114,6 +120,13 @@ def _program(name: str, prepare: Any, *command: str, **fields: Any) -> Program:
     )
 
 
+_IMAGENET = (
+    *(_NAMED, "--data_dir={data}", "--model_dir={model}", "--num_cores={cores}"),
+    *(f"--num_label_classes={data.COLORS}", "--num_train_images=256", "--num_eval_images=64"),
+    *("--train_batch_size=16", "--eval_batch_size=16", "--iterations_per_loop=5"),
+    *("--train_steps=40", "--steps_per_eval=20"),
+)
+
 PROGRAMS = (
     _program(
         "mnist",
@@ -151,6 +164,24 @@ PROGRAMS = (
         # The losses of two players: either may rise.
         falls=10.0,
         loss=r"INFO:tensorflow:loss = ([-+0-9.e]+)",
+    ),
+    _program(
+        "resnet",
+        _images,
+        "{source}/models/official/resnet/resnet_main.py",
+        *(*_IMAGENET, "--resnet_depth=18", "--image_size=64", "--precision=float32"),
+        path=_below("models"),
+        loss=r"INFO:tensorflow:loss = ([-+0-9.e]+)",
+    ),
+    _program(
+        "efficientnet",
+        _images,
+        "{source}/models/official/efficientnet/main.py",
+        *(*_IMAGENET, "--model_name=efficientnet-b0", "--input_image_size=32"),
+        "--use_bfloat16=False",
+        path=_below("models"),
+        loss=r"INFO:tensorflow:loss = ([-+0-9.e]+)",
+        seconds=1200.0,
     ),
     _program(
         "retinanet",
