@@ -259,7 +259,9 @@ for size in (8, 8, 4):
     assert "<p>4 virtual TPU cores" in text
     said = section_of(text, "workers")
     for worker in (0, 1):
-        assert re.search(rf"worker {worker} localhost:\d+ 2 3 2 [\d.]+ m?s [1-9]\d* [\d.]+ kB", said)
+        assert re.search(
+            rf"worker {worker} localhost:\d+ 2 3 2 [\d.]+ m?s [1-9]\d* [\d.]+ kB", said
+        )
         assert re.search(rf"worker {worker} 1 train_step script\.py:\d+ .* [\d.]+ m?s 1 ", said)
     assert "x: float32[8,32] \u2192 float32[4,32]" in section_of(text, "compilations")
     assert "kernel float32[32,16]" in section_of(text, "memory")

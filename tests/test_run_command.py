@@ -15,7 +15,7 @@ import pytest
 from imported_processes import CLI
 
 from tf_tpu_ext import launcher
-from tf_tpu_ext.launcher import _legacy
+from tf_tpu_ext.launcher import _hints, _legacy
 
 needs_estimator = pytest.mark.skipif(
     importlib.util.find_spec("tensorflow_estimator") is None
@@ -458,3 +458,37 @@ def test_packages_of_today_see_today_s_tensorflow(run):
     )
     assert done.returncode == 0, done.stderr
     assert "no_such_name" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("code", "name"),
+    [
+        ("import tensorflow.compat.v1 as tf\ntf.contrib", "contrib"),
+        ("from tensorflow.contrib import tpu", "contrib"),
+        ("from tensorflow.compat.v1 import estimator", "estimator"),
+        ("import tensorflow as tf\ntf.placeholder(tf.float32)", "placeholder"),
+    ],
+)
+def test_a_script_of_tensorflow_1_is_told_how_to_run(run, code, name):
+    done = run(code, options=["--quiet"])
+    assert done.returncode == 1
+    *_, error, hint = done.stderr.splitlines()
+    assert name in error
+    assert hint == (
+        f"tf-tpu: TensorFlow 2 has no `{name}`. If the script is for TensorFlow 1, run it with "
+        "--legacy."
+    )
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        AttributeError("module 'tensorflow' has no attribute 'no_such_name'"),
+        AttributeError("module 'tensorflow.math' has no attribute 'placeholder'"),
+        ImportError("cannot import name 'contrib' from 'tensorflow_models'"),
+        ModuleNotFoundError("No module named 'tensorflow_contrib'"),
+        ValueError("module 'tensorflow' has no attribute 'placeholder'"),
+    ],
+)
+def test_other_errors_have_no_hint(error):
+    assert _hints.hint(error) is None

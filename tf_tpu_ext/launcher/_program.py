@@ -12,7 +12,7 @@ import os
 import sys
 import types
 
-from tf_tpu_ext.launcher import _imports, _pipelines
+from tf_tpu_ext.launcher import _hints, _imports, _pipelines
 
 # Compiler flags that `from __future__ import ...` sets.
 _FUTURE = 0
@@ -103,6 +103,9 @@ def run(program: Program, arguments: list[str]) -> int:
         while trace is not None and trace.tb_frame.f_code not in codes:
             trace = trace.tb_next
         sys.excepthook(type(error), error.with_traceback(trace), trace)
+        advice = _hints.hint(error)
+        if advice is not None:
+            print(f"tf-tpu: {advice}", file=sys.stderr)
         return 130 if isinstance(error, KeyboardInterrupt) else 1
     return 0
 

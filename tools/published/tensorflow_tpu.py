@@ -120,13 +120,6 @@ def _program(name: str, prepare: Any, *command: str, **fields: Any) -> Program:
     )
 
 
-_IMAGENET = (
-    *(_NAMED, "--data_dir={data}", "--model_dir={model}", "--num_cores={cores}"),
-    *(f"--num_label_classes={data.COLORS}", "--num_train_images=256", "--num_eval_images=64"),
-    *("--train_batch_size=16", "--eval_batch_size=16", "--iterations_per_loop=5"),
-    *("--train_steps=40", "--steps_per_eval=20"),
-)
-
 PROGRAMS = (
     _program(
         "mnist",
@@ -169,19 +162,13 @@ PROGRAMS = (
         "resnet",
         _images,
         "{source}/models/official/resnet/resnet_main.py",
-        *(*_IMAGENET, "--resnet_depth=18", "--image_size=64", "--precision=float32"),
+        *(_NAMED, "--data_dir={data}", "--model_dir={model}", "--num_cores={cores}"),
+        *(f"--num_label_classes={data.COLORS}", "--num_train_images=256", "--num_eval_images=64"),
+        *("--train_batch_size=16", "--eval_batch_size=16", "--iterations_per_loop=5"),
+        *("--train_steps=40", "--steps_per_eval=20", "--resnet_depth=18", "--image_size=64"),
+        "--precision=float32",
         path=_below("models"),
         loss=r"INFO:tensorflow:loss = ([-+0-9.e]+)",
-    ),
-    _program(
-        "efficientnet",
-        _images,
-        "{source}/models/official/efficientnet/main.py",
-        *(*_IMAGENET, "--model_name=efficientnet-b0", "--input_image_size=32"),
-        "--use_bfloat16=False",
-        path=_below("models"),
-        loss=r"INFO:tensorflow:loss = ([-+0-9.e]+)",
-        seconds=1200.0,
     ),
     _program(
         "retinanet",

@@ -26,8 +26,9 @@ PROGRAMS = (
             *("--legacy", "{source}/image/main.py", "--use_tpu=True", "--tpu=any-name"),
             *("--data_dir={data}", "--model_dir={model}", "--task_name=cifar10"),
             *(f"--sup_size={_LABELLED}", "--unsup_ratio=1", "--aug_copy=1"),
-            *("--train_batch_size=16", "--wrn_size=8", "--tsa=linear_schedule"),
-            *("--train_steps=40", "--iterations=5", "--save_steps=20"),
+            *("--train_batch_size=16", "--wrn_size=8"),
+            # It prints the loss of every hundredth step.
+            *("--train_steps=210", "--iterations=10", "--save_steps=70"),
         ),
         prepare=_pairs,
         loss=r"INFO:tensorflow:loss = ([-+0-9.e]+)",
