@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from verdicts import HAS_LIBTPU
 
 import tf_tpu_ext
 from tf_tpu_ext.contrib import _names
@@ -101,6 +102,8 @@ def test_examples_run(request, run_python, part):
     modules = [module for module in WITH_EXAMPLES if part_of(module) == part]
     if "estimator" in part and importlib.util.find_spec("tensorflow_estimator") is None:
         pytest.skip("tensorflow-estimator is not installed")
+    if "verdict" in part and not HAS_LIBTPU:
+        pytest.skip("libtpu is not installed")
     if part == "tf_tpu_ext.io":
         request.getfixturevalue("io_environment")
     run_python(RUN_EXAMPLES, *modules, timeout=280)
