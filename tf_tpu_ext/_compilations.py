@@ -361,20 +361,16 @@ class _Candidate:
 
     @functools.cached_property
     def _traced_with(self) -> dict[Any, _Value]:
-        return {name: text.partition("[") for name, text in self.program.traced_with.items()}
+        return _split(self.program.traced_with)
 
     @functools.cached_property
     def _arguments(self) -> dict[Any, _Value]:
-        return {
-            place: each.text.partition("[") for place, each in enumerate(self.program.arguments)
-        }
+        return _split({place: each.text for place, each in enumerate(self.program.arguments)})
 
     @functools.cached_property
     def _settings(self) -> dict[Any, _Value]:
         sizes = {name: str(getattr(self.program, name)) for name in _SIZES}
-        return {
-            name: text.partition("[") for name, text in {**sizes, **self.program.options}.items()
-        }
+        return _split({**sizes, **self.program.options})
 
     def distance(self, old: _Candidate) -> int:
         """Returns in how many types, shapes and other values the two differ, as _changes would."""
@@ -384,6 +380,10 @@ class _Candidate:
         elif not distance:
             distance = _unlike(old._arguments, self._arguments)
         return distance + _unlike(old._settings, self._settings)
+
+
+def _split(texts: Mapping[Any, str]) -> dict[Any, _Value]:
+    return {name: text.partition("[") for name, text in texts.items()}
 
 
 def _unlike(old: Mapping[Any, _Value], new: Mapping[Any, _Value]) -> int:

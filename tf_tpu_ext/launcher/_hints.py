@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 
-# How Python says which name of which module is missing, in the order of name and module.
+# How Python says which name of which module is missing.
 _MISSING = (
     re.compile(r"(?P<module>tensorflow[\w.]*)' has no attribute '(?P<name>\w+)'"),
     re.compile(r"cannot import name '(?P<name>\w+)' from '(?P<module>tensorflow[\w.]*)'"),
