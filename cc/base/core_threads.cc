@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/time/clock.h"
+#include "cc/base/float_mode.h"
 
 namespace tf_tpu_ext {
 namespace {
@@ -102,6 +103,7 @@ void CoreThreads::AddWorker() {
 
 void CoreThreads::Work(int id) {
   place = {this, id};
+  const TensorFlowFloatMode float_mode;
   // Locked by hand: a thread whose work calls Python while Python shuts down is unwound from there,
   // when it does not hold the lock.
   mutex_.Lock();

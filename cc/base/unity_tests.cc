@@ -5,6 +5,7 @@
 #include "cc/base/core_threads_test.cc"
 #include "cc/base/custom_call_test.cc"
 #include "cc/base/fault_points_test.cc"
+#include "cc/base/float_mode_test.cc"
 #include "cc/base/json_test.cc"
 #include "cc/base/kernel_threads_test.cc"
 #include "cc/base/machine_test.cc"

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "cc/base/float_mode.h"
+
 namespace tf_tpu_ext {
 namespace {
 
@@ -80,6 +82,7 @@ void WaitingThreads::AddWorker() {
 
 void WaitingThreads::Work() {
   threads_of_caller = this;
+  const TensorFlowFloatMode float_mode;
   // Locked by hand: a thread whose work calls Python while Python shuts down is unwound from there,
   // when it does not hold the lock.
   mutex_.Lock();

@@ -1,6 +1,5 @@
 #include "cc/runtime/caller_executor.h"
 
-#include <cfenv>
 #include <deque>
 #include <memory>
 #include <utility>
@@ -8,14 +7,13 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/string_view.h"
+#include "cc/base/float_mode.h"
 #include "cc/ops/execute_nodes.h"
 #include "tensorflow/core/common_runtime/executor.h"
 #include "tensorflow/core/common_runtime/executor_factory.h"
 #include "tensorflow/core/common_runtime/local_executor_params.h"
 #include "tensorflow/core/graph/algorithm.h"
 #include "tensorflow/core/platform/errors.h"
-#include "tsl/platform/denormal.h"
-#include "tsl/platform/setround.h"
 
 namespace tf_tpu_ext {
 namespace {
@@ -123,8 +121,7 @@ class CallerExecutor : public Executor {
       }
     };
     // As on TensorFlow's own threads.
-    const tsl::port::ScopedFlushDenormal flush;
-    const tsl::port::ScopedSetRound round(FE_TONEAREST);
+    const TensorFlowFloatMode float_mode;
     // Once the executor's work is done, its owner may delete it. Nothing below refers to it.
     CallerWork work;
     executor_->RunAsync(of_caller, std::move(done));

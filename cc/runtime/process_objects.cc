@@ -3,6 +3,7 @@
 #include <functional>
 #include <utility>
 
+#include "cc/base/float_mode.h"
 #include "cc/runtime/collectives.h"
 #include "cc/runtime/ynn_threads.h"
 #include "tensorflow/core/platform/cpu_info.h"
@@ -105,7 +106,10 @@ LaunchServices ProcessObjects::ServicesOfLaunches() {
   services.endpoints = &endpoints_;
   services.recorder = &recorder_;
   services.run_long = [](std::function<void()> work) {
-    tensorflow::Env::Default()->SchedClosure(std::move(work));
+    tensorflow::Env::Default()->SchedClosure([work = std::move(work)] {
+      const TensorFlowFloatMode float_mode;
+      work();
+    });
   };
   services.run_locking = [this](std::function<void()> work) {
     absl::call_once(made_locking_thread_, [this] {
