@@ -194,6 +194,31 @@ def test_damaged_files_are_told_and_replaced(run_program, tmp_path):
     assert all(third["restored"])
 
 
+@pytest.mark.parametrize("elements", [6, 1 << 18])  # the second are updated in place
+def test_restored_programs_leave_earlier_values_alone(tmp_path, elements):
+    tf_tpu_ext.configure(compilation_cache=tmp_path)
+    try:
+        for restored in (False, True):
+            with tf.device("TPU:0"):
+                initial = tf.fill([elements], 40.0)
+                variable = tf.Variable(initial)
+
+            def add(variable=variable):
+                return tf.reduce_sum(variable.assign_add(tf.ones_like(variable)))
+
+            # Each is a program of its own for the process.
+            step = tf.function(lambda add=add: tf_tpu_ext.tpu.rewrite(add))
+            for total in (41.0, 42.0):
+                before = variable.read_value()
+                (result,) = step()
+                assert float(result) == total * elements
+                np.testing.assert_array_equal(before, np.full(elements, total - 1))
+            np.testing.assert_array_equal(initial, np.full(elements, 40.0))
+            assert tf_tpu_ext.compilation_stats().programs[-1].restored == restored
+    finally:
+        tf_tpu_ext.configure(compilation_cache="")
+
+
 def test_a_folder_that_vanishes_costs_only_time(tmp_path):
     folder = tmp_path / "cache"
     tf_tpu_ext.configure(compilation_cache=folder)

@@ -113,4 +113,4 @@ def test_machine_code_is_kept(tmp_path: pathlib.Path) -> None:
             np.testing.assert_allclose(result, chain(x, y), rtol=1e-12)
             assert tf_tpu_ext.compilation_stats().programs[-1].restored == restored
     finally:
-        tf_tpu_ext.configure(compilation_cache=None)
+        tf_tpu_ext.configure(compilation_cache="")

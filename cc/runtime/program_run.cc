@@ -190,9 +190,8 @@ absl::StatusOr<DeviceAddressBase> Program::Run::BindParameter(
                      bytes, " bytes); the program was compiled for ",
                      xla::ShapeUtil::HumanString(expected), " (", allocation.size(), " bytes)."));
   }
-  // The program overwrites allocations that are not read-only.
-  const bool needs_copy =
-      !allocation.is_readonly() && !absl::c_linear_search(run_options_.overwritable, argument);
+  const bool needs_copy = program_->layout_.overwritten_parameters.count(parameter) > 0 &&
+                          !absl::c_linear_search(run_options_.overwritable, argument);
   if (needs_copy || !IsAligned(tensor.data())) {
     Tensor copy(tensorflow::cpu_allocator(), tensor.dtype(), tensor.shape());
     TF_RETURN_IF_ERROR(CheckMemory(copy, Name(), "an argument on each core"));

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "xla/hlo/ir/hlo_computation.h"
+#include "xla/hlo/ir/hlo_input_output_alias_config.h"
 #include "xla/hlo/ir/hlo_instruction.h"
 #include "xla/hlo/ir/hlo_module.h"
 #include "xla/service/buffer_assignment.h"
@@ -17,6 +18,11 @@ absl::StatusOr<ResultLayout> ResultLayout::Of(const CompiledProgram& compiled) {
   const xla::BufferAssignment& assignment = executable.buffer_assignment();
   const xla::HloInstruction* root = executable.module().entry_computation()->root_instruction();
   ResultLayout layout;
+  executable.module().input_output_alias_config().ForEachAlias(
+      [&](const xla::ShapeIndex& /*result*/, const xla::HloInputOutputAliasConfig::Alias& alias) {
+        layout.overwritten_parameters.insert(
+            ParameterNumber(static_cast<int>(alias.parameter_number)));
+      });
   ByNumber<ResultNumber, const CompiledProgram::Output*> computed;
   for (const CompiledProgram::Output& output : compiled.outputs) {
     if (output.constant != nullptr) {
@@ -42,8 +48,10 @@ absl::StatusOr<ResultLayout> ResultLayout::Of(const CompiledProgram& compiled) {
     if (slice.offset() == 0 && slice.size() == allocation.size()) {
       if (allocation.is_entry_computation_parameter()) {
         const ParameterNumber parameter(static_cast<int>(allocation.parameter_number()));
-        // Read-only memory belongs to the caller and must not become a result.
-        if (!allocation.is_readonly()) result.argument = compiled.parameter_arguments[parameter];
+        // Other memory belongs to the caller and must not become a result.
+        if (layout.overwritten_parameters.count(parameter) > 0) {
+          result.argument = compiled.parameter_arguments[parameter];
+        }
       } else if (!allocation.is_constant()) {
         std::optional<ResultNumber>& owner = layout.result_of_allocation[slice.index()];
         if (!owner.has_value()) owner = number;

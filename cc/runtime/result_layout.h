@@ -1,9 +1,10 @@
-// Where an executable leaves its results.
+// Where an executable leaves its results, and which of its arguments it writes over.
 #ifndef TF_TPU_EXT_CC_RUNTIME_RESULT_LAYOUT_H_
 #define TF_TPU_EXT_CC_RUNTIME_RESULT_LAYOUT_H_
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -37,6 +38,9 @@ struct ResultLayout {
   // written directly to the caller's memory. A result that the program returns twice owns its
   // allocation once.
   std::vector<std::optional<ResultNumber>> result_of_allocation;
+  // The parameters whose memory the program writes results to. The module knows them in all
+  // versions; in TensorFlow 2.19, the buffer assignment of a restored executable has lost them.
+  std::set<ParameterNumber> overwritten_parameters;
 };
 
 }  // namespace tf_tpu_ext
