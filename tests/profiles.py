@@ -6,12 +6,9 @@ import dataclasses
 import pathlib
 from typing import Any
 
-import tensorflow as tf
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
 PICOSECONDS = 1e12
-# Whether XLA says which core an op belongs to; see docs/profiling.md.
-OPS_ARE_KNOWN = tuple(map(int, tf.__version__.split(".")[:2])) >= (2, 21)
 
 
 @dataclasses.dataclass(frozen=True)

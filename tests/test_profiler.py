@@ -24,11 +24,6 @@ STEPS = 3
 XPROF_PYTHON = os.environ.get("TF_TPU_EXT_XPROF_PYTHON", sys.executable)
 
 
-needs_ops = pytest.mark.skipif(
-    not profiles.OPS_ARE_KNOWN, reason="before TensorFlow 2.21, XLA does not tell an op's core"
-)
-
-
 def training_step(strategy: Any) -> Callable[[], Any]:
     """A step with a product, a sum over all replicas, and a shared update."""
     with strategy.scope():
@@ -150,7 +145,6 @@ def test_each_core_has_its_steps_and_programs(strategy: Any, tmp_path: pathlib.P
         assert core.stats["peak_hbm_bw_gigabytes_per_second"] > 0
 
 
-@needs_ops
 def test_each_core_has_its_ops(strategy: Any, tmp_path: pathlib.Path) -> None:
     profile(tmp_path, training_step(strategy))
     cores = profiles.read_cores(tmp_path)
@@ -172,6 +166,37 @@ def test_a_program_is_in_the_metadata(strategy: Any, tmp_path: pathlib.Path) -> 
     modules = set(profiles.read_planes(tmp_path)["/host:metadata"].events)
     for core in profiles.read_cores(tmp_path):
         assert {module.name for module in core.lines["XLA Modules"]} <= modules
+
+
+def ops_of(core: profiles.Plane) -> list[tuple[str, Any, Any]]:
+    return sorted(
+        (op.name, op.stats["hlo_category"], op.stats.get("tf_op", ""))
+        for op in core.lines["XLA Ops"]
+    )
+
+
+def test_restored_programs_have_their_ops(
+    make_strategy: Callable[[int], Any], tmp_path: pathlib.Path
+) -> None:
+    # So that the programs' numbers differ from those in the cache.
+    tf_tpu_ext.tpu.rewrite(lambda: tf.random.stateless_uniform([3], seed=[1, 2]))
+    tf_tpu_ext.configure(compilation_cache=tmp_path / "cache")
+    try:
+        for folder, restored in [("compiled", False), ("restored", True)]:
+            profile(tmp_path / folder, training_step(make_strategy(2)))
+            assert tf_tpu_ext.compilation_stats().programs[-1].restored == restored
+    finally:
+        tf_tpu_ext.configure(compilation_cache="")
+    compiled, restored = (
+        profiles.read_planes(tmp_path / folder) for folder in ("compiled", "restored")
+    )
+    for core in range(2):
+        of_compiled, of_restored = (
+            planes[f"/device:TPU:{core}"] for planes in (compiled, restored)
+        )
+        assert ops_of(of_restored) == ops_of(of_compiled) != []
+        modules = {module.name for module in of_restored.lines["XLA Modules"]}
+        assert modules <= set(restored["/host:metadata"].events)
 
 
 def test_one_run_of_a_group_is_on_all_its_cores(
@@ -202,11 +227,10 @@ def test_transfers_tell_their_python_line(
 ) -> None:
     profile(tmp_path, host_step(make_strategy(2)))
     for core in profiles.read_cores(tmp_path):
-        if profiles.OPS_ARE_KNOWN:
-            ops = core.lines["XLA Ops"]
-            calls = [op for op in ops if op.stats["hlo_category"] == "custom-call"]
-            assert len(calls) == STEPS
-            assert {call.stats["source"] for call in calls} == {line_of("the host line")}
+        ops = core.lines["XLA Ops"]
+        calls = [op for op in ops if op.stats["hlo_category"] == "custom-call"]
+        assert len(calls) == STEPS
+        assert {call.stats["source"] for call in calls} == {line_of("the host line")}
         waits = [wait for wait in core.lines["Waits"] if wait.name.startswith("host call: ")]
         assert len(waits) == STEPS
         for wait in waits:
@@ -244,8 +268,7 @@ def test_a_jit_compiled_function_is_on_its_core(tmp_path: pathlib.Path) -> None:
     [core] = profiles.read_cores(tmp_path)
     [module] = core.lines["XLA Modules"]
     assert "square" in module.stats["program"]
-    if profiles.OPS_ARE_KNOWN:
-        assert any(op.stats.get("tf_op") == "MatMul:MatMul" for op in core.lines["XLA Ops"])
+    assert any(op.stats.get("tf_op") == "MatMul:MatMul" for op in core.lines["XLA Ops"])
 
 
 def test_an_error_ends_what_is_shown(
@@ -275,8 +298,7 @@ def test_an_error_ends_what_is_shown(
     tf.profiler.experimental.stop()
     for core in profiles.read_cores(tmp_path):
         assert len(core.lines["XLA Modules"]) == 1
-        if profiles.OPS_ARE_KNOWN:
-            assert any(op.stats["hlo_category"] == "all-reduce" for op in core.lines["XLA Ops"])
+        assert any(op.stats["hlo_category"] == "all-reduce" for op in core.lines["XLA Ops"])
 
 
 def test_keras_profiles_batches(
@@ -355,7 +377,6 @@ def convert_by_xprof(logdir: pathlib.Path) -> dict[str, Any]:
     return answers
 
 
-@needs_ops
 def test_xprof_answers(strategy: Any, tmp_path: pathlib.Path) -> None:
     """Its tools take the profile for a TPU's, and tell the times that the run had."""
     seconds = profile(tmp_path, training_step(strategy))

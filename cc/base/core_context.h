@@ -15,6 +15,8 @@ struct CoreContext {
   LaunchId launch_id;
   RunId run_id;
   Core core;
+  // The number by which XLA knows the core. A run sets it.
+  Core core_in_pod;
   Slot slot;
   Replica replica;
   // The physical cores of a group of replicas that run as one program, this core first; otherwise

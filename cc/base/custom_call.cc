@@ -9,6 +9,7 @@
 #include "cc/abi/xla/ffi.h"
 #include "cc/base/compute_pool.h"
 #include "cc/base/process.h"
+#include "cc/base/run_scope.h"
 #include "xla/ffi/api/c_api_internal.h"
 #include "xla/ffi/execution_context.h"
 #include "xla/tsl/platform/errors.h"
@@ -184,7 +185,14 @@ absl::StatusOr<std::shared_ptr<Completion>> Completion::Create(XLA_FFI_CallFrame
   args.struct_size = XLA_FFI_Future_Create_Args_STRUCT_SIZE;
   TF_RETURN_IF_ERROR(TakeError(frame->api, frame->api->XLA_FFI_Future_Create(&args)));
   frame->future = args.future;
-  return std::shared_ptr<Completion>(new Completion(frame->api, args.future));
+  return std::shared_ptr<Completion>(new Completion(frame->api, args.future, CoreOf(*frame)));
+}
+
+Completion::Completion(const XLA_FFI_Api* api, XLA_FFI_Future* future, const CoreContext* core)
+    : api_(api), future_(future) {
+  if (core == nullptr) return;
+  run_id_ = core->run_id;
+  core_in_pod_ = core->core_in_pod;
 }
 
 // XLA continues the program before it returns from this.
@@ -199,6 +207,7 @@ void Completion::Complete(const absl::Status& status) {
 }
 
 void Completion::SetFuture(const absl::Status& status) {
+  const RunScope scope(run_id_, core_in_pod_);
   if (status.ok()) {
     XLA_FFI_Future_SetAvailable_Args args;
     std::memset(&args, 0, sizeof(args));

@@ -11,6 +11,8 @@
 #include "absl/status/statusor.h"
 #include "cc/base/call_attributes.h"
 #include "cc/base/core_context.h"
+#include "cc/base/core_numbers.h"
+#include "cc/base/launch_numbers.h"
 #include "tensorflow/core/framework/tensor.h"
 #include "tensorflow/core/framework/tensor_shape.h"
 #include "tensorflow/core/framework/types.h"
@@ -61,11 +63,14 @@ class Completion : public std::enable_shared_from_this<Completion> {
   void Complete(const absl::Status& status);
 
  private:
-  Completion(const XLA_FFI_Api* api, XLA_FFI_Future* future) : api_(api), future_(future) {}
+  Completion(const XLA_FFI_Api* api, XLA_FFI_Future* future, const CoreContext* core);
   void SetFuture(const absl::Status& status);
 
   const XLA_FFI_Api* const api_;
   XLA_FFI_Future* const future_;
+  // Not the context itself, which is gone when the program has ended.
+  RunId run_id_;
+  Core core_in_pod_;
 };
 
 tensorflow::DataType ToTensorFlowType(XLA_FFI_DataType type);

@@ -6,7 +6,6 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <tuple>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
@@ -46,14 +45,12 @@ constexpr char kWaitsLineName[] = "Waits";
 // The trace viewer shows the lines in this order.
 enum LineNumber : int64_t { kSteps = 1, kModules, kOps, kWaits };
 
-// Program, run and device, which XLA's ops use to identify a run.
-using RunKey = std::tuple<int64_t, int64_t, int64_t>;
+// A run and a device. The programs that a core runs in it follow each other.
+using RunKey = std::pair<int64_t, int64_t>;
 
 const xla::HloModule& ModuleOf(const RecordedRun& run) { return run.program->executable->module(); }
 
-RunKey KeyOf(const RecordedRun& run) {
-  return {ModuleOf(run).unique_id(), run.run_id.value(), run.core_in_pod.value()};
-}
+RunKey KeyOf(const RecordedRun& run) { return {run.run_id.value(), run.core_in_pod.value()}; }
 
 // Encodes XProf's message CoreDetails, which TensorFlow does not have.
 std::string EncodeCoreDetails(Core core, Core core_in_pod, int cores_per_chip) {
@@ -234,6 +231,7 @@ class CorePlane {
       const auto found = ops_.find(KeyOf(*run));
       if (found == ops_.end()) continue;
       for (const ThunkEvent* op : found->second) {
+        if (op->begin_ps < Picos(run->begin) || op->begin_ps > Picos(run->end)) continue;
         runs.push_back(run);
         ops.push_back(op);
         // A thread may note the end of its op after others have gone on to the end of the run.
@@ -353,7 +351,7 @@ void AddCorePlanes(const Recording& recording, const std::vector<ThunkEvent>& op
   }
   CorePlane::OpsOfRuns ops_of_runs;
   for (const ThunkEvent& op : ops) {
-    ops_of_runs[{op.program_id, op.run_id, op.device}].push_back(&op);
+    ops_of_runs[{op.run_id, op.device}].push_back(&op);
   }
   Modules modules;
   for (const auto& [core, history] : histories) {

@@ -77,12 +77,7 @@ class CorePlanesTest : public ::testing::Test {
 
   // The times count from when the first run began.
   ThunkEvent DotOf(const RecordedRun& run, int64_t begin_ps, int64_t end_ps) const {
-    return {program_->executable->module().unique_id(),
-            run.run_id.value(),
-            run.cores[0].value(),
-            "dot",
-            begin_ps,
-            end_ps};
+    return {run.run_id.value(), run.cores[0].value(), "dot", begin_ps, end_ps};
   }
 
   void Build(const std::vector<ThunkEvent>& ops) {
@@ -175,6 +170,16 @@ TEST_F(CorePlanesTest, AnOpEndsWithItsRun) {
   ASSERT_EQ(ops.size(), 1);
   EXPECT_EQ(ops[0].begin_ps, 50'000);
   EXPECT_EQ(ops[0].duration_ps, 50'000);
+}
+
+TEST_F(CorePlanesTest, AnOpBelongsToTheProgramThatRanThen) {
+  recording_.runs = {RunOf(program_, 1, {Core(0)}, 100, 200),
+                     RunOf(MakeProgram(), 1, {Core(0)}, 300, 400)};
+  Build({DotOf(recording_.runs[0], 10'000, 50'000), DotOf(recording_.runs[1], 210'000, 250'000)});
+  const auto ops = EventsOf(PlaneOf(0), "XLA Ops");
+  ASSERT_EQ(ops.size(), 2);
+  EXPECT_EQ(ops[0].begin_ps, 10'000);
+  EXPECT_EQ(ops[1].begin_ps, 210'000);
 }
 
 TEST_F(CorePlanesTest, OneRunForSeveralCoresIsOnAllOfThem) {

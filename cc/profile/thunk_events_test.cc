@@ -1,5 +1,6 @@
 #include "cc/profile/thunk_events.h"
 
+#include "cc/base/run_scope.h"
 #include "gtest/gtest.h"
 #include "xla/tsl/profiler/utils/xplane_builder.h"
 #include "xla/tsl/profiler/utils/xplane_schema.h"
@@ -33,13 +34,23 @@ class ThunkEventsTest : public ::testing::Test {
                         value);
   }
 
-  // `context` is what the op's end refers to.
-  void AddOp(int64_t thread, const std::string& op, int64_t begin, int64_t end, int64_t context) {
+  XEventBuilder AddOpWithoutRun(int64_t thread, const std::string& op, int64_t begin, int64_t end) {
     XEventBuilder event = AddEvent(thread, op, begin, end);
     event.AddStatValue(
         *plane_.GetOrCreateStatMetadata(tsl::profiler::GetStatTypeStr(StatType::kHloOp)),
         *plane_.GetOrCreateStatMetadata(op));
-    AddStat(&event, StatType::kProgramId, 7);
+    return event;
+  }
+
+  void AddScope(int64_t thread, int64_t begin, int64_t end, int64_t run_id, int64_t device) {
+    XEventBuilder event = AddEvent(thread, RunScope::kEvent, begin, end);
+    AddStat(&event, StatType::kRunId, run_id);
+    AddStat(&event, StatType::kDeviceOrdinal, device);
+  }
+
+  // `context` is what the op's end refers to.
+  void AddOp(int64_t thread, const std::string& op, int64_t begin, int64_t end, int64_t context) {
+    XEventBuilder event = AddOpWithoutRun(thread, op, begin, end);
     AddStat(&event, StatType::kRunId, 8);
     AddStat(&event, StatType::kDeviceOrdinal, 2);
     AddStat(&event, StatType::kProducerId, context);
@@ -64,7 +75,6 @@ TEST_F(ThunkEventsTest, AnOpEndsWhereItsEndWasRecorded) {
   const auto events = ReadThunkEvents(space_, /*origin=*/0);
   ASSERT_EQ(events.size(), 2);
   EXPECT_EQ(events[0].op, "dot");
-  EXPECT_EQ(events[0].program_id, 7);
   EXPECT_EQ(events[0].run_id, 8);
   EXPECT_EQ(events[0].device, 2);
   EXPECT_EQ(events[0].begin_ps, 10'000);
@@ -93,10 +103,28 @@ TEST_F(ThunkEventsTest, TimesSince1970FitIn) {
 
 TEST_F(ThunkEventsTest, OtherEventsAndOpsWithoutARunAreNotThere) {
   AddEvent(1, "FunctionRun", 10, 20);
-  XEventBuilder op = AddEvent(1, "dot", 10, 20);
-  op.AddStatValue(*plane_.GetOrCreateStatMetadata(tsl::profiler::GetStatTypeStr(StatType::kHloOp)),
-                  *plane_.GetOrCreateStatMetadata("dot"));
+  AddOpWithoutRun(1, "dot", 10, 20);
   EXPECT_TRUE(ReadThunkEvents(space_, /*origin=*/0).empty());
+}
+
+TEST_F(ThunkEventsTest, AnOpBelongsToTheInnermostScopeOfItsThread) {
+  // As TensorFlow's tracer has them: what ended first comes first.
+  AddOpWithoutRun(1, "first", 10, 20);
+  AddOpWithoutRun(1, "inner", 31, 35);
+  AddScope(1, 30, 40, /*run_id=*/6, /*device=*/1);
+  AddOpWithoutRun(1, "last", 50, 60);
+  AddScope(1, 5, 60, /*run_id=*/5, /*device=*/0);
+  AddOpWithoutRun(1, "outside", 70, 80);
+  AddOpWithoutRun(2, "of another thread", 31, 35);
+  const auto events = ReadThunkEvents(space_, /*origin=*/0);
+  ASSERT_EQ(events.size(), 3);
+  for (int i : {0, 2}) {
+    EXPECT_EQ(events[i].run_id, 5);
+    EXPECT_EQ(events[i].device, 0);
+  }
+  EXPECT_EQ(events[1].op, "inner");
+  EXPECT_EQ(events[1].run_id, 6);
+  EXPECT_EQ(events[1].device, 1);
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include "cc/abi/xla/collectives_wait.h"
 #include "cc/base/compute_pool.h"
 #include "cc/base/fault_points.h"
+#include "cc/base/run_scope.h"
 #include "cc/profile/recorder.h"
 #include "tsl/profiler/lib/traceme.h"
 #include "xla/backends/cpu/collectives/cpu_collectives.h"
@@ -382,16 +383,22 @@ class AsyncCommunicator : public Communicator {
     for (const DeviceAddressBase& buffer : recv) {
       participant.recv.push_back(const_cast<void*>(buffer.opaque()));
     }
-    ProfiledWait profiled(recorder_, name, key.run_id, key.cores[participant.rank]);
+    const Core core = key.cores[participant.rank];
+    // XLA continues the program before it returns from this.
+    const auto end = [promise, run_id = key.run_id, core](absl::Status status) {
+      const RunScope scope(run_id, core);
+      promise.Set(std::move(status));
+    };
+    ProfiledWait profiled(recorder_, name, key.run_id, core);
     if (RecordedWait* wait = profiled.wait()) {
       wait->meeting = absl::StrCat(name, " ", key.DebugString());
       wait->bytes = participant.send_bytes;
-      participant.done = [promise, profiled](absl::Status status) mutable {
+      participant.done = [end, profiled](absl::Status status) mutable {
         profiled.End();
-        promise.Set(std::move(status));
+        end(std::move(status));
       };
     } else {
-      participant.done = [promise](absl::Status status) { promise.Set(std::move(status)); };
+      participant.done = end;
     }
     CollectiveOperation traced = [name, operation = std::move(operation)](Participants all) {
       tsl::profiler::TraceMe trace([&] { return absl::StrCat("TPU ", name); });

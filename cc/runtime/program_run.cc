@@ -9,8 +9,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "cc/abi/xla/cpu_executable.h"
+#include "cc/abi/xla/thunks_name_run.h"
 #include "cc/base/kernel_threads.h"
 #include "cc/base/memory.h"
+#include "cc/base/run_scope.h"
 #include "cc/base/tensor_copy.h"
 #include "cc/check/value_summary.h"
 #include "cc/program/compiled_program.h"
@@ -68,7 +70,20 @@ Program::Run::Run(Program* program, CoreContext core, Arguments arguments, RunOp
       arguments_(std::move(arguments)),
       run_options_(std::move(options)),
       done_(std::move(done)),
-      task_runner_(program->services_.compute_pool) {}
+      task_runner_(program->services_.compute_pool, &core_) {
+  core_.core_in_pod = program->compiled().pod.NumberInPod(core_.core);
+}
+
+void Program::Run::PoolTaskRunner::operator()(xla::cpu::Thunk::Task task) {
+  if constexpr (kThunksNameRun) {
+    pool_.Schedule(std::move(task));
+  } else {
+    pool_.Schedule([run_id = core_.run_id, core = core_.core_in_pod, task = std::move(task)] {
+      const RunScope scope(run_id, core);
+      task();
+    });
+  }
+}
 
 void Program::Run::Start(std::shared_ptr<Run> run) {
   tsl::profiler::TraceMe trace([&] {
@@ -79,6 +94,7 @@ void Program::Run::Start(std::shared_ptr<Run> run) {
   });
   run->begin_ = absl::Now();
   run->profile_begin_ = NowIfRecording(run->program_->services_.recorder);
+  const RunScope scope(run->core_.run_id, run->core_.core_in_pod);
   if (absl::Status status = run->Prepare(); !status.ok()) {
     run->done_(std::move(status), {});
     return;
@@ -102,10 +118,9 @@ absl::Status Program::Run::Prepare() {
     device_assignment_.emplace(1, 1);
     (*device_assignment_)(0, 0) = core_.core.value();
   }
-  const Core core_in_pod = program_->compiled().pod.NumberInPod(core_.core);
   cpu_options_.set_collectives(services.collectives);
   options_.set_run_id(xla::RunId(core_.run_id.value()));
-  options_.set_device_ordinal(core_in_pod.value());
+  options_.set_device_ordinal(core_.core_in_pod.value());
   options_.set_device_assignment(&*device_assignment_);
   const Eigen::ThreadPoolDevice* threads = run_options_.on_one_thread
                                                ? services.kernel_threads->OfCaller().device
@@ -137,7 +152,7 @@ absl::Status Program::Run::Prepare() {
   }
   params_.collective_params = &*collective_params_;
   params_.custom_call_params = &*custom_call_params_;
-  SetRun(core_.run_id.value(), core_in_pod.value(), &params_);
+  SetRun(core_.run_id.value(), core_.core_in_pod.value(), &params_);
   return absl::OkStatus();
 }
 
@@ -290,7 +305,7 @@ void Program::Run::Record(int64_t begin) {
   run.run_id = core_.run_id;
   run.cores = run_options_.served_cores;
   if (run.cores.empty()) run.cores.push_back(core_.core);
-  run.core_in_pod = program_->compiled().pod.NumberInPod(core_.core);
+  run.core_in_pod = core_.core_in_pod;
   run.begin = run_options_.combines_from.value_or(begin);
   run.combined_until = run_options_.combined_until;
   run.combined_bytes = run_options_.combined_bytes;

@@ -47,8 +47,8 @@ class Program::Run {
   // Runs thunks on the pool that may run at the same time.
   class PoolTaskRunner : public TaskRunner {
    public:
-    explicit PoolTaskRunner(ComputePool* pool) : pool_(*pool) {}
-    void operator()(xla::cpu::Thunk::Task task) override { pool_.Schedule(std::move(task)); }
+    PoolTaskRunner(ComputePool* pool, const CoreContext* core) : pool_(*pool), core_(*core) {}
+    void operator()(xla::cpu::Thunk::Task task) override;
     std::optional<int64_t> current_worker_id() const override {
       // XLA only asks whether there is a value.
       return pool_.IsCaller() ? std::optional<int64_t>(0) : std::nullopt;
@@ -56,6 +56,7 @@ class Program::Run {
 
    private:
     ComputePool& pool_;
+    const CoreContext& core_;
   };
 
   // What error messages call the program.
