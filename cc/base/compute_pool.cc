@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "cc/abi/xla/collectives_wait.h"
+#include "cc/abi/xla/thunks_name_run.h"
+#include "cc/base/run_scope.h"
 #include "tensorflow/core/platform/cpu_info.h"
 #include "tensorflow/core/platform/env.h"
 #include "unsupported/Eigen/CXX11/Tensor"
@@ -28,6 +30,24 @@ class WaitingThreadPool : public tensorflow::thread::ThreadPoolInterface {
   WaitingThreads& threads_;
 };
 
+// Parts of a run have the run's scope in a profile.
+class ScopedThreadPool : public tensorflow::thread::ThreadPoolInterface {
+ public:
+  explicit ScopedThreadPool(Eigen::ThreadPoolInterface* threads) : threads_(*threads) {}
+
+  void Schedule(std::function<void()> work) override {
+    threads_.Schedule(RunScope::Extend(std::move(work)));
+  }
+  void ScheduleWithHint(std::function<void()> work, int start, int end) override {
+    threads_.ScheduleWithHint(RunScope::Extend(std::move(work)), start, end);
+  }
+  int NumThreads() const override { return threads_.NumThreads(); }
+  int CurrentThreadId() const override { return threads_.CurrentThreadId(); }
+
+ private:
+  Eigen::ThreadPoolInterface& threads_;
+};
+
 }  // namespace
 
 ComputePool::ComputePool()
@@ -46,8 +66,12 @@ tensorflow::thread::ThreadPool& ComputePool::Threads() const {
       threads_ = std::make_unique<tensorflow::thread::ThreadPool>(
           tensorflow::Env::Default(), options, "tpu_compute", tensorflow::port::MaxParallelism());
     }
-    device_ = std::make_unique<Eigen::ThreadPoolDevice>(threads_->AsEigenThreadPool(),
-                                                        threads_->NumThreads());
+    Eigen::ThreadPoolInterface* threads = threads_->AsEigenThreadPool();
+    if constexpr (!kThunksNameRun) {
+      scoped_ = std::make_unique<ScopedThreadPool>(threads);
+      threads = scoped_.get();
+    }
+    device_ = std::make_unique<Eigen::ThreadPoolDevice>(threads, threads_->NumThreads());
   });
   return *threads_;
 }

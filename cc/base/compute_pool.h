@@ -53,6 +53,7 @@ class ComputePool {
   mutable absl::once_flag started_;
   // Written once, under `started_`.
   mutable std::unique_ptr<tensorflow::thread::ThreadPool> threads_;
+  mutable std::unique_ptr<tensorflow::thread::ThreadPoolInterface> scoped_;
   mutable std::unique_ptr<Eigen::ThreadPoolDevice> device_;
   std::atomic<int> num_runs_{0};
 };

@@ -2,13 +2,12 @@
 #ifndef TF_TPU_EXT_CC_BASE_RUN_SCOPE_H_
 #define TF_TPU_EXT_CC_BASE_RUN_SCOPE_H_
 
+#include <functional>
 #include <optional>
 
-#include "cc/abi/xla/thunks_name_run.h"
 #include "cc/base/core_numbers.h"
 #include "cc/base/launch_numbers.h"
 #include "tsl/profiler/lib/traceme.h"
-#include "tsl/profiler/lib/traceme_encode.h"
 
 namespace tf_tpu_ext {
 
@@ -18,16 +17,20 @@ class RunScope {
  public:
   static constexpr char kEvent[] = "TPU run";
 
-  RunScope(RunId run_id, Core core_in_pod) {
-    if constexpr (!kThunksNameRun) {
-      event_.emplace([&] {
-        return tsl::profiler::TraceMeEncode(
-            kEvent, {{"run_id", run_id.value()}, {"device_ordinal", core_in_pod.value()}});
-      });
-    }
-  }
+  RunScope(RunId run_id, Core core_in_pod);
+  ~RunScope();
+  RunScope(const RunScope&) = delete;
+  RunScope& operator=(const RunScope&) = delete;
+
+  // While a profile is taken, lets work for another thread have the scope of this one.
+  static std::function<void()> Extend(std::function<void()> work);
 
  private:
+  static thread_local const RunScope* innermost;
+
+  const RunId run_id_;
+  const Core core_in_pod_;
+  const RunScope* outer_ = nullptr;
   std::optional<tsl::profiler::TraceMe> event_;
 };
 

@@ -12,6 +12,7 @@
 #include "cc/base/memory.cc"
 #include "cc/base/process.cc"
 #include "cc/base/program_options.cc"
+#include "cc/base/run_scope.cc"
 #include "cc/base/slow_notice.cc"
 #include "cc/base/tensor_copy.cc"
 #include "cc/base/user_lines.cc"

@@ -13,6 +13,7 @@
 #include "cc/base/number_test.cc"
 #include "cc/base/pod_shape_test.cc"
 #include "cc/base/program_options_test.cc"
+#include "cc/base/run_scope_test.cc"
 #include "cc/base/slow_notice_test.cc"
 #include "cc/base/tensor_copy_test.cc"
 #include "cc/base/user_lines_test.cc"

@@ -9,10 +9,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "cc/abi/xla/cpu_executable.h"
-#include "cc/abi/xla/thunks_name_run.h"
 #include "cc/base/kernel_threads.h"
 #include "cc/base/memory.h"
-#include "cc/base/run_scope.h"
 #include "cc/base/tensor_copy.h"
 #include "cc/check/value_summary.h"
 #include "cc/program/compiled_program.h"
@@ -70,19 +68,8 @@ Program::Run::Run(Program* program, CoreContext core, Arguments arguments, RunOp
       arguments_(std::move(arguments)),
       run_options_(std::move(options)),
       done_(std::move(done)),
-      task_runner_(program->services_.compute_pool, &core_) {
+      task_runner_(program->services_.compute_pool) {
   core_.core_in_pod = program->compiled().pod.NumberInPod(core_.core);
-}
-
-void Program::Run::PoolTaskRunner::operator()(xla::cpu::Thunk::Task task) {
-  if constexpr (kThunksNameRun) {
-    pool_.Schedule(std::move(task));
-  } else {
-    pool_.Schedule([run_id = core_.run_id, core = core_.core_in_pod, task = std::move(task)] {
-      const RunScope scope(run_id, core);
-      task();
-    });
-  }
 }
 
 void Program::Run::Start(std::shared_ptr<Run> run) {

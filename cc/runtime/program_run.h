@@ -16,6 +16,7 @@
 #include "cc/base/compute_pool.h"
 #include "cc/base/core_context.h"
 #include "cc/base/number.h"
+#include "cc/base/run_scope.h"
 #include "cc/profile/recorder.h"
 #include "cc/program/value_numbers.h"
 #include "cc/runtime/program.h"
@@ -47,8 +48,10 @@ class Program::Run {
   // Runs thunks on the pool that may run at the same time.
   class PoolTaskRunner : public TaskRunner {
    public:
-    PoolTaskRunner(ComputePool* pool, const CoreContext* core) : pool_(*pool), core_(*core) {}
-    void operator()(xla::cpu::Thunk::Task task) override;
+    explicit PoolTaskRunner(ComputePool* pool) : pool_(*pool) {}
+    void operator()(xla::cpu::Thunk::Task task) override {
+      pool_.Schedule(RunScope::Extend(std::move(task)));
+    }
     std::optional<int64_t> current_worker_id() const override {
       // XLA only asks whether there is a value.
       return pool_.IsCaller() ? std::optional<int64_t>(0) : std::nullopt;
@@ -56,7 +59,6 @@ class Program::Run {
 
    private:
     ComputePool& pool_;
-    const CoreContext& core_;
   };
 
   // What error messages call the program.
