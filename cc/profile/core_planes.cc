@@ -236,7 +236,9 @@ class CorePlane {
         ops.push_back(op);
         // A thread may note the end of its op after others have gone on to the end of the run.
         const int64_t end = std::min(op->end_ps, Picos(run->end));
-        spans.push_back({op->begin_ps, std::max(op->begin_ps, end)});
+        const HloOp* known = modules_.Find(*run, op->op);
+        const bool has_parts = known != nullptr && known->has_parts;
+        spans.push_back({op->begin_ps, std::max(op->begin_ps, end), has_parts});
       }
     }
     XLineBuilder line = Line(kOps, tsl::profiler::kXlaOpLineName);

@@ -172,6 +172,16 @@ TEST_F(CorePlanesTest, AnOpEndsWithItsRun) {
   EXPECT_EQ(ops[0].duration_ps, 50'000);
 }
 
+TEST_F(CorePlanesTest, AnOpWithoutPartsEndsWhereAnotherThreadWentOn) {
+  recording_.runs = {RunOf(program_, 1, {Core(0)}, 100, 200)};
+  Build({DotOf(recording_.runs[0], 10'000, 50'000), DotOf(recording_.runs[0], 40'000, 45'000)});
+  const auto ops = EventsOf(PlaneOf(0), "XLA Ops");
+  ASSERT_EQ(ops.size(), 2);
+  EXPECT_EQ(ops[0].begin_ps, 10'000);
+  EXPECT_EQ(ops[0].duration_ps, 30'000);
+  EXPECT_EQ(ops[1].duration_ps, 5'000);
+}
+
 TEST_F(CorePlanesTest, AnOpBelongsToTheProgramThatRanThen) {
   recording_.runs = {RunOf(program_, 1, {Core(0)}, 100, 200),
                      RunOf(MakeProgram(), 1, {Core(0)}, 300, 400)};

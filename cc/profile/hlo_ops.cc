@@ -52,7 +52,8 @@ HloOp Describe(const xla::HloInstruction& instruction, const xla::HloCostAnalysi
   if (!metadata.source_file().empty() && metadata.source_file() != kNoFile) {
     op.source = absl::StrCat(metadata.source_file(), ":", metadata.source_line());
   }
-  if (costs != nullptr && !ConsistsOfOps(instruction)) {
+  op.has_parts = ConsistsOfOps(instruction);
+  if (costs != nullptr && !op.has_parts) {
     op.flops = std::max<int64_t>(0, static_cast<int64_t>(costs->flop_count(instruction)));
     op.bytes_accessed =
         std::max<int64_t>(0, static_cast<int64_t>(costs->bytes_accessed(instruction)));

@@ -24,6 +24,8 @@ struct HloOp {
   // From XLA's cost analysis, which does not know what custom calls do.
   int64_t flops = 0;
   int64_t bytes_accessed = 0;
+  // Whether it consists of ops that a profile shows, too.
+  bool has_parts = false;
 };
 
 // By name. An op that is not listed here does not belong to the module.

@@ -24,8 +24,10 @@ SerialSpans MakeSerial(std::vector<Span> spans) {
   for (int next : serial.order) {
     const Span& span = shown[next];
     while (!open.empty() && shown[open.back()].end <= span.begin) open.pop_back();
-    while (!open.empty() && shown[open.back()].end < span.end) {
-      shown[open.back()].end = span.begin;
+    while (!open.empty()) {
+      Span& outer = shown[open.back()];
+      if (outer.has_parts && outer.end >= span.end) break;
+      outer.end = span.begin;
       open.pop_back();
     }
     open.push_back(next);

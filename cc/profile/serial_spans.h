@@ -10,11 +10,14 @@ namespace tf_tpu_ext {
 struct Span {
   int64_t begin = 0;
   int64_t end = 0;
+  // Whether spans inside of it belong to it. Otherwise, another thread merely worked meanwhile.
+  bool has_parts = true;
 };
 
 // The spans of a line, taken in `order`, are either nested or disjoint: XProf uses that to compute
-// which time belongs to which span. Where two overlap without nesting, because two threads worked
-// for the core, the time belongs to the one that began last: the other one is cut short.
+// which time belongs to which span. Where two overlap and one is no part of the other, because two
+// threads worked for the core, the time belongs to the one that began last: the other one is cut
+// short.
 struct SerialSpans {
   // For each given span, how it is shown.
   std::vector<Span> spans;

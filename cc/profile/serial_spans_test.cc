@@ -31,6 +31,11 @@ TEST(SerialSpansTest, CutsAllThatEndInside) {
   EXPECT_EQ(Shown(serial), (Pairs{{0, 25}, {10, 25}, {20, 25}, {25, 120}, {26, 27}}));
 }
 
+TEST(SerialSpansTest, CutsWhatHasNoParts) {
+  const SerialSpans serial = MakeSerial({{0, 100}, {10, 90, false}, {20, 30}, {40, 50}});
+  EXPECT_EQ(Shown(serial), (Pairs{{0, 100}, {10, 20}, {20, 30}, {40, 50}}));
+}
+
 TEST(SerialSpansTest, PutsTheLongerOfTwoThatBeginTogetherOutside) {
   const SerialSpans serial = MakeSerial({{0, 5}, {0, 10}});
   EXPECT_EQ(Shown(serial), (Pairs{{0, 5}, {0, 10}}));
