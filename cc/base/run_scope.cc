@@ -7,7 +7,7 @@
 
 namespace tf_tpu_ext {
 
-thread_local const RunScope* RunScope::innermost = nullptr;
+thread_local RunScope* RunScope::innermost = nullptr;
 
 RunScope::RunScope(RunId run_id, Core core_in_pod) : run_id_(run_id), core_in_pod_(core_in_pod) {
   if constexpr (kThunksNameRun) return;
@@ -21,6 +21,12 @@ RunScope::RunScope(RunId run_id, Core core_in_pod) : run_id_(run_id), core_in_po
 
 RunScope::~RunScope() {
   if (event_.has_value()) innermost = outer_;
+}
+
+void RunScope::EndInnermost() {
+  if (innermost == nullptr) return;
+  RunScope* const ended = std::exchange(innermost, innermost->outer_);
+  ended->event_.reset();
 }
 
 std::function<void()> RunScope::Extend(std::function<void()> work) {

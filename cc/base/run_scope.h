@@ -22,15 +22,19 @@ class RunScope {
   RunScope(const RunScope&) = delete;
   RunScope& operator=(const RunScope&) = delete;
 
+  // Ends the innermost scope of this thread early: what follows may end the profile, which has only
+  // what ended before it.
+  static void EndInnermost();
+
   // While a profile is taken, lets work for another thread have the scope of this one.
   static std::function<void()> Extend(std::function<void()> work);
 
  private:
-  static thread_local const RunScope* innermost;
+  static thread_local RunScope* innermost;
 
   const RunId run_id_;
   const Core core_in_pod_;
-  const RunScope* outer_ = nullptr;
+  RunScope* outer_ = nullptr;
   std::optional<tsl::profiler::TraceMe> event_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "cc/abi/xla/thunks_name_run.h"
 #include "gtest/gtest.h"
@@ -45,6 +46,19 @@ TEST(RunScopeTest, WorkForOtherThreadsHasItToo) {
     RunScope::Extend([] {})();
   });
   EXPECT_EQ(scopes, kThunksNameRun ? 0 : 2);
+}
+
+TEST(RunScopeTest, MayEndBeforeTheProfile) {
+  std::optional<RunScope> outer, inner;
+  const int scopes = CountScopes([&] {
+    outer.emplace(RunId(7), Core(3));
+    inner.emplace(RunId(7), Core(3));
+    RunScope::EndInnermost();
+  });
+  inner.reset();
+  outer.reset();
+  RunScope::EndInnermost();
+  EXPECT_EQ(scopes, kThunksNameRun ? 0 : 1);
 }
 
 TEST(RunScopeTest, WithoutAProfileWorkIsNotWrapped) {

@@ -272,6 +272,7 @@ void Program::Run::TakeCombinedOutputs() {
 }
 
 void Program::Run::Finish(absl::Status status) {
+  RunScope::EndInnermost();
   program_->RecordRun(absl::Now() - begin_);
   Outputs outputs;
   if (status.ok()) status = CollectOutputs(&outputs);
