@@ -1,6 +1,7 @@
 #include "cc/profile/thunk_events.h"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <utility>
@@ -84,11 +85,13 @@ class Reader {
     for (size_t i = first; i < events_.size(); ++i) {
       ThunkEvent& event = events_[i];
       if (event.run_id != kNoRun) continue;
-      // Scopes on a thread are nested or disjoint, so the last that began is the innermost.
-      auto scope = absl::c_upper_bound(
+      const auto later = absl::c_upper_bound(
           scopes, event.begin_ps, [](int64_t time, const Scope& s) { return time < s.begin_ps; });
-      while (scope != scopes.begin() && (--scope)->end_ps < event.end_ps) continue;
-      if (scope->begin_ps > event.begin_ps || scope->end_ps < event.end_ps) continue;
+      // Scopes on a thread are nested or disjoint, so the last that began is the innermost.
+      const auto scope =
+          std::find_if(std::make_reverse_iterator(later), scopes.rend(),
+                       [&](const Scope& earlier) { return earlier.end_ps >= event.end_ps; });
+      if (scope == scopes.rend()) continue;
       event.run_id = scope->run_id;
       event.device = scope->device;
     }
