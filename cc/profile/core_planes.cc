@@ -218,34 +218,38 @@ class CorePlane {
   }
 
   void AddOps() {
-    std::vector<const RecordedRun*> runs;
-    // Null where the run combines the replicas' values.
-    std::vector<const ThunkEvent*> ops;
+    struct Op {
+      const RecordedRun* run;
+      // Null where the run combines the replicas' values.
+      const ThunkEvent* event = nullptr;
+      // Null if the module does not have it.
+      const HloOp* known = nullptr;
+    };
+    std::vector<Op> ops;
     std::vector<Span> spans;
     for (const RecordedRun* run : history_.runs) {
       if (run->combined_until.has_value()) {
-        runs.push_back(run);
-        ops.push_back(nullptr);
+        ops.push_back({run});
         spans.push_back({Picos(run->begin), Picos(*run->combined_until)});
       }
       const auto found = ops_.find(KeyOf(*run));
       if (found == ops_.end()) continue;
-      for (const ThunkEvent* op : found->second) {
-        if (op->begin_ps < Picos(run->begin) || op->begin_ps > Picos(run->end)) continue;
-        runs.push_back(run);
-        ops.push_back(op);
+      for (const ThunkEvent* event : found->second) {
+        if (event->begin_ps < Picos(run->begin) || event->begin_ps > Picos(run->end)) continue;
+        const HloOp* known = modules_.Find(*run, event->op);
+        ops.push_back({run, event, known});
         // A thread may note the end of its op after others have gone on to the end of the run.
-        const int64_t end = std::min(op->end_ps, Picos(run->end));
-        const HloOp* known = modules_.Find(*run, op->op);
+        const int64_t end = std::min(event->end_ps, Picos(run->end));
         const bool has_parts = known != nullptr && known->has_parts;
-        spans.push_back({op->begin_ps, std::max(op->begin_ps, end), has_parts});
+        spans.push_back({event->begin_ps, std::max(event->begin_ps, end), has_parts});
       }
     }
     XLineBuilder line = Line(kOps, tsl::profiler::kXlaOpLineName);
     AddSerially(spans, [&](int i, const Span& span) {
-      if (ops[i] == nullptr) return AddEvent(&line, span, *MetadataOfCombining(*runs[i]));
-      const HloOp* known = modules_.Find(*runs[i], ops[i]->op);
-      return AddEvent(&line, span, *MetadataOf(*runs[i], ops[i]->op, known));
+      const Op& op = ops[i];
+      return AddEvent(&line, span,
+                      op.event == nullptr ? *MetadataOfCombining(*op.run)
+                                          : *MetadataOf(*op.run, op.event->op, op.known));
     });
   }
 
