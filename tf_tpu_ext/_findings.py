@@ -46,7 +46,7 @@ class Finding:
             memory; `"replicas-differ"` for a mirrored variable whose values are no longer the same
             on all replicas; `"race"` for a host variable that replicas use in no defined order.
         program: The program's name; for a race, the computation's.
-        step: The run of the program, starting at 1; 0 for a race, which is found before any run.
+        step: The run of the program, starting at 1; 0 for a race that is found before any run.
         replica: The replica; 0 if several are affected.
         op: The TensorFlow op where the problem begins; empty if that is an input of the program.
         source: The Python line that made the op, as `file:line`; empty if unknown.

@@ -6,12 +6,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <tuple>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "cc/base/core_numbers.h"
 
 namespace tf_tpu_ext {
 
@@ -46,6 +48,18 @@ struct Finding {
   int64_t count = 0;
 };
 
+// A race that there is only if two replicas reach two clusters in the same step, or both the same
+// one.
+struct PossibleRace {
+  // How the clusters are noted.
+  std::string cluster;
+  std::string other_cluster;
+  Finding finding;
+};
+
+// The cores that called each function of the host.
+using HostCallers = std::map<std::string, std::set<Slot>>;
+
 // Thread-safe.
 class Findings {
  public:
@@ -57,6 +71,12 @@ class Findings {
   // Only counts the finding if there is already one of the same kind, place and variable. Drops
   // findings beyond kMost.
   void Add(Finding finding);
+
+  // Drops races beyond kMost.
+  void AddPossible(PossibleRace race);
+
+  // Adds the possible races that a step has shown to be real.
+  void AddRacesOf(const HostCallers& callers, int64_t step);
 
   // Determines the order in which the cores of watched steps call the host.
   void set_seed(uint64_t seed) { seed_.store(seed, std::memory_order_relaxed); }
@@ -74,11 +94,16 @@ class Findings {
   using Key = std::tuple<std::string, int64_t, std::string, std::string, std::string, int, int,
                          std::string, std::string>;
 
+  static Key KeyOf(const Finding& finding);
+
   std::atomic<uint64_t> seed_{0};
   mutable absl::Mutex mutex_;
   std::map<int64_t, int64_t> steps_ ABSL_GUARDED_BY(mutex_);
   std::map<Key, size_t> places_ ABSL_GUARDED_BY(mutex_);
   std::vector<Finding> findings_ ABSL_GUARDED_BY(mutex_);
+  // By their clusters and places.
+  std::map<std::tuple<std::string, std::string, Key>, Finding> possible_races_
+      ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace tf_tpu_ext

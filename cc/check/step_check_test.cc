@@ -179,6 +179,34 @@ TEST(FindingsTest, RacesOfOtherLinesAreOthers) {
   EXPECT_EQ(findings.Get()[0].count, 2);
 }
 
+PossibleRace RaceOf(const std::string& cluster, const std::string& other) {
+  PossibleRace race{cluster, other, {}};
+  race.finding.kind = kRaceFinding;
+  race.finding.op = cluster;
+  race.finding.other_op = other;
+  return race;
+}
+
+TEST(FindingsTest, APossibleRaceTakesTwoReplicas) {
+  Findings findings;
+  findings.AddPossible(RaceOf("a", "a"));
+  findings.AddPossible(RaceOf("a", "b"));
+  findings.AddPossible(RaceOf("a", "b"));
+  findings.AddRacesOf({}, 1);
+  findings.AddRacesOf({{"a", {Slot(1)}}}, 2);
+  findings.AddRacesOf({{"a", {Slot(1)}}, {"b", {Slot(1)}}}, 3);
+  EXPECT_TRUE(findings.Get().empty());
+  findings.AddRacesOf({{"a", {Slot(1)}}, {"b", {Slot(1), Slot(2)}}}, 4);
+  ASSERT_EQ(findings.Get().size(), 1u);
+  EXPECT_EQ(findings.Get()[0].other_op, "b");
+  EXPECT_EQ(findings.Get()[0].step, 4);
+  findings.AddRacesOf({{"a", {Slot(1), Slot(2)}}, {"b", {Slot(1)}}}, 5);
+  ASSERT_EQ(findings.Get().size(), 2u);
+  EXPECT_EQ(findings.Get()[0].count, 2);
+  EXPECT_EQ(findings.Get()[1].other_op, "a");
+  EXPECT_EQ(findings.Get()[1].step, 5);
+}
+
 TEST(FindingsTest, HaveAnEnd) {
   Findings findings;
   for (size_t i = 0; i < 2 * Findings::kMost; ++i) {

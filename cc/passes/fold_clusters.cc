@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "cc/ops/op_names.h"
 #include "cc/ops/reachable_nodes.h"
+#include "cc/passes/cluster_note.h"
 #include "cc/passes/host_cluster.h"
 #include "cc/passes/host_function.h"
 #include "cc/passes/host_updates.h"
@@ -59,9 +60,9 @@ struct Body {
   std::vector<Callee> callees;
   std::map<std::string, std::string> replaced;
   // Whether a cluster of the body, or of what it calls, stays in the host graph, and the name of
-  // the barrier that the body then gets.
+  // the nodes that the body then gets.
   bool stays = false;
-  std::string barrier;
+  std::vector<std::string> added;
 };
 
 // Returns an empty string if the node has no such attribute.
@@ -72,7 +73,8 @@ std::string TextAttribute(const Node& node, const char* name) {
 
 class Folder {
  public:
-  Folder(FunctionLibraryDefinition* library, bool enabled) : library_(library), enabled_(enabled) {}
+  Folder(FunctionLibraryDefinition* library, bool enabled, const std::set<ClusterPlace>& noted)
+      : library_(library), enabled_(enabled), noted_(noted) {}
 
   // Finds the clusters of the body and of what it calls. All of them are read before any is folded:
   // if a cluster with effects stays, so do the others with effects in its computation, wherever
@@ -128,12 +130,20 @@ class Folder {
     for (HostCluster& cluster : body->clusters) {
       ClusterReport report;
       report.cluster = cluster.name;
+      report.place = {body->name, cluster.name};
       report.source = SourceOf(cluster);
       TF_ASSIGN_OR_RETURN(const bool folded, FoldCluster(body, &cluster, &report));
       if (!folded) {
         body->stays = true;
         TF_RETURN_IF_ERROR(KeepUpdatesWhole(&cluster, body->graph, library_));
         report.counted_as = Mark(cluster, report);
+        // Replicas of several cores call no functions.
+        if (noted_.count(report.place) > 0 && !split_.contains(cluster.owner)) {
+          report.noted_as = absl::StrCat(report.counted_as, "_note");
+          TF_ASSIGN_OR_RETURN(const Node* const note,
+                              AddNote(cluster, report.noted_as, body->graph));
+          body->added.push_back(note->name());
+        }
       }
       // The cluster was either folded or marked.
       changed = true;
@@ -295,7 +305,7 @@ class Folder {
     for (const Callee& callee : body->callees) before.push_back(callee.node);
     TF_ASSIGN_OR_RETURN(Node* const barrier, body->graph->AddNode(std::move(definition)));
     for (Node* node : before) body->graph->AddControlEdge(node, barrier);
-    body->barrier = barrier->name();
+    body->added.push_back(barrier->name());
     return absl::OkStatus();
   }
 
@@ -310,7 +320,7 @@ class Folder {
       const auto replaced = callee.body->replaced.find(node);
       kept[replaced == callee.body->replaced.end() ? node : replaced->second] = result;
     }
-    if (!callee.body->barrier.empty()) kept[callee.body->barrier] = callee.body->barrier;
+    for (const std::string& added : callee.body->added) kept[added] = added;
     FunctionDef definition;
     TF_RETURN_IF_ERROR(tensorflow::GraphToFunctionDef(
         *callee.body->graph, name,
@@ -340,6 +350,7 @@ class Folder {
 
   FunctionLibraryDefinition* const library_;
   const bool enabled_;
+  const std::set<ClusterPlace>& noted_;
   // For each computation, whether its clusters are folded.
   absl::flat_hash_map<std::string, bool> enabled_in_;
   // Computations whose replicas have several cores.
@@ -355,11 +366,11 @@ class Folder {
 }  // namespace
 
 absl::StatusOr<FoldedGraph> FoldClusters(Graph* graph, FunctionLibraryDefinition* library,
-                                         bool enabled) {
+                                         bool enabled, const std::set<ClusterPlace>& noted) {
   FoldedGraph folded;
   Body body;
   body.graph = graph;
-  Folder folder(library, enabled);
+  Folder folder(library, enabled, noted);
   TF_RETURN_IF_ERROR(folder.Read(&body));
   TF_RETURN_IF_ERROR(folder.Fold(&body, &folded.clusters).status());
   folded.replaced = std::move(body.replaced);

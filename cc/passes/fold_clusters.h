@@ -4,7 +4,9 @@
 #define TF_TPU_EXT_CC_PASSES_FOLD_CLUSTERS_H_
 
 #include <map>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -13,12 +15,18 @@
 
 namespace tf_tpu_ext {
 
+// The function whose body contains a cluster, empty if the graph does, and the cluster's name.
+using ClusterPlace = std::pair<std::string, std::string>;
+
 // What becomes of one cluster.
 struct ClusterReport {
   std::string cluster;
+  ClusterPlace place;
   // The function that the program calls or, for a cluster that stays in the host graph, the mark on
   // its ops and transfers.
   std::string counted_as;
+  // What the program calls when it has reached the cluster, if that is noted.
+  std::string noted_as;
   // Why the cluster stays there.
   std::string reason;
   // The Python line that made the cluster, if known.
@@ -37,10 +45,11 @@ struct FoldedGraph {
 // A cluster becomes one function if all of its inputs are tensors of the computation and it touches
 // no host state that others see. Clusters with effects keep their order: either all of them are
 // folded or none. Without `enabled`, clusters are only reported; a computation that was traced with
-// its own option follows that.
+// its own option follows that. Of the clusters in `noted` that stay, the program notes which
+// replicas reach them (cluster_note.h).
 absl::StatusOr<FoldedGraph> FoldClusters(tensorflow::Graph* graph,
                                          tensorflow::FunctionLibraryDefinition* library,
-                                         bool enabled);
+                                         bool enabled, const std::set<ClusterPlace>& noted);
 
 }  // namespace tf_tpu_ext
 

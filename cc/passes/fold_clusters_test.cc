@@ -89,9 +89,9 @@ class FoldClustersTest : public ::testing::Test {
     return Add(*Define(name, "PrintV2", {name + "/text"}, cluster));
   }
 
-  FoldedGraph Fold(bool enabled = true) {
+  FoldedGraph Fold(bool enabled = true, const std::set<ClusterPlace>& noted = {}) {
     tensorflow::FixupSourceAndSinkEdges(&graph_);
-    absl::StatusOr<FoldedGraph> folded = FoldClusters(&graph_, &library_, enabled);
+    absl::StatusOr<FoldedGraph> folded = FoldClusters(&graph_, &library_, enabled, noted);
     EXPECT_TRUE(folded.ok()) << folded.status();
     return *std::move(folded);
   }
@@ -190,6 +190,32 @@ TEST_F(FoldClustersTest, LeavesSharedState) {
   tensorflow::AddNodeAttr("dtype", tensorflow::DT_FLOAT, assign);
   Add(*assign);
   EXPECT_NE(Fold().clusters[0].reason.find("it touches state of the host"), std::string::npos);
+}
+
+TEST_F(FoldClustersTest, NotesWhoReachesAClusterThatStays) {
+  Argument("x");
+  Unary("sin", "Sin", "x", "0");
+  Unary("cos", "Cos", "x", "1");
+  const FoldedGraph folded = Fold(/*enabled=*/false, {{"", "1"}, {"", "2"}, {"f", "0"}});
+  ASSERT_EQ(folded.clusters.size(), 2);
+  EXPECT_EQ(folded.clusters[0].noted_as, "");
+  const std::string& noted_as = folded.clusters[1].noted_as;
+  ASSERT_NE(noted_as, "");
+  const Node* call = nullptr;
+  for (const Node* node : graph_.op_nodes()) {
+    const tensorflow::AttrValue* function = node->attrs().Find(kHostFunctionName);
+    if (function == nullptr) continue;
+    EXPECT_EQ(call, nullptr);
+    call = node;
+    EXPECT_EQ(function->s(), noted_as);
+  }
+  ASSERT_NE(call, nullptr);
+  EXPECT_EQ(call->attrs().Find(kOutsideCompilation), nullptr);
+  EXPECT_EQ(call->attrs().Find(kTpuReplicate)->s(), Find("cos")->attrs().Find(kTpuReplicate)->s());
+  EXPECT_EQ(call->num_inputs(), 0);
+  // Where the cluster is not reached, neither is the call.
+  ASSERT_EQ(call->in_edges().size(), 1u);
+  EXPECT_EQ((*call->in_edges().begin())->src(), Find("cos"));
 }
 
 TEST_F(FoldClustersTest, LeavesAClusterThatSurroundsOpsOfTheCore) {

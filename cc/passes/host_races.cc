@@ -67,10 +67,13 @@ bool IsLoop(absl::string_view op) { return op == "While" || op == "StatelessWhil
 struct Place {
   // Empty if they are the host's own.
   std::string computation;
-  // The cluster that the whole body belongs to, if it does.
+  // The cluster that the whole body belongs to, if it does, and where it is.
   std::string cluster;
-  // The path of calls that lead to the body.
+  std::string cluster_name;
+  std::string cluster_function;
+  // The path of calls that lead to the body, and the last function called.
   std::string path;
+  std::string function;
   // The loops around it, outermost first.
   std::vector<std::string> loops;
   // The branches that have to be taken before it runs.
@@ -173,7 +176,8 @@ class Search {
           const auto source = sources.find(node.name());
           const bool known = source != sources.end() && !source->second.empty();
           found->second.accesses[maker_of(node.input(0))].push_back(
-              {{node.name(), known ? source->second : Text(node, kPythonLine)},
+              {{node.name(), known ? source->second : Text(node, kPythonLine), place.cluster_name,
+                place.cluster_function},
                use,
                place.cluster,
                place.loops,
@@ -194,6 +198,8 @@ class Search {
     const std::string cluster = Text(node, kOutsideCompilation);
     if (place.cluster.empty() && !cluster.empty()) {
       place.cluster = absl::StrCat(body.path, "/", cluster);
+      place.cluster_name = cluster;
+      place.cluster_function = body.function;
     }
     if (const auto found = branches.find(node.name()); found != branches.end()) {
       place.branches.insert(found->second.begin(), found->second.end());
@@ -230,7 +236,9 @@ class Search {
     if (const auto* traces = library_.GetStackTraces(name)) {
       for (const auto& [op, trace] : *traces) sources[op] = UserLine(trace.get()).Text();
     }
-    Read(function->node_def(), sources, place, bindings);
+    Place body = place;
+    body.function = name;
+    Read(function->node_def(), sources, body, bindings);
     open_.erase(name);
   }
 
@@ -267,9 +275,6 @@ class Search {
 
   static bool Race(const Computation& computation, const Access& write, const Access& other,
                    bool same) {
-    // One replica alone may take the branches; then it is another that performs an access outside
-    // them.
-    if (write.in_branch && other.in_branch) return false;
     if (write.use == Use::kWrite && same) return true;
     if (write.use != Use::kWrite && (write.use != Use::kAdd || other.use != Use::kRead)) {
       return false;
@@ -286,7 +291,9 @@ class Search {
         // Two writes count as one race.
         if (other.use == Use::kWrite && j < i) continue;
         if (Race(computation, write, other, i == j)) {
-          races->push_back({name, write.place, other.place});
+          // If only one is, another replica performs the one outside.
+          const bool in_branches = write.in_branch && other.in_branch;
+          races->push_back({name, write.place, other.place, in_branches});
         }
       }
     }

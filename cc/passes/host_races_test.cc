@@ -142,13 +142,18 @@ class HostRacesTest : public ::testing::Test {
     Add(call, inputs);
   }
 
-  // Each race as "write other".
-  std::vector<std::string> Find(bool check = true) {
+  // Each race as "write other", without those of ops that are both in branches.
+  std::vector<std::string> Find(bool check = true) { return Describe(check, false); }
+
+  std::vector<std::string> FindInBranches() { return Describe(/*check=*/true, true); }
+
+  std::vector<std::string> Describe(bool check, bool in_branches) {
     std::vector<std::string> found;
     for (const HostRace& race : FindHostRaces(graph_, library_, check)) {
       EXPECT_EQ(race.computation, "step");
-      found.push_back(race.write.op + " " + race.other.op);
+      if (race.in_branches == in_branches) found.push_back(race.write.op + " " + race.other.op);
     }
+    std::sort(found.begin(), found.end());
     return found;
   }
 
@@ -230,14 +235,33 @@ TEST_F(HostRacesTest, BranchesAreTakenByOneReplicaAlone) {
   AddMetadata(2);
   Node* const v = AddHandle("v");
   AddCall("If", {"then_branch", "else_branch"}, {"write", "other"}, v);
+  EXPECT_TRUE(Find().empty());
+  // Each of them with itself, and with the other branch.
+  EXPECT_EQ(FindInBranches(),
+            (Races{"in_branch in_branch", "in_branch in_other", "in_other in_other"}));
   AddCall("Case", {"branches"}, {"write", "other"}, v);
-  // Each of them with itself, with the other branch, and with those of the other conditional.
   EXPECT_TRUE(Find().empty());
   // Another replica may read in the meantime.
   Add(Define("read", "ReadVariableOp", {v->name()}, "2"), {v});
-  Races races = Find();
-  std::sort(races.begin(), races.end());
-  EXPECT_EQ(races, (Races{"in_branch read", "in_branch read", "in_other read", "in_other read"}));
+  EXPECT_EQ(Find(), (Races{"in_branch read", "in_branch read", "in_other read", "in_other read"}));
+}
+
+TEST_F(HostRacesTest, TellsWhereTheClustersAre) {
+  NodeDef call = Define("call", "StatefulPartitionedCall", {"handle"}, "7");
+  tensorflow::NameAttrList write;
+  write.set_name("write");
+  tensorflow::AddNodeAttr("f", write, &call);
+  AddFunction("write", {Define("in_function", "AssignVariableOp", {"handle", "handle"}, "")});
+  AddFunction("branch", {call});
+  AddFunction("nothing", {});
+  AddMetadata(2);
+  Node* const v = AddHandle("v");
+  AddCall("If", {"then_branch", "else_branch"}, {"branch", "nothing"}, v);
+  const std::vector<HostRace> races = FindHostRaces(graph_, library_, /*check=*/true);
+  ASSERT_EQ(races.size(), 1u);
+  EXPECT_EQ(races[0].write.op, "in_function");
+  EXPECT_EQ(races[0].write.cluster, "7");
+  EXPECT_EQ(races[0].write.function, "branch");
 }
 
 TEST_F(HostRacesTest, CollectivesMayKeepBranchesApart) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,27 +35,51 @@ using tensorflow::Graph;
 // The bridge runs in phases -1 and 0 for graphs of sessions.
 constexpr int kBeforeBridgePhase = -2;
 
-void NoteHostRaces(const Graph& graph, const FunctionLibraryDefinition& library) {
-  for (HostRace& race : FindHostRaces(graph, library, GetMachineOptions().programs.check)) {
+ClusterPlace PlaceOf(const HostAccess& access) { return {access.function, access.cluster}; }
+
+// Steps tell which replicas take the branches that races are in.
+void NoteHostRaces(const std::vector<HostRace>& races, const std::vector<ClusterReport>& clusters) {
+  std::map<ClusterPlace, std::string> noted_as;
+  for (const ClusterReport& report : clusters) noted_as[report.place] = report.noted_as;
+  Findings& findings = *Process::Get().findings;
+  for (const HostRace& race : races) {
     Finding finding;
     finding.kind = kRaceFinding;
-    finding.program = std::move(race.computation);
-    finding.op = std::move(race.write.op);
-    finding.source = std::move(race.write.source);
-    finding.other_op = std::move(race.other.op);
-    finding.other_source = std::move(race.other.source);
-    Process::Get().findings->Add(std::move(finding));
+    finding.program = race.computation;
+    finding.op = race.write.op;
+    finding.source = race.write.source;
+    finding.other_op = race.other.op;
+    finding.other_source = race.other.source;
+    if (!race.in_branches) {
+      findings.Add(std::move(finding));
+      continue;
+    }
+    const std::string& cluster = noted_as[PlaceOf(race.write)];
+    const std::string& other = noted_as[PlaceOf(race.other)];
+    if (!cluster.empty() && !other.empty()) {
+      findings.AddPossible({cluster, other, std::move(finding)});
+    }
   }
 }
 
 absl::StatusOr<FoldedGraph> PrepareForBridge(bool of_session, Graph* graph,
                                              FunctionLibraryDefinition* library) {
   if (!tensorflow::IsSupportedByReplicatedBridge(*graph, library)) return FoldedGraph();
-  NoteHostRaces(*graph, *library);
+  const std::vector<HostRace> races =
+      FindHostRaces(*graph, *library, GetMachineOptions().programs.check);
+  std::set<ClusterPlace> noted;
+  for (const HostRace& race : races) {
+    // Branches in the graph itself are made of Switch and Merge, which don't keep a call without
+    // results.
+    if (!race.in_branches || race.write.function.empty() || race.other.function.empty()) continue;
+    noted.insert({PlaceOf(race.write), PlaceOf(race.other)});
+  }
   TF_RETURN_IF_ERROR(DropCompileMarks(graph, library));
   TF_RETURN_IF_ERROR(DropDynamicShapeMarks(graph, library));
-  TF_ASSIGN_OR_RETURN(FoldedGraph folded,
-                      FoldClusters(graph, library, GetMachineOptions().programs.fold_host_calls));
+  TF_ASSIGN_OR_RETURN(
+      FoldedGraph folded,
+      FoldClusters(graph, library, GetMachineOptions().programs.fold_host_calls, noted));
+  NoteHostRaces(races, folded.clusters);
   for (ClusterReport& report : folded.clusters) {
     ClusterRecord record;
     record.cluster = std::move(report.cluster);

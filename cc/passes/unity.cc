@@ -4,6 +4,7 @@
 #include "cc/passes/bridge_error.cc"
 #include "cc/passes/bridge_passes.cc"
 #include "cc/passes/bridged_parts.cc"
+#include "cc/passes/cluster_note.cc"
 #include "cc/passes/compile_marks.cc"
 #include "cc/passes/computation_marks.cc"
 #include "cc/passes/computation_parts.cc"

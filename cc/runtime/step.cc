@@ -326,6 +326,9 @@ void Step::Finish(absl::Status status) {
   if (!status.ok() && RunsSucceeded()) services_.transfers->Abort(launch_id_, status);
   if (times_ != nullptr) times_->End();
   for (const std::unique_ptr<StepCheck>& check : checks_) check->End();
+  if (host_order_ != nullptr) {
+    services_.findings->AddRacesOf(host_order_->callers(), checks_.front()->step());
+  }
   // No run is left that could meet another one.
   services_.collectives->Finish(run_id());
   Done done;

@@ -44,6 +44,8 @@ class HostCalls : public std::enable_shared_from_this<HostCalls> {
   // meantime, and the call may begin a little later, together with others.
   void Start(int function, std::vector<tensorflow::Tensor> inputs, Done done);
 
+  const std::string& NameOf(int function) const { return functions_->name(function); }
+
   // The Python line that made the function; empty if unknown.
   const std::string& SourceOf(int function) const { return functions_->source(function); }
 

@@ -87,6 +87,7 @@ class HostCustomCall : public CustomCall {
     TF_ASSIGN_OR_RETURN(std::vector<Tensor> inputs,
                         ReadOperands(frame.args, call_.dynamic, OperandMemory::kCopied));
     TF_ASSIGN_OR_RETURN(std::shared_ptr<Completion> completion, Completion::Create(&frame));
+    core.host_order->Note(core.slot, core.host_calls->NameOf(call_.function));
     core.host_order->Later(
         core.slot, [calls = core.host_calls, function = call_.function, inputs = std::move(inputs),
                     results = std::move(results), completion, op = call_.op]() mutable {

@@ -171,8 +171,11 @@ absl::StatusOr<std::shared_ptr<HostFunctions>> HostFunctions::Create(
                                ? "outside_compilation"
                                : absl::StrCat("outside_compilation at ", source.source);
     function.counters = stats->CountersOf(source.name);
-    // In a pod, another host has prepared the graph.
-    stats->RecordCluster({source.cluster, source.name, /*not_folded_because=*/"", source.source});
+    // In a pod, another host has prepared the graph. Notes (cc/passes/cluster_note.h) are no
+    // clusters.
+    if (!source.cluster.empty()) {
+      stats->RecordCluster({source.cluster, source.name, /*not_folded_because=*/"", source.source});
+    }
     const bool pure = function.kind == HostFunctionKind::kPure;
     for (int slot = 0; slot < num_slots; ++slot) {
       TF_ASSIGN_OR_RETURN(const FunctionLibraryRuntime::Handle handle,

@@ -46,6 +46,7 @@ class HostFunctions {
 
   HostFunctionKind kind(int number) const { return functions_[number].kind; }
   ClusterCounters& counters(int number) const { return *functions_[number].counters; }
+  const std::string& name(int number) const { return functions_[number].name; }
   // How errors name the function.
   const std::string& source(int number) const { return functions_[number].source; }
   const std::string& description(int number) const { return functions_[number].description; }

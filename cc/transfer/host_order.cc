@@ -24,4 +24,14 @@ void HostOrder::Later(Slot slot, std::function<void()> call) {
   tensorflow::Env::Default()->SchedClosureAfter(absl::ToInt64Microseconds(wait), std::move(call));
 }
 
+void HostOrder::Note(Slot slot, const std::string& function) {
+  absl::MutexLock lock(&mutex_);
+  callers_[function].insert(slot);
+}
+
+std::map<std::string, std::set<Slot>> HostOrder::callers() const {
+  absl::MutexLock lock(&mutex_);
+  return callers_;
+}
+
 }  // namespace tf_tpu_ext

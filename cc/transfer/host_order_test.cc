@@ -1,6 +1,8 @@
 #include "cc/transfer/host_order.h"
 
+#include <map>
 #include <set>
+#include <string>
 
 #include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
@@ -29,6 +31,18 @@ TEST(HostOrderTest, MakesTheCall) {
   absl::Notification called;
   order.Later(Slot(0), [&] { called.Notify(); });
   EXPECT_TRUE(called.WaitForNotificationWithTimeout(absl::Seconds(60)));
+}
+
+TEST(HostOrderTest, NotesWhoCalls) {
+  HostOrder order(1, 1);
+  EXPECT_TRUE(order.callers().empty());
+  order.Note(Slot(0), "a");
+  order.Note(Slot(2), "a");
+  order.Note(Slot(2), "b");
+  order.Note(Slot(2), "b");
+  const std::map<std::string, std::set<Slot>> callers = {{"a", {Slot(0), Slot(2)}},
+                                                         {"b", {Slot(2)}}};
+  EXPECT_EQ(order.callers(), callers);
 }
 
 }  // namespace

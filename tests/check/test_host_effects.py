@@ -152,6 +152,50 @@ def test_no_race_of_branches(make_strategy):
     assert last.numpy() == 2.0
 
 
+def test_race_of_branches_that_several_replicas_take(make_strategy):
+    strategy = make_strategy(4)
+    last = tf.Variable(0.0)
+    seen = tf.Variable(0.0)
+
+    @tf.function
+    def run(x, takers):
+        def step(x):
+            def note(y):
+                last.assign(y)
+                return tf.identity(y)
+
+            def look(y):
+                seen.assign_add(1.0)
+                return y + last.read_value()
+
+            return tf.cond(
+                replica_id() < takers,
+                lambda: v1.tpu.outside_compilation(note, x),
+                lambda: v1.tpu.outside_compilation(look, x),
+            )
+
+        return strategy.run(step, args=(x,))
+
+    def run_twice(takers):
+        for _ in range(2):
+            run(per_replica(strategy, [4.0, 3.0, 2.0, 1.0]), tf.constant(takers))
+
+    assert found_by(lambda: run_twice(0)) == []
+    [race_of_both] = found_by(lambda: run_twice(1))
+    [race_of_one] = found_by(lambda: run_twice(2))
+    assert seen.numpy() == 18.0
+    write = line_of(run.python_function, "last.assign(y)")
+    read = line_of(run.python_function, "last.read_value")
+    for finding in (race_of_both, race_of_one):
+        assert finding.kind == "race"
+        assert finding.source == write
+        assert finding.count == 2
+    assert race_of_both.other_source == read
+    assert race_of_both.step == 3
+    assert race_of_one.other_source == write
+    assert race_of_one.step == 5
+
+
 def test_no_race_with_a_branch_before_a_sum(make_strategy):
     strategy = make_strategy(2)
     shared = tf.Variable(0.0)
@@ -173,15 +217,15 @@ def test_no_race_with_a_branch_before_a_sum(make_strategy):
 
 
 @pytest.mark.parametrize("control_flow", ["v1", "v2"])
-@pytest.mark.parametrize("others_read", [False, True])
-def test_race_with_a_branch_in_a_session(control_flow, others_read):
+@pytest.mark.parametrize("others", ["do nothing", "read", "take it"])
+def test_race_with_a_branch_in_a_session(control_flow, others):
     def step(x):
         def keep(x):
             with tf.control_dependencies([best.assign(x)]):
                 return tf.identity(x)
 
         x = v1.cond(x > 1.5, lambda: v1.tpu.outside_compilation(keep, x), lambda: x)
-        return x + v1.tpu.outside_compilation(best.read_value) if others_read else x
+        return x + v1.tpu.outside_compilation(best.read_value) if others == "read" else x
 
     was_v2 = v1.control_flow_v2_enabled()
     (v1.enable_control_flow_v2 if control_flow == "v2" else v1.disable_control_flow_v2)()
@@ -193,15 +237,21 @@ def test_race_with_a_branch_in_a_session(control_flow, others_read):
 
             def run():
                 session.run([v1.tpu.initialize_system(), best.initializer])
-                session.run(results, dict.fromkeys(feeds, 1.0))
+                values = dict.fromkeys(feeds, 1.0)
+                values[feeds[0]] = 2.0
+                if others == "take it":
+                    values[feeds[1]] = 2.0
+                session.run(results, values)
 
             found = found_by(run)
     finally:
         (v1.enable_control_flow_v2 if was_v2 else v1.disable_control_flow_v2)()
-    if not others_read:
+    # Of the branches of TensorFlow 1's control flow, the graph doesn't tell who takes them.
+    if others == "do nothing" or (others == "take it" and control_flow == "v1"):
         assert found == []
         return
     [finding] = found
     assert finding.kind == "race"
     assert finding.source == line_of(step, "best.assign(x)")
-    assert finding.other_source == line_of(step, "best.read_value")
+    other = "best.read_value" if others == "read" else "best.assign(x)"
+    assert finding.other_source == line_of(step, other)

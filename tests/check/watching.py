@@ -11,11 +11,13 @@ import tf_tpu_ext
 
 def found_by(run: Callable[[], Any]) -> list[tf_tpu_ext.Finding]:
     """What is found while something runs."""
-    before = {(each.kind, each.program, each.op) for each in tf_tpu_ext.findings()}
+    before = {_place(each) for each in tf_tpu_ext.findings()}
     run()
-    return [
-        each for each in tf_tpu_ext.findings() if (each.kind, each.program, each.op) not in before
-    ]
+    return [each for each in tf_tpu_ext.findings() if _place(each) not in before]
+
+
+def _place(finding: tf_tpu_ext.Finding) -> tuple[str, ...]:
+    return (finding.kind, finding.program, finding.op, finding.source, finding.other_source)
 
 
 def line_of(function: Callable[..., Any], text: str) -> str:
