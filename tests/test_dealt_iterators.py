@@ -64,6 +64,35 @@ def read_in_function(strategy: tf.distribute.Strategy, dataset: Any) -> Iterator
         yield parts(strategy, value)
 
 
+def test_a_function_returns_elements_on_their_cores(strategy: tf.distribute.TPUStrategy) -> None:
+    replicas = strategy.num_replicas_in_sync
+    elements = Dataset.range(4 * replicas).map(lambda x: {"x": x, "y": tf.cast(x, tf.float32)})
+
+    @tf.function
+    def get(iterator: Any) -> Any:
+        return strategy.experimental_local_results(iterator.get_next())
+
+    @tf.function
+    def compute(iterator: Any) -> Any:
+        element = next(iterator)
+        sums = strategy.run(lambda element: element["y"] + 1.0, args=(element,))
+        return strategy.experimental_local_results((element["x"], sums))
+
+    iterator = iter(strategy.distribute_datasets_from_function(lambda _: elements))
+    devices = list(strategy.extended.worker_devices)
+    for i, element in enumerate(get(iterator)):
+        assert element["x"].numpy() == element["y"].numpy() == i
+        assert element["x"].backing_device == element["y"].backing_device == devices[i]
+    for i, (x, y) in enumerate(compute(iterator)):
+        assert (x.numpy(), y.numpy()) == (replicas + i, replicas + i + 1)
+        assert x.backing_device == devices[i]
+    # A program takes them as they come.
+    operations = compute.get_concrete_function(iterator).graph.get_operations()
+    taken = [each for each in operations if each.type == "TPUReplicatedInput"]
+    assert any(value.op.type == "IteratorGetNext" for each in taken for value in each.inputs)
+    assert not any(value.op.type == "Identity" for each in taken for value in each.inputs)
+
+
 @pytest.mark.parametrize("read", [read_eagerly, read_in_function])
 @pytest.mark.parametrize("drop_remainder", [False, True])
 def test_each_replica_gets_its_part(

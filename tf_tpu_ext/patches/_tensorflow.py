@@ -233,7 +233,8 @@ PATCHES = (
         group="tensorflow",
         target="tensorflow.python.distribute.input_lib._SingleWorkerOwnedDatasetIterator",
         change="Under a TPUStrategy, a distributed dataset has one iterator per host, which gives "
-        "each of its cores the next element in turn. Order, end and buffer sizes are the same.",
+        "each of its cores the next element in turn. Order, end, buffer sizes and devices are the "
+        "same, but a program takes an element from the host.",
         reason="stock TensorFlow has a pipeline with threads for each core, to copy elements to "
         "its memory early: with 8 cores, making them takes half a second, in each epoch of `fit`.",
         install=_iterators.install_dealt_iterators,

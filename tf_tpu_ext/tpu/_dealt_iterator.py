@@ -11,9 +11,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.core.framework import attr_value_pb2
 from tensorflow.python.data.ops import dataset_ops, iterator_ops, options, prefetch_op
 from tensorflow.python.distribute import device_util, input_lib
 from tensorflow.python.framework import composite_tensor, ops
+
+from tf_tpu_ext.tpu._clusters import text_attribute
+
+# An attribute of the identity that moves an element to its core.
+_FOR_CORE = "_tpu_ext_for_core"
 
 
 class DealtIterator(composite_tensor.CompositeTensor):
@@ -46,8 +52,13 @@ class DealtIterator(composite_tensor.CompositeTensor):
 
     def get_next_as_optional(self) -> list[Any]:
         """Returns the next element of each device, or nothing for those that get none."""
+        optionals = [self._iterator.get_next_as_optional() for _ in self._devices]
+        if not tf.executing_eagerly():
+            # What takes their values says where.
+            return optionals
         return [
-            _on_device(self._iterator.get_next_as_optional(), device) for device in self._devices
+            _on_device(optional, device)
+            for optional, device in zip(optionals, self._devices, strict=True)
         ]
 
 
@@ -79,11 +90,26 @@ class DealtIteratorSpec(tf.TypeSpec):
 
 
 def _on_device(element: Any, device: str) -> Any:
-    """Returns an eager element with the device that it is for; in a graph, programs take it."""
-    if not tf.executing_eagerly():
-        return element
+    """Returns an element on the device that it is for."""
+
+    def move(value: tf.Tensor) -> tf.Tensor:
+        moved = tf.identity(value)
+        if not tf.executing_eagerly():
+            moved.op._set_attr(_FOR_CORE, attr_value_pb2.AttrValue(s=device.encode()))
+        return moved
+
     with tf.device(device):
-        return tf.nest.map_structure(tf.identity, element, expand_composites=True)
+        return tf.nest.map_structure(move, element, expand_composites=True)
+
+
+def on_host(value: Any) -> Any:
+    """Returns the host's tensor of an element in a graph, or the value itself if it is none.
+
+    Programs take the host's: copying what is only passed to a program would cost time.
+    """
+    if isinstance(value, ops.SymbolicTensor) and text_attribute(value.op, _FOR_CORE) is not None:
+        return value.op.inputs[0]
+    return value
 
 
 def deal(dataset: Any, devices: Sequence[str], buffer_size: int) -> DealtIterator:
