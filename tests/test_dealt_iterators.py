@@ -86,11 +86,36 @@ def test_a_function_returns_elements_on_their_cores(strategy: tf.distribute.TPUS
     for i, (x, y) in enumerate(compute(iterator)):
         assert (x.numpy(), y.numpy()) == (replicas + i, replicas + i + 1)
         assert x.backing_device == devices[i]
-    # A program takes them as they come.
-    operations = compute.get_concrete_function(iterator).graph.get_operations()
-    taken = [each for each in operations if each.type == "TPUReplicatedInput"]
-    assert any(value.op.type == "IteratorGetNext" for each in taken for value in each.inputs)
-    assert not any(value.op.type == "Identity" for each in taken for value in each.inputs)
+
+
+def test_elements_on_cores_are_not_enqueued(two_replicas: tf.distribute.TPUStrategy) -> None:
+    table = tf.tpu.experimental.embedding.TableConfig(8, 2, name="table")
+    feature = tf.tpu.experimental.embedding.FeatureConfig(table)
+    with two_replicas.scope():
+        embedding = tf.tpu.experimental.embedding.TPUEmbedding(
+            {"seen": feature}, tf.tpu.experimental.embedding.SGD(0.1)
+        )
+
+    @tf.function
+    def look_up(iterator: Any) -> Any:
+        def replica(features: Any) -> Any:
+            embedding.enqueue(features, training=False)
+            return embedding.dequeue()
+
+        return two_replicas.run(replica, args=(next(iterator),))
+
+    numbers = Dataset.from_tensors({"seen": tf.zeros([2, 1], tf.int32)})
+    embedding.build(tf.TensorShape([2, 1]))
+    for on_host in (False, True):
+        options = tf.distribute.InputOptions(experimental_fetch_to_device=not on_host)
+        dataset = two_replicas.distribute_datasets_from_function(
+            lambda _: numbers.repeat(2), options
+        )
+        if on_host:
+            assert len(parts(two_replicas, look_up(iter(dataset))["seen"])) == 2
+        else:
+            with pytest.raises(ValueError, match="which is on a TPU input device"):
+                look_up(iter(dataset))
 
 
 @pytest.mark.parametrize("read", [read_eagerly, read_in_function])

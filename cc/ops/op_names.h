@@ -38,6 +38,8 @@ inline constexpr char kHostFunctionCluster[] = "_host_cluster";
 // An attribute of a HostCall that is being compiled: the number of the program's function that it
 // calls.
 inline constexpr char kHostFunctionNumber[] = "_host_function_number";
+// An attribute of the op that moves an element of a distributed dataset to the core that it is for.
+inline constexpr char kForCore[] = "_tpu_ext_for_core";
 // The prefix of the names under which clusters of the host graph are counted. The bridge carries
 // these names from a cluster's ops to the transfers that it makes, as the names of functions that
 // the ops came from.

@@ -13,6 +13,7 @@
 #include "cc/base/process.h"
 #include "cc/check/findings.h"
 #include "cc/passes/compile_marks.h"
+#include "cc/passes/core_elements.h"
 #include "cc/passes/dynamic_shape_marks.h"
 #include "cc/passes/fold_clusters.h"
 #include "cc/passes/host_races.h"
@@ -76,6 +77,7 @@ absl::StatusOr<FoldedGraph> PrepareForBridge(bool of_session, Graph* graph,
   }
   TF_RETURN_IF_ERROR(DropCompileMarks(graph, library));
   TF_RETURN_IF_ERROR(DropDynamicShapeMarks(graph, library));
+  TF_RETURN_IF_ERROR(TakeElementsFromHost(graph, library));
   TF_ASSIGN_OR_RETURN(
       FoldedGraph folded,
       FoldClusters(graph, library, GetMachineOptions().programs.fold_host_calls, noted));

@@ -8,6 +8,7 @@
 #include "cc/passes/compile_marks.cc"
 #include "cc/passes/computation_marks.cc"
 #include "cc/passes/computation_parts.cc"
+#include "cc/passes/core_elements.cc"
 #include "cc/passes/dynamic_shape_marks.cc"
 #include "cc/passes/fold_clusters.cc"
 #include "cc/passes/form_pod.cc"

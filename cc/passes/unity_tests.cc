@@ -4,6 +4,7 @@
 #include "cc/passes/bridge_passes_test.cc"
 #include "cc/passes/bridged_parts_test.cc"
 #include "cc/passes/compile_marks_test.cc"
+#include "cc/passes/core_elements_test.cc"
 #include "cc/passes/dynamic_shape_marks_test.cc"
 #include "cc/passes/fold_clusters_test.cc"
 #include "cc/passes/form_pod_test.cc"

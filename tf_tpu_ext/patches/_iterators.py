@@ -20,7 +20,6 @@ def _are_cores(devices: tuple[str, ...]) -> bool:
 
 def install_dealt_iterators(changes: Changes) -> None:
     from tensorflow.python.distribute import input_lib
-    from tensorflow.python.tpu.ops import tpu_ops
 
     def create_of(stock: Callable[[Any], None]) -> Callable[[Any], None]:
         def create(self: Any) -> None:
@@ -44,22 +43,6 @@ def install_dealt_iterators(changes: Changes) -> None:
 
         return get_spec
 
-    def replicated_input_of(stock: Callable[..., Any]) -> Callable[..., Any]:
-        def tpu_replicated_input(
-            inputs: Any,
-            is_mirrored_variable: Any = False,
-            index: Any = -1,
-            is_packed: Any = False,
-            name: Any = None,
-        ) -> Any:
-            from tf_tpu_ext.tpu import _dealt_iterator
-
-            values = [_dealt_iterator.on_host(value) for value in inputs]
-            return stock(values, is_mirrored_variable, index, is_packed, name)
-
-        return tpu_replicated_input
-
-    changes.wrap(tpu_ops, "tpu_replicated_input", replicated_input_of)
     changes.wrap(
         input_lib._SingleWorkerOwnedDatasetIterator,
         "_create_owned_multi_device_iterator",

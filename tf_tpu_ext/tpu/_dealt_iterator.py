@@ -16,9 +16,8 @@ from tensorflow.python.data.ops import dataset_ops, iterator_ops, options, prefe
 from tensorflow.python.distribute import device_util, input_lib
 from tensorflow.python.framework import composite_tensor, ops
 
-from tf_tpu_ext.tpu._clusters import text_attribute
-
-# An attribute of the identity that moves an element to its core.
+# An attribute of the op that moves an element to its core; cc/passes/core_elements.h removes such
+# moves where only a program takes the element.
 _FOR_CORE = "_tpu_ext_for_core"
 
 
@@ -100,16 +99,6 @@ def _on_device(element: Any, device: str) -> Any:
 
     with tf.device(device):
         return tf.nest.map_structure(move, element, expand_composites=True)
-
-
-def on_host(value: Any) -> Any:
-    """Returns the host's tensor of an element in a graph, or the value itself if it is none.
-
-    Programs take the host's: copying what is only passed to a program would cost time.
-    """
-    if isinstance(value, ops.SymbolicTensor) and text_attribute(value.op, _FOR_CORE) is not None:
-        return value.op.inputs[0]
-    return value
 
 
 def deal(dataset: Any, devices: Sequence[str], buffer_size: int) -> DealtIterator:
