@@ -64,6 +64,17 @@ def read_in_function(strategy: tf.distribute.Strategy, dataset: Any) -> Iterator
         yield parts(strategy, value)
 
 
+@pytest.mark.parametrize("read", [read_eagerly, read_in_function])
+def test_devices_may_be_strict(two_replicas: tf.distribute.TPUStrategy, read: Any) -> None:
+    distributed = two_replicas.experimental_distribute_dataset(Dataset.range(7).batch(4))
+    soft = tf.config.get_soft_device_placement()
+    tf.config.set_soft_device_placement(False)
+    try:
+        assert list(read(two_replicas, distributed)) == dealt(7, 4, 2)
+    finally:
+        tf.config.set_soft_device_placement(soft)
+
+
 def test_a_function_returns_elements_on_their_cores(strategy: tf.distribute.TPUStrategy) -> None:
     replicas = strategy.num_replicas_in_sync
     elements = Dataset.range(4 * replicas).map(lambda x: {"x": x, "y": tf.cast(x, tf.float32)})

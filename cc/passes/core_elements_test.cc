@@ -53,7 +53,7 @@ class CoreElementsTest : public ::testing::Test {
     return node;
   }
 
-  void Run() {
+  void TakeFromHost() {
     const absl::Status status = TakeElementsFromHost(&graph_, &library_);
     EXPECT_TRUE(status.ok()) << status;
   }
@@ -83,7 +83,7 @@ TEST_F(CoreElementsTest, AComputationTakesWhatWasMoved) {
   Node* const other = Add(Define("other", "Identity", {"b_there"}), {b_there});
   Node* const input =
       Add(Define("input", "TPUReplicatedInput", {"a_there", "b_there"}), {a_there, b_there});
-  Run();
+  TakeFromHost();
   EXPECT_EQ(InputOf(*input, 0), "a");
   EXPECT_EQ(InputOf(*input, 1), "b");
   EXPECT_FALSE(Has("a_there"));
@@ -94,7 +94,7 @@ TEST_F(CoreElementsTest, OtherIdentitiesStay) {
   Node* const a = Add(Define("a", "Placeholder", {}), {});
   Node* const same = Add(Define("same", "Identity", {"a"}), {a});
   Node* const input = Add(Define("input", "TPUReplicatedInput", {"same", "a"}), {same, a});
-  Run();
+  TakeFromHost();
   EXPECT_EQ(InputOf(*input, 0), "same");
 }
 
@@ -111,7 +111,7 @@ TEST_F(CoreElementsTest, AComputationInAFunctionDoesSoToo) {
   *function.add_node_def() = Define("after", "Identity", {"a:output:0", "^c_there"});
   (*function.mutable_ret())["result"] = "b_there:output:0";
   ASSERT_TRUE(library_.AddFunctionDef(function).ok());
-  Run();
+  TakeFromHost();
   std::vector<std::string> names;
   for (const NodeDef& node : library_.Find("body")->node_def()) {
     names.push_back(node.name());

@@ -53,12 +53,38 @@ class DealtIterator(composite_tensor.CompositeTensor):
         """Returns the next element of each device, or nothing for those that get none."""
         optionals = [self._iterator.get_next_as_optional() for _ in self._devices]
         if not tf.executing_eagerly():
-            # What takes their values says where.
-            return optionals
+            if tf.config.get_soft_device_placement():
+                return optionals
+            host = device_util.get_host_for_device(self._devices[0])
+            return [_TakenOptional(optional, host) for optional in optionals]
         return [
             _on_device(optional, device)
             for optional, device in zip(optionals, self._devices, strict=True)
         ]
+
+
+class _TakenOptional:
+    """An optional of a graph whose value the host takes, whatever device asks for it.
+
+    Only soft device placement moves an optional's ops from the device that they are on to its
+    iterator's.
+    """
+
+    def __init__(self, optional: tf.experimental.Optional, host: str) -> None:
+        self.element_spec = optional.element_spec
+        with tf.device(host):
+            self._has_value = optional.has_value()
+            self._value = tf.cond(
+                self._has_value,
+                optional.get_value,
+                lambda: input_lib._dummy_tensor_fn(self.element_spec),
+            )
+
+    def has_value(self) -> tf.Tensor:
+        return self._has_value
+
+    def get_value(self) -> Any:
+        return self._value
 
 
 class DealtIteratorSpec(tf.TypeSpec):
