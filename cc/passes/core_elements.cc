@@ -8,6 +8,8 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "cc/ops/op_names.h"
 #include "cc/passes/computation_marks.h"
 #include "tensorflow/core/framework/function.pb.h"
@@ -49,15 +51,17 @@ absl::Status BypassIn(Graph* graph) {
 }
 
 // The node that a function's input, `node:output:index` or `^node`, comes from.
-std::string Source(const std::string& input) {
-  const size_t start = input.front() == '^' ? 1 : 0;
-  return input.substr(start, input.find(':') - start);
+std::string Source(absl::string_view input) {
+  absl::ConsumePrefix(&input, "^");
+  return std::string(input.substr(0, input.find(':')));
 }
 
 void BypassIn(FunctionDef* function) {
   std::map<std::string, std::string> moved;
   for (const NodeDef& node : function->node_def()) {
-    if (IsMove(node)) moved[absl::StrCat(node.name(), ":output:0")] = node.input(0);
+    // A damaged function may lack the input.
+    if (!IsMove(node) || node.input_size() == 0) continue;
+    moved[absl::StrCat(node.name(), ":output:0")] = node.input(0);
   }
   std::set<std::string> used;
   for (NodeDef& node : *function->mutable_node_def()) {

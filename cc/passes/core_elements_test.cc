@@ -98,6 +98,21 @@ TEST_F(CoreElementsTest, OtherIdentitiesStay) {
   EXPECT_EQ(InputOf(*input, 0), "same");
 }
 
+TEST_F(CoreElementsTest, DamagedFunctionsDoNoHarm) {
+  FunctionDef function;
+  function.mutable_signature()->set_name("damaged");
+  NodeDef move = Move("move", "");
+  *function.add_node_def() = move;
+  move.clear_input();
+  move.set_name("without input");
+  *function.add_node_def() = move;
+  *function.add_node_def() =
+      Define("input", "TPUReplicatedInput", {"", "^", "without input:output:0", "none:output:0"});
+  ASSERT_TRUE(library_.AddFunctionDef(function).ok());
+  TakeFromHost();
+  EXPECT_EQ(library_.Find("damaged")->node_def_size(), 2);
+}
+
 TEST_F(CoreElementsTest, AComputationInAFunctionDoesSoToo) {
   FunctionDef function;
   function.mutable_signature()->set_name("body");
