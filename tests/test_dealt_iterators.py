@@ -67,12 +67,15 @@ def read_in_function(strategy: tf.distribute.Strategy, dataset: Any) -> Iterator
 @pytest.mark.parametrize("read", [read_eagerly, read_in_function])
 def test_devices_may_be_strict(two_replicas: tf.distribute.TPUStrategy, read: Any) -> None:
     distributed = two_replicas.experimental_distribute_dataset(Dataset.range(7).batch(4))
-    soft = tf.config.get_soft_device_placement()
+    eager = context.context()
+    before = eager._soft_device_placement
     tf.config.set_soft_device_placement(False)
     try:
         assert list(read(two_replicas, distributed)) == dealt(7, 4, 2)
     finally:
-        tf.config.set_soft_device_placement(soft)
+        tf.config.set_soft_device_placement(True)
+        # TensorFlow tells a setting that nobody has made from this one.
+        eager._soft_device_placement = before
 
 
 def test_a_function_returns_elements_on_their_cores(strategy: tf.distribute.TPUStrategy) -> None:
