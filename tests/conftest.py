@@ -71,6 +71,20 @@ def strategy(request: pytest.FixtureRequest, make_strategy: Callable[[int], Any]
     return make_strategy(request.param)
 
 
+@pytest.fixture
+def set_soft_placement() -> Iterator[Callable[[bool], None]]:
+    """Sets soft device placement for one test."""
+    import tensorflow as tf
+    from tensorflow.python.eager import context
+
+    eager = context.context()
+    before = eager._soft_device_placement
+    yield tf.config.set_soft_device_placement
+    tf.config.set_soft_device_placement(True)
+    # None is neither True nor False: it depends on what asks.
+    eager._soft_device_placement = before
+
+
 @pytest.fixture(params=[True, False], ids=["host", "cores"])
 def from_host(request: pytest.FixtureRequest) -> Iterator[bool]:
     """Whether programs are started from the host."""

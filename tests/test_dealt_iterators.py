@@ -65,17 +65,14 @@ def read_in_function(strategy: tf.distribute.Strategy, dataset: Any) -> Iterator
 
 
 @pytest.mark.parametrize("read", [read_eagerly, read_in_function])
-def test_devices_may_be_strict(two_replicas: tf.distribute.TPUStrategy, read: Any) -> None:
+def test_devices_may_be_strict(
+    two_replicas: tf.distribute.TPUStrategy,
+    set_soft_placement: Callable[[bool], None],
+    read: Any,
+) -> None:
     distributed = two_replicas.experimental_distribute_dataset(Dataset.range(7).batch(4))
-    eager = context.context()
-    before = eager._soft_device_placement
-    tf.config.set_soft_device_placement(False)
-    try:
-        assert list(read(two_replicas, distributed)) == dealt(7, 4, 2)
-    finally:
-        tf.config.set_soft_device_placement(True)
-        # TensorFlow tells a setting that nobody has made from this one.
-        eager._soft_device_placement = before
+    set_soft_placement(False)
+    assert list(read(two_replicas, distributed)) == dealt(7, 4, 2)
 
 
 def test_a_function_returns_elements_on_their_cores(strategy: tf.distribute.TPUStrategy) -> None:

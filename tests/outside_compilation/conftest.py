@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from replicas import strategy_of_all_cores
-from tensorflow.python.eager import context
 
 import tf_tpu_ext
 
@@ -169,11 +168,6 @@ def way(request: pytest.FixtureRequest, strategy: Any, mode: str) -> Way:
 
 
 @pytest.fixture
-def soft_placement() -> Iterator[None]:
+def soft_placement(set_soft_placement: Callable[[bool], None]) -> None:
     """Lets ops that the cores can't do move to the host."""
-    eager = context.context()
-    before = eager._soft_device_placement
-    tf.config.set_soft_device_placement(True)
-    yield
-    # None is neither True nor False: it depends on what asks.
-    eager._soft_device_placement = before
+    set_soft_placement(True)
