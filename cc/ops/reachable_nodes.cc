@@ -1,7 +1,9 @@
 #include "cc/ops/reachable_nodes.h"
 
-#include <vector>
+#include <iterator>
+#include <map>
 
+#include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_set.h"
 #include "cc/ops/op_names.h"
 
@@ -16,13 +18,22 @@ namespace {
 template <typename Visit>
 void VisitCallees(const NodeDef& node, Visit visit) {
   visit(node.op());
-  for (const auto& [name, value] : node.attr()) {
-    if (value.has_func()) visit(value.func().name());
-    for (const NameAttrList& callee : value.list().func()) visit(callee.name());
-  }
+  for (const std::string& callee : FunctionsCalledBy(node)) visit(callee);
 }
 
 }  // namespace
+
+std::vector<std::string> FunctionsCalledBy(const NodeDef& node) {
+  // The attributes themselves come in another order in each process.
+  std::map<std::string, std::vector<std::string>> named;
+  for (const auto& [name, value] : node.attr()) {
+    if (value.has_func()) named[name].push_back(value.func().name());
+    for (const NameAttrList& callee : value.list().func()) named[name].push_back(callee.name());
+  }
+  std::vector<std::string> functions;
+  for (auto& [name, callees] : named) absl::c_move(callees, std::back_inserter(functions));
+  return functions;
+}
 
 bool AnyReachableNode(const std::string& function,
                       const tensorflow::FunctionLibraryDefinition& library,

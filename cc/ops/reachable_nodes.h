@@ -2,12 +2,16 @@
 #define TF_TPU_EXT_CC_OPS_REACHABLE_NODES_H_
 
 #include <string>
+#include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "tensorflow/core/framework/function.h"
 #include "tensorflow/core/framework/node_def.pb.h"
 
 namespace tf_tpu_ext {
+
+// The functions that a node's attributes name, in the order of these attributes' names.
+std::vector<std::string> FunctionsCalledBy(const tensorflow::NodeDef& node);
 
 // Whether any node of the function, or of a function that it calls, satisfies the predicate. A
 // function that the library lacks has no nodes.

@@ -39,6 +39,24 @@ class ReachableNodesTest : public ::testing::Test {
   FunctionDefLibrary definitions_;
 };
 
+TEST(FunctionsCalledByTest, ComeInOneOrder) {
+  NodeDef node;
+  std::vector<std::string> expected;
+  for (const std::string name : {"d", "b", "f", "a", "e", "c"}) {
+    tensorflow::NameAttrList function;
+    function.set_name(name + " first");
+    tensorflow::NameAttrList second;
+    second.set_name(name + " second");
+    tensorflow::AddNodeAttr(name, std::vector<tensorflow::NameAttrList>{function, second}, &node);
+    function.set_name(name + " alone");
+    tensorflow::AddNodeAttr(name + "_alone", function, &node);
+  }
+  for (const std::string name : {"a", "b", "c", "d", "e", "f"}) {
+    expected.insert(expected.end(), {name + " first", name + " second", name + " alone"});
+  }
+  EXPECT_EQ(FunctionsCalledBy(node), expected);
+}
+
 TEST_F(ReachableNodesTest, FindsNodesOfTheFunctionAlone) {
   AddNode("Square", AddFunction("function"));
   AddNode("Neg", AddFunction("other"));

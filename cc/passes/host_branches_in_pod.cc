@@ -31,24 +31,10 @@ bool IsBranch(const std::string& op) {
          op == "Case" || op == "StatelessCase";
 }
 
-std::vector<std::string> FunctionsOf(const NodeDef& node) {
-  std::vector<std::string> functions;
-  for (const auto& [name, value] : node.attr()) {
-    if (value.has_func()) functions.push_back(value.func().name());
-    for (const auto& function : value.list().func()) functions.push_back(function.name());
-  }
-  return functions;
-}
-
 bool HoldsTransfers(const NodeDef& node, const FunctionLibraryDefinition& library) {
-  if (!IsBranch(node.op())) return false;
-  for (const std::string& function : FunctionsOf(node)) {
-    if (AnyReachableNode(function, library,
-                         [](const NodeDef& inner) { return IsHostTransfer(inner.op()); })) {
-      return true;
-    }
-  }
-  return false;
+  return IsBranch(node.op()) && AnyNodeCalledBy(node, library, [](const NodeDef& inner) {
+           return IsHostTransfer(inner.op());
+         });
 }
 
 // Nested ones are lowered after those around them.

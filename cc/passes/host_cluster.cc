@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "cc/base/user_lines.h"
 #include "cc/ops/op_names.h"
+#include "cc/ops/reachable_nodes.h"
 #include "tensorflow/core/common_runtime/eval_const_tensor.h"
 #include "tensorflow/core/common_runtime/shape_refiner.h"
 #include "tensorflow/core/framework/attr_value.pb.h"
@@ -115,12 +116,8 @@ std::string WhyNotAlone(const NodeDef& node, const FunctionLibraryDefinition& li
       node.op() == "TPUCopyWithDynamicShape") {
     return CannotFold("it prepares ids for SparseCores", node);
   }
-  std::vector<std::string> callees;
+  std::vector<std::string> callees = FunctionsCalledBy(node);
   if (library.Contains(node.op())) callees.push_back(node.op());
-  for (const auto& [name, value] : node.attr()) {
-    if (value.has_func()) callees.push_back(value.func().name());
-    for (const auto& function : value.list().func()) callees.push_back(function.name());
-  }
   for (const std::string& callee : callees) {
     // Also ends recursion.
     if (!seen->insert(callee).second) continue;

@@ -14,6 +14,7 @@
 #include "absl/strings/string_view.h"
 #include "cc/base/user_lines.h"
 #include "cc/ops/op_names.h"
+#include "cc/ops/reachable_nodes.h"
 #include "cc/passes/switch_branches.h"
 #include "cc/program/traced_options.h"
 #include "tensorflow/core/framework/function.pb.h"
@@ -215,11 +216,8 @@ class Search {
     if (IsConditional(node.op())) inner.branches.insert(inner.path);
     // The first input of a conditional says which branch is taken.
     const int skipped = IsConditional(node.op()) ? 1 : 0;
-    for (const auto& [attribute, value] : node.attr()) {
-      if (value.has_func()) ReadCallee(node, value.func().name(), skipped, inner, maker_of);
-      for (const auto& branch : value.list().func()) {
-        ReadCallee(node, branch.name(), skipped, inner, maker_of);
-      }
+    for (const std::string& callee : FunctionsCalledBy(node)) {
+      ReadCallee(node, callee, skipped, inner, maker_of);
     }
   }
 

@@ -238,7 +238,7 @@ TEST_F(HostRacesTest, BranchesAreTakenByOneReplicaAlone) {
   EXPECT_TRUE(Find().empty());
   // Each of them with itself, and with the other branch.
   EXPECT_EQ(FindInBranches(),
-            (Races{"in_branch in_branch", "in_branch in_other", "in_other in_other"}));
+            (Races{"in_branch in_branch", "in_other in_branch", "in_other in_other"}));
   AddCall("Case", {"branches"}, {"write", "other"}, v);
   EXPECT_TRUE(Find().empty());
   // Another replica may read in the meantime.

@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "cc/base/fault_points.h"
+#include "cc/ops/reachable_nodes.h"
 #include "cc/transfer/python_state.h"
 #include "tensorflow/core/common_runtime/device_factory.h"
 #include "tensorflow/core/common_runtime/device_mgr.h"
@@ -87,11 +88,8 @@ void CountOps(const std::string& name, const FunctionLibraryDefinition& library,
     if (CallsPython(node)) ++counts->python;
     const tensorflow::OpDef* op = nullptr;
     if (!library.LookUpOpDef(node.op(), &op).ok() || op->is_stateful()) ++counts->stateful;
-    for (const auto& [attribute, value] : node.attr()) {
-      if (value.has_func()) CountOps(value.func().name(), library, open, counts);
-      for (const auto& callee : value.list().func()) {
-        CountOps(callee.name(), library, open, counts);
-      }
+    for (const std::string& callee : FunctionsCalledBy(node)) {
+      CountOps(callee, library, open, counts);
     }
   }
   open->erase(name);

@@ -12,6 +12,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "cc/ops/op_names.h"
+#include "cc/ops/reachable_nodes.h"
 #include "tensorflow/compiler/tf2xla/side_effect_util.h"
 #include "tensorflow/core/framework/attr_value.pb.h"
 #include "tensorflow/core/framework/node_def.pb.h"
@@ -95,16 +96,6 @@ void OrderEmbeddingOps(FunctionDef* function) {
   }
 }
 
-// The functions that a node calls.
-std::vector<std::string> Callees(const NodeDef& node) {
-  std::vector<std::string> callees;
-  for (const auto& [name, value] : node.attr()) {
-    if (value.has_func()) callees.push_back(value.func().name());
-    for (const auto& function : value.list().func()) callees.push_back(function.name());
-  }
-  return callees;
-}
-
 // Node numbers in an order that respects all inputs and otherwise follows the program.
 std::vector<int> ProgramOrder(const FunctionDef& function) {
   const int size = function.node_def_size();
@@ -153,7 +144,7 @@ class FunctionOrderer {
       NodeDef* node = function.mutable_node_def(i);
       if (IsBridgeHostCompute(*node)) RenameHostCompute(node);
       ordered[i] = TalksToHost(*node);
-      for (const std::string& callee : Callees(*node)) {
+      for (const std::string& callee : FunctionsCalledBy(*node)) {
         TF_ASSIGN_OR_RETURN(const bool talks, Order(callee));
         if (talks) ordered[i] = true;
       }
