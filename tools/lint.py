@@ -35,8 +35,6 @@ import ninja_build  # noqa: E402
 import tf_config  # noqa: E402
 
 CLEAN = ROOT / "build" / "lint"
-# clang accepts the code and all of g++'s options except this one.
-GCC_ONLY = frozenset({"-fno-canonical-system-headers"})
 
 
 def tool(name: str) -> str:
@@ -109,7 +107,7 @@ def fingerprint(file: str, common: str) -> str:
 
 def tidy(command: Sequence[str], file: str, options: Iterable[str], folder: pathlib.Path) -> str:
     """Returns the output of clang-tidy for a file, empty if there are no findings."""
-    options = [option for option in options if option not in GCC_ONLY]
+    options = [option for option in options if option not in tf_config.GCC_ONLY]
     run = subprocess.run(
         [*command, file, "--", "-x", "c++", *options],
         cwd=folder,

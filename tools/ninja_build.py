@@ -45,8 +45,6 @@ SANITIZERS = {"address": "address,undefined", "thread": "thread"}
 # In older versions, ThreadSanitizer can't be preloaded.
 OLDEST_CLANG = 16
 PRECOMPILED = "precompiled.h"
-# Only g++ has these.
-GCC_ONLY = frozenset({"-fno-canonical-system-headers"})
 
 
 def clang() -> str:
@@ -110,7 +108,7 @@ def quick(sanitize: str | None) -> Toolchain:
         copts += ["-fno-sanitize=vptr,function"] if sanitize == "address" else []
         # The runtime is preloaded: the Python executable does not have it.
         linkopts += [f"-fsanitize={SANITIZERS[sanitize]}", "-shared-libsan"]
-    return Toolchain(compiler, GCC_ONLY | {"-O2"}, tuple(copts), tuple(linkopts), True)
+    return Toolchain(compiler, tf_config.GCC_ONLY | {"-O2"}, tuple(copts), tuple(linkopts), True)
 
 
 class Writer:

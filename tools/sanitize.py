@@ -65,7 +65,7 @@ def runtime_library(name: str) -> str:
 def build_order_library(folder: pathlib.Path) -> str:
     """Builds a library that shows TensorFlow's locks to ThreadSanitizer; returns its path."""
     library = folder / "thread_order.so"
-    left_out = ninja_build.GCC_ONLY | {"-O2"}
+    left_out = tf_config.GCC_ONLY | {"-O2"}
     subprocess.run(
         [
             ninja_build.clang(),
