@@ -3,5 +3,4 @@
 #include "cc/describe/unity.cc"
 #include "cc/kernels/unity.cc"
 #include "cc/passes/unity.cc"
-#include "cc/plugin/unity.cc"
 // NOLINTEND(bugprone-suspicious-include)
