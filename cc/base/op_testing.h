@@ -25,9 +25,11 @@
 #include "xla/client/client.h"
 #include "xla/client/client_library.h"
 #include "xla/client/local_client.h"
+#include "xla/execution_options_util.h"
 #include "xla/hlo/builder/xla_builder.h"
 #include "xla/hlo/builder/xla_computation.h"
 #include "xla/literal.h"
+#include "xla/llvm_emitters.h"
 #include "xla/shape.h"
 #include "xla/tsl/platform/errors.h"
 #include "xla/tsl/platform/statusor.h"
@@ -128,7 +130,10 @@ class OpTester {
       arguments.push_back(sent.get());
       data.push_back(std::move(sent));
     }
-    TF_ASSIGN_OR_RETURN(xla::Literal results, client->ExecuteAndTransfer(program, arguments));
+    xla::ExecutionOptions options = xla::CreateDefaultExecutionOptions();
+    UseLlvmEmitters(options.mutable_debug_options());
+    TF_ASSIGN_OR_RETURN(xla::Literal results,
+                        client->ExecuteAndTransfer(program, arguments, &options));
     std::vector<xla::Literal> parts = results.DecomposeTuple();
     tensorflow::Tensor padded;
     TF_RETURN_IF_ERROR(
