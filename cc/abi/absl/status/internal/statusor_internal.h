@@ -1,6 +1,6 @@
 // The wheel's own header, with the conditions of StatusOr's constructors as structs instead of
 // aliases. GCC 12 gives the types behind these aliases all the same hash, and compares each with
-// those of every other StatusOr: more than half of the time that a file with XLA's headers takes.
+// those of every other StatusOr: up to half of the time that a file with XLA's headers takes.
 // Neither meaning nor binary interface change.
 #ifndef TF_TPU_EXT_CC_ABI_ABSL_STATUS_INTERNAL_STATUSOR_INTERNAL_H_
 #define TF_TPU_EXT_CC_ABI_ABSL_STATUS_INTERNAL_STATUSOR_INTERNAL_H_
