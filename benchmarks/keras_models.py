@@ -21,6 +21,7 @@ class Model:
         make: Makes the model from a Keras module; called in the strategy's scope.
         make_data: Makes the examples and their labels.
         rate: Adam's learning rate.
+        policy: Keras' policy of types.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Model:
     make: Callable[[Any], Any]
     make_data: Callable[[np.random.Generator, int], Arrays]
     rate: float = 1e-4
+    policy: str = "float32"
 
     def data(self) -> Arrays:
         return self.make_data(np.random.default_rng(1), self.batch)
@@ -114,8 +116,10 @@ def models(smoke: bool) -> dict[str, Model]:
     batch = 16 if smoke else 64
     widths = (4, 8) if smoke else (32, 64, 128)
     bert = _bert(length, 64, 64, 1) if smoke else _bert(length, 8192, 256, 4)
+    sentences = _sentences(length, 64 if smoke else 8192)
     every = (
-        Model("bert", batch // 2, bert, _sentences(length, 64 if smoke else 8192)),
+        Model("bert", batch // 2, bert, sentences),
+        Model("bert_bfloat16", batch // 2, bert, sentences, policy="mixed_bfloat16"),
         Model("resnet50", batch, _application("ResNet50", size), _images(size)),
         Model("efficientnet", batch, _application("EfficientNetB0", size), _images(size)),
         Model("unet", batch // 2, _unet(size, widths), _segments(size)),

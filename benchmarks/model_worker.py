@@ -37,6 +37,7 @@ class Worker(step_worker.Worker):
         self._before = step_worker.megabytes("VmRSS")
         description = self._models[program]
         keras.utils.set_random_seed(1)
+        keras.mixed_precision.set_dtype_policy(description.policy)
         with self._strategy.scope() if self._strategy else contextlib.nullcontext():
             self._model = description.make(keras)
             self._model.compile(

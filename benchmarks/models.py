@@ -1,9 +1,9 @@
 """Milliseconds of a step of common models trained with Keras' `fit`, compared with peers.
 
-ResNet50, EfficientNetB0 and a U-Net with 64 x 64 inputs, and a BERT of 4 layers with dropout run on
-n virtual cores (`ours`), under MirroredStrategy on n logical CPUs (`mirrored`), and as a plain
-function on the CPU without and with `jit_compile=True` (`plain`, `jit_compile`), all with the same
-global batch. Each has its own process, and they take turns.
+ResNet50, EfficientNetB0 and a U-Net with 64 x 64 inputs, and a BERT of 4 layers with dropout, in
+float32 and in bfloat16, run on n virtual cores (`ours`), under MirroredStrategy on n logical CPUs
+(`mirrored`), and as a plain function on the CPU without and with `jit_compile=True` (`plain`,
+`jit_compile`), all with the same global batch. Each has its own process, and they take turns.
 
     pip install '.[cpu,bench]'
     python benchmarks/models.py [--models bert ...] [--replicas 1 2 8] [--peers ours plain ...]

@@ -54,8 +54,9 @@ class Options:
         launch_from_host: Whether a function starts its programs from the host if it has nothing
             else on their cores, and on the calling thread if it does nothing else on the host.
             Otherwise TensorFlow starts an executor for each core. The results are the same.
-        tensorflow_kernels: Whether programs compute convolutions and pooling with TensorFlow's CPU
-            kernels where those are faster than XLA's code. The results differ only by rounding.
+        tensorflow_kernels: Whether programs compute convolutions, pooling and products of bfloat16
+            with TensorFlow's CPU kernels where those are faster than XLA's code. The results
+            differ only by rounding.
         matmul_precision: `"full"`, or `"tpu"` to compute float32 products and convolutions as a TPU
             does: operands are rounded to bfloat16, and products are summed in float32. If the
             program asks XLA for a higher precision, it gets it: HIGH takes three products of parts

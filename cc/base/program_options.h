@@ -21,7 +21,8 @@ struct ProgramOptions {
   // Whether functions start their programs from the host, on the caller's thread, without an
   // executor for each core.
   bool launch_from_host = true;
-  // Whether programs compute convolutions and pools with TensorFlow's own kernels.
+  // Whether programs compute convolutions, pools and products of bfloat16 with TensorFlow's own
+  // kernels.
   bool tensorflow_kernels = true;
   // Whether float32 products are computed with full precision; if not, as on a TPU.
   bool full_matmul_precision = true;

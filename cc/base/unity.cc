@@ -4,6 +4,7 @@
 #include "cc/base/call_attributes.cc"
 #include "cc/base/compute_pool.cc"
 #include "cc/base/core_threads.cc"
+#include "cc/base/cpu_kernels.cc"
 #include "cc/base/custom_call.cc"
 #include "cc/base/fault_points.cc"
 #include "cc/base/json.cc"

@@ -8,9 +8,13 @@
 namespace tf_tpu_ext {
 namespace {
 
+google::protobuf::UnknownFieldSet& UnknownFields(tensorflow::tpu::TPUCompileOptions* traced) {
+  return *traced->GetReflection()->MutableUnknownFields(traced);
+}
+
 std::string Serialized(const std::string& text) {
   tensorflow::tpu::TPUCompileOptions traced;
-  traced.mutable_unknown_fields()->AddLengthDelimited(kProgramOptionsField, text);
+  UnknownFields(&traced).AddLengthDelimited(kProgramOptionsField, text);
   return traced.SerializeAsString();
 }
 
@@ -38,8 +42,8 @@ TEST(TracedOptionsTest, RefuseDamage) {
 
 TEST(TracedOptionsTest, OtherUnknownFieldsAreNone) {
   tensorflow::tpu::TPUCompileOptions traced;
-  traced.mutable_unknown_fields()->AddLengthDelimited(kProgramOptionsField + 1, "speed=1");
-  traced.mutable_unknown_fields()->AddVarint(kProgramOptionsField, 1);
+  UnknownFields(&traced).AddLengthDelimited(kProgramOptionsField + 1, "speed=1");
+  UnknownFields(&traced).AddVarint(kProgramOptionsField, 1);
   ProgramOptions options;
   options.stack_replicas = false;
   ASSERT_TRUE(ApplyTracedOptions(traced, &options).ok());

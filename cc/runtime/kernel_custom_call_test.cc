@@ -1,11 +1,13 @@
 // Tests TensorFlow's kernels in a running program, called through XLA's custom calls.
 #include <cmath>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "cc/base/compute_pool.h"
 #include "cc/base/custom_call_tester.h"
 #include "cc/base/kernel_threads.h"
@@ -16,6 +18,8 @@
 #include "tensorflow/core/framework/attr_value.pb.h"
 #include "tensorflow/core/framework/node_def.pb.h"
 #include "tensorflow/core/framework/node_def_util.h"
+#include "tensorflow/core/framework/op.h"
+#include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/tensor.h"
 
 namespace tf_tpu_ext {
@@ -157,6 +161,29 @@ TEST(KernelCallTest, AnUnknownKernelFailsTheCompilation) {
   EXPECT_FALSE(
       Make(CallOf(Node("TpuExtTest>NoSuchOp", {"x"})), {MakeScalar<float>(1)}, MakeScalar<float>(0))
           .ok());
+}
+
+// oneDNN's kernels throw if the processor lacks an instruction.
+REGISTER_OP("TpuExtTest>Throw").Input("x: T").Output("y: T").Attr("T: type");
+
+class ThrowingKernel : public tensorflow::OpKernel {
+ public:
+  using OpKernel::OpKernel;
+  void Compute(tensorflow::OpKernelContext* /*context*/) override {
+    throw std::runtime_error("no such instruction");
+  }
+};
+
+REGISTER_KERNEL_BUILDER(Name("TpuExtTest>Throw").Device(tensorflow::DEVICE_CPU), ThrowingKernel);
+
+TEST(KernelCallTest, WhatAKernelThrowsIsAnError) {
+  auto call = Make(CallOf(Node("TpuExtTest>Throw", {"x"})), {MakeVector<float>({1, 2, 3})},
+                   MakeVector<float>({0, 0, 0}));
+  ASSERT_TRUE(call.ok()) << call.status();
+  const absl::Status status = (*call)->Run(nullptr);
+  EXPECT_TRUE(absl::IsInternal(status)) << status;
+  EXPECT_TRUE(absl::StrContains(status.message(), "model/layer")) << status;
+  EXPECT_TRUE(absl::StrContains(status.message(), "no such instruction")) << status;
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "cc/base/process.h"
 #include "cc/compiler/build/program_description.h"
 #include "cc/compiler/hlo/collective_order.h"
+#include "cc/compiler/hlo/product_kernels.h"
 #include "cc/compiler/replicas/group_replicas.h"
 #include "cc/compiler/replicas/split_update.h"
 #include "cc/program/value_numbers.h"
@@ -183,6 +184,8 @@ absl::StatusOr<std::shared_ptr<const CompiledProgram>> BuildSource(XlaCompiler& 
   }
   // The source may still be needed for other forms of the program.
   if (module == nullptr) module = source.module->Clone(/*suffix=*/"");
+  // The shared update keeps its products: it must not fail midway, as a kernel may.
+  if (source.calls_kernels_for_products) TF_RETURN_IF_ERROR(UseKernelsForProducts(module.get()));
   // Only what is left counts: the split removes collectives.
   compiled.waits = compiled.waits || HasCollectives(*module);
   if (source.overwrites_variables && !compiled.waits && !CallsOut(*module)) {

@@ -34,6 +34,8 @@ struct ProgramSource {
   std::vector<std::pair<ArgumentNumber, OutputNumber>> updated_arguments;
   // Whether the part that all replicas compute identically may be split off.
   bool shares_update = false;
+  // Whether TensorFlow's kernels compute products of bfloat16.
+  bool calls_kernels_for_products = false;
   // Whether the program may overwrite variables: it has a single core, and nothing can interrupt
   // it.
   bool overwrites_variables = false;

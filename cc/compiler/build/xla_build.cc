@@ -24,6 +24,7 @@
 #include "cc/compiler/hlo/module.h"
 #include "cc/compiler/hlo/native_random_bits.h"
 #include "cc/compiler/hlo/padded_arguments.h"
+#include "cc/compiler/hlo/product_kernels.h"
 #include "cc/compiler/hlo/skip_computation.h"
 #include "cc/compiler/hlo/static_results.h"
 #include "cc/compiler/hlo/sum_in_products.h"
@@ -228,6 +229,13 @@ absl::StatusOr<ProgramSource> MakeSource(const LoweredModule& lowered, const Met
   }
 
   ProgramSource source;
+  record->tensorflow_kernels = CountKernelCalls(*lowered.result.computation);
+  // Only XLA can split a product over cores.
+  if (lowered.options.tensorflow_kernels && NumPartitions(metadata) == 1) {
+    const int64_t products = CountProductsForKernels(*module);
+    source.calls_kernels_for_products = products > 0 && KernelsMultiplyBFloat16Fast();
+    if (source.calls_kernels_for_products) record->tensorflow_kernels += products;
+  }
   source.options =
       MakeCompileOptions(compiled, NumPartitions(metadata), lowered.has_host_transfers);
   source.num_arguments = metadata.args_size();
@@ -272,7 +280,6 @@ absl::StatusOr<std::shared_ptr<const CompiledProgram>> BuildProgram(const Lowere
   compiled.id = id;
   TF_ASSIGN_OR_RETURN(ProgramSource source,
                       MakeSource(lowered, metadata, std::move(compiled), record));
-  record->tensorflow_kernels = CountKernelCalls(*lowered.result.computation);
   TF_ASSIGN_OR_RETURN(XlaCompiler compiler, XlaCompiler::Create(record->name));
   if (source.replicas_alike && lowered.options.stack_replicas &&
       source.compiled.probes == nullptr && source.compiled.host_functions.empty() &&

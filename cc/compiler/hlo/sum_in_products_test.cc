@@ -6,7 +6,6 @@
 #include "absl/strings/str_replace.h"
 #include "cc/compiler/hlo/test_module.h"
 #include "gtest/gtest.h"
-#include "xla/hlo/evaluator/hlo_evaluator.h"
 #include "xla/hlo/ir/hlo_instruction.h"
 #include "xla/hlo/ir/hlo_module.h"
 #include "xla/hlo/ir/hlo_opcode.h"
@@ -46,22 +45,13 @@ xla::Literal Count(const xla::Shape& shape) {
   return literal;
 }
 
-xla::Literal ValueOf(const xla::HloModule& module) {
-  const auto& parameters = module.entry_computation()->parameter_instructions();
-  const xla::Literal x = Count(parameters[0]->shape());
-  const xla::Literal y = Count(parameters[1]->shape());
-  auto value = xla::HloEvaluator().Evaluate(module, {&x, &y});
-  CHECK_OK(value.status());
-  return *std::move(value);
-}
-
 void ExpectOneProduct(const std::string& text) {
   const std::unique_ptr<xla::HloModule> module = ParseModule(text);
-  const xla::Literal expected = ValueOf(*module);
+  const xla::Literal expected = ValueOf(*module, Count);
   ASSERT_TRUE(SumInProducts(module.get()).ok());
   ExpectValid(module.get());
   EXPECT_EQ(module->entry_computation()->root_instruction()->opcode(), HloOpcode::kDot);
-  const xla::Literal value = ValueOf(*module);
+  const xla::Literal value = ValueOf(*module, Count);
   ASSERT_EQ(value.shape(), expected.shape());
   const auto values = value.data<float>();
   for (int i = 0; i < static_cast<int>(values.size()); ++i) {

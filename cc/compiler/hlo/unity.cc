@@ -11,6 +11,7 @@
 #include "cc/compiler/hlo/native_random_bits.cc"
 #include "cc/compiler/hlo/padded_arguments.cc"
 #include "cc/compiler/hlo/partition_probes.cc"
+#include "cc/compiler/hlo/product_kernels.cc"
 #include "cc/compiler/hlo/purity.cc"
 #include "cc/compiler/hlo/skip_computation.cc"
 #include "cc/compiler/hlo/static_results.cc"

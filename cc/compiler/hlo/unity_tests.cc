@@ -9,6 +9,7 @@
 #include "cc/compiler/hlo/module_test.cc"
 #include "cc/compiler/hlo/native_random_bits_test.cc"
 #include "cc/compiler/hlo/padded_arguments_test.cc"
+#include "cc/compiler/hlo/product_kernels_test.cc"
 #include "cc/compiler/hlo/purity_test.cc"
 #include "cc/compiler/hlo/skip_computation_test.cc"
 #include "cc/compiler/hlo/static_results_test.cc"
