@@ -13,6 +13,7 @@
 #include "cc/base/process.h"
 #include "cc/compiler/build/program_description.h"
 #include "cc/compiler/hlo/collective_order.h"
+#include "cc/compiler/hlo/native_random_bits.h"
 #include "cc/compiler/hlo/product_kernels.h"
 #include "cc/compiler/replicas/group_replicas.h"
 #include "cc/compiler/replicas/split_update.h"
@@ -20,8 +21,8 @@
 #include "tensorflow/compiler/tf2xla/type_util.h"
 #include "xla/hlo/ir/hlo_computation.h"
 #include "xla/hlo/ir/hlo_input_output_alias_config.h"
+#include "xla/hlo/ir/hlo_instruction.h"
 #include "xla/hlo/ir/hlo_opcode.h"
-#include "xla/hlo/utils/hlo_query.h"
 #include "xla/tsl/platform/errors.h"
 #include "xla/tsl/platform/statusor.h"
 
@@ -77,8 +78,12 @@ absl::StatusOr<std::vector<UpdatedVariable>> Overwrite(
 
 // Whether the program calls code that may fail.
 bool CallsOut(const xla::HloModule& module) {
-  return absl::c_any_of(module.computations(), [](const xla::HloComputation* computation) {
-    return xla::hlo_query::ContainsInstrWithOpcode(computation, {xla::HloOpcode::kCustomCall});
+  const auto may_fail = [](const xla::HloInstruction* instruction) {
+    return instruction->opcode() == xla::HloOpcode::kCustomCall &&
+           !IsNativeRandomBits(*instruction);
+  };
+  return absl::c_any_of(module.computations(), [&](const xla::HloComputation* computation) {
+    return absl::c_any_of(computation->instructions(), may_fail);
   });
 }
 

@@ -38,6 +38,19 @@ ENTRY entry {
   ROOT all = (f32[6], f32[6]) tuple(loss, new)
 })";
 
+// The same with random numbers.
+constexpr char kRandomStep[] = R"(
+HloModule step
+ENTRY entry {
+  w = f32[64] parameter(0)
+  state = u64[3] parameter(1)
+  both = (u64[3], u32[64]) rng-bit-generator(state), algorithm=rng_philox
+  bits = u32[64] get-tuple-element(both), index=1
+  x = f32[64] convert(bits)
+  new = f32[64] subtract(w, x)
+  ROOT all = (f32[64], f32[64]) tuple(x, new)
+})";
+
 std::vector<xla::Literal> StepArguments() {
   std::vector<xla::Literal> arguments;
   arguments.push_back(Vector(Numbers(6, 1)));
@@ -107,6 +120,8 @@ TEST(BuildProgramTest, VariablesAreKeptWhereTheStepMayStillFail) {
   };
   TestProgram plain(kStep, 1);
   EXPECT_TRUE(overwritten(plain));
+  TestProgram with_dropout(kRandomStep, 1);
+  EXPECT_TRUE(overwritten(with_dropout));
   TestProgram with_host_functions(kStep, 1);
   with_host_functions.lowered.host_functions.push_back({"f", "", ""});
   EXPECT_FALSE(overwritten(with_host_functions));

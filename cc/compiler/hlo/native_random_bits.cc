@@ -26,6 +26,13 @@ bool IsMadeNatively(xla::PrimitiveType type) {
   return type == xla::U32 || type == xla::S32 || type == xla::U64 || type == xla::S64;
 }
 
+// Whether native code generates such bits of such a state.
+bool FitsNativeBits(const xla::Shape& state, const xla::Shape& bits) {
+  return state.IsArray() && state.element_type() == xla::U64 && state.dimensions().size() == 1 &&
+         (state.dimensions(0) == 2 || state.dimensions(0) == 3) && bits.IsArray() &&
+         bits.is_static() && IsMadeNatively(bits.element_type());
+}
+
 // Whether these are the bits, rather than the new state, of a generator for which XLA:CPU uses
 // Philox.
 bool AreBits(const HloInstruction& instruction) {
@@ -35,13 +42,9 @@ bool AreBits(const HloInstruction& instruction) {
   const auto* generator = xla::DynCast<xla::HloRngBitGeneratorInstruction>(instruction.operand(0));
   if (generator == nullptr) return false;
   const xla::RandomAlgorithm algorithm = generator->algorithm();
-  const xla::Shape& state = generator->operand(0)->shape();
-  const xla::Shape& bits = instruction.shape();
   return (algorithm == xla::RNG_PHILOX || algorithm == xla::RNG_DEFAULT) &&
-         state.element_type() == xla::U64 && state.dimensions().size() == 1 &&
-         (state.dimensions(0) == 2 || state.dimensions(0) == 3) && bits.IsArray() &&
-         bits.is_static() && IsMadeNatively(bits.element_type()) &&
-         xla::ShapeUtil::ElementsIn(bits) >= kFewestNumbers;
+         FitsNativeBits(generator->operand(0)->shape(), instruction.shape()) &&
+         xla::ShapeUtil::ElementsIn(instruction.shape()) >= kFewestNumbers;
 }
 
 }  // namespace
@@ -60,6 +63,11 @@ absl::Status MakeRandomBitsNatively(xla::HloModule* module) {
     }
   }
   return absl::OkStatus();
+}
+
+bool IsNativeRandomBits(const HloInstruction& instruction) {
+  return instruction.IsCustomCall(kRandomBitsTarget) && instruction.operand_count() == 1 &&
+         FitsNativeBits(instruction.operand(0)->shape(), instruction.shape());
 }
 
 }  // namespace tf_tpu_ext

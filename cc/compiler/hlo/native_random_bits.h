@@ -3,6 +3,7 @@
 #define TF_TPU_EXT_CC_COMPILER_HLO_NATIVE_RANDOM_BITS_H_
 
 #include "absl/status/status.h"
+#include "xla/hlo/ir/hlo_instruction.h"
 #include "xla/hlo/ir/hlo_module.h"
 
 namespace tf_tpu_ext {
@@ -11,6 +12,9 @@ namespace tf_tpu_ext {
 // bits as XLA's code in a seventh of the time. Not for programs whose arrays are divided between
 // cores.
 absl::Status MakeRandomBitsNatively(xla::HloModule* module);
+
+// Whether the instruction is such a call. It can't fail.
+bool IsNativeRandomBits(const xla::HloInstruction& instruction);
 
 }  // namespace tf_tpu_ext
 
