@@ -58,7 +58,7 @@ strategy = tf.distribute.TPUStrategy(resolver)
 
 
 def late(x):
-    end = tf.timestamp() + tf.where(x > 2.5, tf.constant(14.0, tf.float64), 0.0)
+    end = tf.timestamp() + tf.where(x > 2.5, tf.constant(4.0, tf.float64), 0.0)
     return tf.while_loop(lambda y: tf.timestamp() < end, lambda y: [y], [x])[0]
 
 
@@ -165,17 +165,18 @@ def test_launch_that_goes_on_is_named(make_strategy):
     assert (of_process().run_id, of_process().steps) == (0, now.steps + 1)
 
 
-def run(folder, *arguments, options=("--progress",), script=SCRIPT):
+def run(folder, *arguments, options=("--progress-seconds=0.5",), script=SCRIPT):
     (folder / "train.py").write_text(script)
     command = ["run", "--cores=2", *options, "train.py", *arguments]
     return imported_processes.tf_tpu(*command, cwd=folder, timeout=200)
 
 
 def test_command_writes_a_line_every_few_seconds(tmp_path):
-    done = run(tmp_path, "6.5", "5.5", "0")
+    done = run(tmp_path, "1.5", "1.5", "0")
     assert done.returncode == 0, done.stderr
     lines = [line for line in done.stderr.splitlines() if "steps/s" in line]
-    assert 2 <= len(lines) <= 6, done.stderr
+    # More would be too often, whatever else takes time.
+    assert 4 <= len(lines) <= 60, done.stderr
     assert any(
         re.search(r"compiling \S*train_step\S* \(\d+ instructions\) for \d s", x) for x in lines
     )
@@ -218,16 +219,31 @@ def test_command_writes_in_place_on_a_terminal(tmp_path):
     assert re.search(r"\r\x1b\[K(?:\r?\n)?tf-tpu: 2 virtual cores", text), text
 
 
-def test_without_the_option_nothing_is_written(tmp_path):
-    done = run(tmp_path, "0", "6", "0", options=())
+# Says what would write a line, sooner or later.
+THREADS_SCRIPT = """
+import threading
+print([thread.name for thread in threading.enumerate()])
+"""
+
+
+@pytest.mark.parametrize("options", [(), ("--progress",), ("--progress-seconds=1e8",)])
+def test_only_the_options_start_a_writer(tmp_path, options):
+    done = run(tmp_path, options=options, script=THREADS_SCRIPT)
     assert done.returncode == 0, done.stderr
-    assert "steps/s" not in done.stderr
+    assert ("tpu_progress" in done.stdout) == bool(options)
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "nan", "1e99", "soon"])
+def test_impossible_intervals_are_refused(tmp_path, seconds):
+    done = run(tmp_path, options=(f"--progress-seconds={seconds}",), script=THREADS_SCRIPT)
+    assert done.returncode == 2
+    assert f"expected a number of seconds above 0, got '{seconds}'" in done.stderr
 
 
 @pytest.mark.parametrize("workers", [2])
 def test_workers_are_asked(tmp_path, workers):
-    options = ("--progress", f"--workers={workers}")
-    done = run(tmp_path, "0", "11", "0", options=options)
+    options = ("--progress-seconds=0.5", f"--workers={workers}")
+    done = run(tmp_path, "0", "2", "0", options=options)
     assert done.returncode == 0, done.stderr
     lines = [line for line in done.stderr.splitlines() if "steps/s" in line]
     assert lines, done.stderr
@@ -237,7 +253,7 @@ def test_workers_are_asked(tmp_path, workers):
 def test_workers_tell_what_they_wait_for(tmp_path):
     done = run(
         tmp_path,
-        options=("--progress", "--workers=2"),
+        options=("--progress-seconds=0.5", "--workers=2"),
         script=LATE_SCRIPT,
     )
     assert done.returncode == 0, done.stderr

@@ -41,13 +41,30 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument(
         "--progress",
-        action="store_true",
+        dest="progress_seconds",
+        action="store_const",
+        const=5.0,
         help="say on stderr while it runs how many steps there were, how fast, and what is "
-        "compiled or waited for",
+        "compiled or waited for: in place on a terminal, else in a new line every 5 seconds",
+    )
+    parser.add_argument(
+        "--progress-seconds",
+        type=_seconds,
+        metavar="SECONDS",
+        help="the same, with so many seconds between two lines",
     )
     parser.add_argument("--quiet", action="store_true", help="print no report")
     script.add_arguments(parser)
     parser.set_defaults(run=run)
+
+
+def _seconds(text: str) -> float:
+    with contextlib.suppress(ValueError):
+        seconds = float(text)
+        # Threads can't wait for centuries.
+        if 0 < seconds < 1e9:
+            return seconds
+    raise argparse.ArgumentTypeError(f"expected a number of seconds above 0, got {text!r}")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -78,7 +95,7 @@ def run(options: argparse.Namespace) -> int:
             options.arguments,
             report=options.report,
             quiet=options.quiet,
-            progress=options.progress,
+            progress_seconds=options.progress_seconds,
         )
     )
 

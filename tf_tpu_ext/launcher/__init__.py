@@ -84,7 +84,7 @@ def launch(
     *,
     report: str | None = None,
     quiet: bool = False,
-    progress: bool = False,
+    progress_seconds: float | None = None,
 ) -> int:
     """Runs a program as the main program of this process, like `python script arguments...`.
 
@@ -94,8 +94,9 @@ def launch(
         report: The file for the report, or None. The report is a page if the name ends in `.html`
             (see `tf_tpu_ext.report`) and JSON otherwise.
         quiet: Whether to omit the report on stderr.
-        progress: Whether to show on stderr, while the program runs, how many steps it has done, how
-            fast, and what is being compiled or waited for.
+        progress_seconds: If given, stderr shows, while the program runs, how many steps it has
+            done, how fast, and what is being compiled or waited for: on a terminal in place,
+            elsewhere in a new line after each such time.
 
     Returns:
         The program's exit code.
@@ -112,7 +113,9 @@ def launch(
     """
     recorder = _report.Recorder()
     try:
-        with _report.progress(sys.stderr) if progress else contextlib.nullcontext():
+        with contextlib.ExitStack() as shown:
+            if progress_seconds is not None:
+                shown.enter_context(_report.progress(sys.stderr, progress_seconds))
             return _program.run(program, list(arguments))
     finally:
         summary = recorder.finish()

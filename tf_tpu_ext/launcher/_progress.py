@@ -16,8 +16,8 @@ from typing import Any, TextIO
 
 from tf_tpu_ext import _native, _workers
 
-# How often it is written: in place on a terminal, or as a new line elsewhere.
-_REDRAW_SECONDS, _LINE_SECONDS = 0.5, 5.0
+# How often the line is written in place, on a terminal.
+_REDRAW_SECONDS = 0.5
 # The time over which the rate is averaged.
 _RATE_SECONDS = 10.0
 # Shorter waits are not reported.
@@ -154,16 +154,17 @@ def _now(told: Mapping[str, Any]) -> Now:
 
 
 @contextlib.contextmanager
-def shown(stream: TextIO, ask: Callable[[], Now]) -> Iterator[None]:
+def shown(stream: TextIO, ask: Callable[[], Now], line_seconds: float) -> Iterator[None]:
     """Writes what is happening to a stream from a thread while the body runs.
 
     Args:
         stream: The stream; on a terminal, the line is updated in place.
         ask: Returns what is happening. While it fails, nothing is written.
+        line_seconds: The time between two lines where the stream is not a terminal.
     """
     ended = threading.Event()
     writer = threading.Thread(
-        target=_write, args=(stream, ask, ended), name="tpu_progress", daemon=True
+        target=_write, args=(stream, ask, line_seconds, ended), name="tpu_progress", daemon=True
     )
     writer.start()
     try:
@@ -173,10 +174,12 @@ def shown(stream: TextIO, ask: Callable[[], Now]) -> Iterator[None]:
         writer.join()
 
 
-def _write(stream: TextIO, ask: Callable[[], Now], ended: threading.Event) -> None:
+def _write(
+    stream: TextIO, ask: Callable[[], Now], line_seconds: float, ended: threading.Event
+) -> None:
     terminal = stream.isatty()
     line = Line()
-    while not ended.wait(_REDRAW_SECONDS if terminal else _LINE_SECONDS):
+    while not ended.wait(_REDRAW_SECONDS if terminal else line_seconds):
         now = _asked(ask)
         if now is None:
             continue

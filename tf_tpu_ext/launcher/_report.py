@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import json
 import pathlib
 import sys
@@ -106,11 +107,12 @@ class Report:
         pathlib.Path(path).write_text(json.dumps(fields) + "\n")
 
 
-def progress(stream: TextIO) -> contextlib.AbstractContextManager[None]:
+def progress(stream: TextIO, line_seconds: float) -> contextlib.AbstractContextManager[None]:
     """Shows what is happening, here or on the workers, while the body runs."""
     if _workers.known:
-        return _progress.shown(stream, lambda: _progress.of_workers(_workers.known))
-    return _progress.shown(stream, _progress.of_process)
+        ask = functools.partial(_progress.of_workers, _workers.known)
+        return _progress.shown(stream, ask, line_seconds)
+    return _progress.shown(stream, _progress.of_process, line_seconds)
 
 
 class Recorder:
