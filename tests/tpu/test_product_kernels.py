@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from kernel_counts import kernels_since, uses
 
 import tf_tpu_ext
 from tf_tpu_ext import tpu
@@ -29,14 +30,16 @@ def numbers(*shape: int, seed: int = 0) -> tf.Tensor:
 
 def check(function: Function, reference: Function, *arguments: tf.Tensor) -> int:
     """Compares a program with NumPy's float64; returns how many products kernels computed."""
+    before = uses()
     actual = tpu.rewrite(function, list(arguments))[0]
+    count = kernels_since(before)
     assert actual.dtype == tf.bfloat16
     expected = reference(*(np.asarray(argument, np.float64) for argument in arguments))
     scale = np.max(np.abs(expected))
     np.testing.assert_allclose(
         np.asarray(actual, np.float64) / scale, expected / scale, rtol=TOLERANCE, atol=TOLERANCE
     )
-    return tf_tpu_ext.compilation_stats().programs[-1].tensorflow_kernels
+    return count
 
 
 def check_count(count: int, products: int) -> None:
@@ -130,11 +133,8 @@ def test_small_products_stay(cores):
 
 
 def test_option(cores):
-    tf_tpu_ext.configure(tensorflow_kernels=False)
-    try:
+    with tf_tpu_ext.Options(tensorflow_kernels=False):
         assert check(lambda x, y: [x @ y], np.matmul, numbers(160, 99), numbers(99, 160)) == 0
-    finally:
-        tf_tpu_ext.configure(tensorflow_kernels=True)
 
 
 def test_on_every_core(strategy):
@@ -150,8 +150,9 @@ def test_on_every_core(strategy):
     def step(x):
         return strategy.run(lambda x: tf.matmul(x, weights), [x])
 
+    before = uses()
     results = strategy.experimental_local_results(step(values))
-    check_count(tf_tpu_ext.compilation_stats().programs[-1].tensorflow_kernels, 1)
+    check_count(kernels_since(before), 1)
     for x, result in zip(inputs, results, strict=True):
         expected = np.asarray(x, np.float64) @ np.asarray(weights, np.float64)
         scale = np.max(np.abs(expected))

@@ -12,6 +12,7 @@ import pytest
 import tensorflow as tf
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from kernel_counts import kernels_since, uses
 
 import tf_tpu_ext
 from tf_tpu_ext import tpu
@@ -52,20 +53,6 @@ def with_gradients(function: Function) -> Function:
 
 def numbers(*shape: int, seed: int = 0) -> tf.Tensor:
     return tf.constant(np.random.default_rng(seed).normal(size=shape).astype(np.float32))
-
-
-def uses() -> dict[int, int]:
-    """How often each program was asked for."""
-    programs = tf_tpu_ext.compilation_stats().programs
-    return {program.program_id: 1 + program.hits for program in programs}
-
-
-def kernels_since(before: dict[int, int]) -> int:
-    """How many ops kernels compute of the program that was asked for since then."""
-    programs = tf_tpu_ext.compilation_stats().programs
-    used = [p for p in programs if 1 + p.hits > before.get(p.program_id, 0)]
-    assert len(used) == 1
-    return used[0].tensorflow_kernels
 
 
 def check(function: Function, *arguments: tf.Tensor) -> int:

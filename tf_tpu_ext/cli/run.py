@@ -64,7 +64,9 @@ def _seconds(text: str) -> float:
         # Threads can't wait for centuries.
         if 0 < seconds < 1e9:
             return seconds
-    raise argparse.ArgumentTypeError(f"expected a number of seconds above 0, got {text!r}")
+    raise argparse.ArgumentTypeError(
+        f"expected a number of seconds above 0 and below 1e9, got {text!r}"
+    )
 
 
 def run(options: argparse.Namespace) -> int:

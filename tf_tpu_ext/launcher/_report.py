@@ -109,10 +109,10 @@ class Report:
 
 def progress(stream: TextIO, line_seconds: float) -> contextlib.AbstractContextManager[None]:
     """Shows what is happening, here or on the workers, while the body runs."""
+    ask = _progress.of_process
     if _workers.known:
         ask = functools.partial(_progress.of_workers, _workers.known)
-        return _progress.shown(stream, ask, line_seconds)
-    return _progress.shown(stream, _progress.of_process, line_seconds)
+    return _progress.shown(stream, ask, line_seconds)
 
 
 class Recorder:
