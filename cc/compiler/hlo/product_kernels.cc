@@ -25,6 +25,7 @@
 #include "xla/hlo/ir/hlo_opcode.h"
 #include "xla/shape_util.h"
 #include "xla/tsl/platform/errors.h"
+#include "xla/util.h"
 #include "xla/xla_data.pb.h"
 
 namespace tf_tpu_ext {
@@ -107,11 +108,8 @@ struct ProductDimensions {
 
 std::vector<int64_t> FreeDimensions(const Shape& shape, const std::vector<int64_t>& batch,
                                     const std::vector<int64_t>& summed) {
-  std::vector<int64_t> free;
-  for (int64_t d = 0; d < static_cast<int64_t>(shape.dimensions().size()); ++d) {
-    if (!absl::c_linear_search(batch, d) && !absl::c_linear_search(summed, d)) free.push_back(d);
-  }
-  return free;
+  const auto free = xla::GetNonContractingDims(shape.dimensions().size(), summed, batch);
+  return {free.begin(), free.end()};
 }
 
 ProductDimensions DimensionsOf(const HloInstruction& product) {
