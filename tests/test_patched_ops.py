@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.python.eager import execute
 from tensorflow.python.tpu.ops import tpu_ops
 
 from tf_tpu_ext import patches
@@ -187,3 +190,83 @@ def test_scatters_in_a_graph(name):
     stock = f"ResourceScatter{name.title()}"
     assert stock not in kinds(lambda function: function())
     assert stock in kinds(tf.compat.v1.tpu.outside_compilation)
+
+
+# Handles of variables.
+
+
+@pytest.fixture
+def handle_ops(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The devices on which the op of the patch has created handles."""
+    devices: list[str] = []
+    stock = execute.execute
+
+    def recording(op: bytes, *args: Any, **kwargs: Any) -> Any:
+        results = stock(op, *args, **kwargs)
+        if op == b"TpuExt>VariableHandle":
+            devices.extend(handle.device for handle in results)
+        return results
+
+    monkeypatch.setattr(execute, "execute", recording)
+    return devices
+
+
+def core(number: int) -> str:
+    return f"/job:localhost/replica:0/task:0/device:TPU:{number}"
+
+
+def test_variables_of_cores_get_their_handles_from_the_fast_op(handle_ops):
+    for number in (0, 1):
+        with tf.device(core(number)):
+            first, second = (tf.Variable([1.0, number], name="v") for _ in range(2))
+        first.assign_add([1.0, 1.0])
+        np.testing.assert_array_equal(first, [2.0, number + 1])
+        np.testing.assert_array_equal(second, [1.0, number])
+        assert first.device == second.device == core(number)
+        assert first.handle._handle_data.shape_and_type[0].dtype == tf.float32.as_datatype_enum
+    assert handle_ops == [core(0), core(0), core(1), core(1)]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "shape"),
+    [(tf.bool, []), (tf.int32, [2]), (tf.bfloat16, [0, 3]), (tf.complex64, [1]), (tf.int8, [2, 2])],
+)
+def test_variables_of_cores_hold_any_type(dtype, shape, handle_ops):
+    with tf.device(core(0)):
+        variable = tf.Variable(tf.zeros(shape, dtype), shape=tf.TensorShape(None))
+        variable.assign(tf.ones([3], dtype))
+    np.testing.assert_array_equal(variable.numpy(), np.ones(3, dtype.as_numpy_dtype))
+    assert len(handle_ops) == 1
+
+
+def test_a_variable_of_a_core_goes_with_its_last_handle(handle_ops):
+    with tf.device(core(1)):
+        variable = tf.Variable(tf.zeros([2**20]))
+    kept = weakref.ref(variable)
+    handle = variable.handle
+    del variable
+    gc.collect()
+    assert kept() is None
+    # What holds a handle holds the value.
+    value = tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.float32)
+    assert value.shape == [2**20]
+    assert len(handle_ops) == 1
+
+
+def test_other_variables_keep_the_stock_op(handle_ops):
+    with tf.device("CPU:0"):
+        np.testing.assert_array_equal(tf.Variable([1.0]), [1.0])
+    with tf.Graph().as_default(), tf.device(core(0)):
+        variable = tf.compat.v1.get_variable("v", initializer=[3.0], use_resource=True)
+        assert variable.handle.op.type == "VarHandleOp"
+        with tf.compat.v1.Session() as session:
+            session.run(variable.initializer)
+            np.testing.assert_array_equal(session.run(variable), [3.0])
+    assert handle_ops == []
+
+
+def test_variables_of_cores_without_the_patch(handle_ops):
+    patches.undo("variable_handles")
+    with tf.device(core(0)):
+        np.testing.assert_array_equal(tf.Variable([1.0, 2.0]), [1.0, 2.0])
+    assert handle_ops == []

@@ -186,6 +186,39 @@ TEST_F(HostSideKernelsTest, HostHandleSaysWhatIsMissing) {
   EXPECT_TRUE(absl::StartsWith(ErrorOf(of_other_type), "Resource 'v' ")) << ErrorOf(of_other_type);
 }
 
+class VariableHandleTest : public HostSideKernelsTest {
+ protected:
+  absl::StatusOr<Tensor> HandleOf(Tensor debug_name) {
+    return runner_.RunOne(KernelRunner::Node(kVariableHandleOp,
+                                             [](NodeDef* node) {
+                                               AddNodeAttr("dtype", tensorflow::DT_FLOAT, node);
+                                               AddNodeAttr("shape", TensorShape({2}), node);
+                                             }),
+                          "TPU:1", {std::move(debug_name)});
+  }
+};
+
+TEST_F(VariableHandleTest, EachIsANewVariableOfTheCore) {
+  const auto first = HandleOf(Tensor("v")), second = HandleOf(Tensor("v"));
+  ASSERT_TRUE(first.ok() && second.ok()) << first.status() << second.status();
+  const ResourceHandle& handle = first->scalar<ResourceHandle>()();
+  EXPECT_EQ(handle.device(), KernelRunner::Name("TPU:1"));
+  ASSERT_EQ(handle.dtypes_and_shapes().size(), 1);
+  EXPECT_EQ(handle.dtypes_and_shapes()[0].dtype, tensorflow::DT_FLOAT);
+  EXPECT_EQ(handle.dtypes_and_shapes()[0].shape.DebugString(), "[2]");
+  EXPECT_FALSE(runner_.Read("TPU:1", *first).ok());  // Not initialized yet.
+  ASSERT_TRUE(runner_.Assign("TPU:1", *first, MakeTensor<float>({1, 2}, {2})).ok());
+  EXPECT_EQ(ValuesOf<float>(*runner_.Read("TPU:1", *first)), (std::vector<float>{1, 2}));
+  EXPECT_FALSE(runner_.Read("TPU:1", *second).ok());
+}
+
+TEST_F(VariableHandleTest, RefusesNamesThatAreNoScalar) {
+  const auto handle = HandleOf(Tensor(tensorflow::DT_STRING, TensorShape({2})));
+  EXPECT_TRUE(absl::IsInvalidArgument(handle.status())) << handle.status();
+  EXPECT_TRUE(absl::StrContains(ErrorOf(handle), "got a debug_name of shape [2]"))
+      << ErrorOf(handle);
+}
+
 TEST_F(HostSideKernelsTest, HostBarrierRuns) {
   EXPECT_TRUE(runner_.Run(KernelRunner::Node("TpuExt>HostBarrier"), "CPU:0").ok());
 }

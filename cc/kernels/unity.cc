@@ -26,5 +26,6 @@
 #include "cc/kernels/partitioned_call_kernel.cc"
 #include "cc/kernels/pipeline_dataset.cc"
 #include "cc/kernels/pod_kernels.cc"
+#include "cc/kernels/variable_handle.cc"
 #include "cc/kernels/variable_types.cc"
 // NOLINTEND(bugprone-suspicious-include)

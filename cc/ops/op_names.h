@@ -25,6 +25,7 @@ inline constexpr char kCopyForHost[] = "_tpu_ext_copy_for_host";
 // host, the only one where the op may run.
 inline constexpr char kTransferTask[] = "_tpu_ext_transfer_task";
 
+inline constexpr char kVariableHandleOp[] = "TpuExt>VariableHandle";
 inline constexpr char kHostHandleOp[] = "TpuExt>HostHandle";
 inline constexpr char kHostComputeOp[] = "TpuExt>HostCompute";
 inline constexpr char kHostCallOp[] = "TpuExt>HostCall";

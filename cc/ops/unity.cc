@@ -7,5 +7,6 @@
 #include "cc/ops/reachable_nodes.cc"
 #include "cc/ops/replica_groups.cc"
 #include "cc/ops/transfer_ops.cc"
+#include "cc/ops/variable_handle_op.cc"
 #include "cc/ops/window_ops.cc"
 // NOLINTEND(bugprone-suspicious-include)

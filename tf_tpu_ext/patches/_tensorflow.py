@@ -14,6 +14,7 @@ from tf_tpu_ext.patches import (
     _resolver,
     _sessions,
     _traces,
+    _variables,
     _worker_errors,
 )
 from tf_tpu_ext.patches._patch import Patch, deferred
@@ -227,6 +228,17 @@ PATCHES = (
         "together. All other libraries are loaded as before.",
         reason="stock TensorFlow only names an undefined symbol.",
         install=_libraries.install_tensorflow_io,
+    ),
+    Patch(
+        name="variable_handles",
+        group="tensorflow",
+        target="tensorflow.python.ops.gen_resource_variable_ops.var_handle_op",
+        change="Variables that are created eagerly on virtual cores of this process get their "
+        "handles from another op, which takes the variable's name as an input.",
+        reason="stock TensorFlow's op has the name as an attribute, and eager execution prepares "
+        "an op for each value of its attributes: half a millisecond for each variable on each "
+        "core.",
+        install=_variables.install_variable_handles,
     ),
     Patch(
         name="dealt_iterators",
