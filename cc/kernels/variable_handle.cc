@@ -1,6 +1,4 @@
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -38,7 +36,7 @@ class VariableHandleOp : public tensorflow::OpKernel {
     std::string text(debug_name.scalar<tensorflow::tstring>()());
     auto* variable = new Var(type_.dtype, text);
     // The handle owns it.
-    ResourceHandle handle = ResourceHandle::MakeRefCountingHandle<Var>(
+    const ResourceHandle handle = ResourceHandle::MakeRefCountingHandle<Var>(
         variable, context->device()->name(), {type_}, context->stack_trace());
     // Kernels that look variables up by name find it too.
     OP_REQUIRES_OK(context, context->resource_manager()->CreateUnowned<Var>(
@@ -48,7 +46,7 @@ class VariableHandleOp : public tensorflow::OpKernel {
     Tensor resource;
     OP_REQUIRES_OK(context, context->allocate_temp(tensorflow::DT_RESOURCE, TensorShape({}),
                                                    &resource, on_host));
-    resource.scalar<ResourceHandle>()() = std::move(handle);
+    resource.scalar<ResourceHandle>()() = handle;
     context->set_output(0, resource);
   }
 

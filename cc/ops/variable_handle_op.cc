@@ -1,3 +1,5 @@
+#include <vector>
+
 #include "absl/status/status.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
