@@ -32,8 +32,19 @@ class CheckedDynamicSlice : public OverrideKernel {
   void Compile(tensorflow::XlaOpKernelContext* context) override {
     OP_REQUIRES_VALUE(const xla::Shape operand, context, context->InputXlaShape(0));
     const int64_t rank = operand.dimensions().size();
+    OP_REQUIRES_VALUE(const xla::Shape starts, context, context->InputXlaShape(1));
+    OP_REQUIRES_VALUE(const xla::Shape sizes, context, context->InputXlaShape(2));
+    if (starts.dimensions().size() == 1 && sizes.dimensions().size() == 1) {
+      // In the words of XLA's own error.
+      OP_REQUIRES(context, sizes.dimensions(0) == starts.dimensions(0),
+                  absl::InvalidArgumentError(absl::StrCat(
+                      "XlaDynamicSlice has mismatched number of slice sizes (", sizes.dimensions(0),
+                      ") and number of start indices (", starts.dimensions(0),
+                      "): start_indices and size_indices take one element for each of the ", rank,
+                      " dimensions of its input.")));
+    }
     for (int input : {1, 2}) {
-      OP_REQUIRES_VALUE(const xla::Shape shape, context, context->InputXlaShape(input));
+      const xla::Shape& shape = input == 1 ? starts : sizes;
       OP_REQUIRES(context, shape.dimensions().size() == 1 && shape.dimensions(0) == rank,
                   absl::InvalidArgumentError(absl::StrCat(
                       "XlaDynamicSlice takes ", input == 1 ? "start_indices" : "size_indices",

@@ -41,6 +41,14 @@ TEST(CheckedOpsTest, DynamicSliceWithIndicesForOtherDimensions) {
   }
 }
 
+TEST(CheckedOpsTest, DynamicSliceWithMoreSizesThanStartsHasTheErrorOfXla) {
+  const absl::Status status =
+      CheckedSlice(MakeTensor<int32_t>({1}, {1}), MakeTensor<int32_t>({1, 1}, {2})).status();
+  EXPECT_TRUE(absl::StrContains(
+      status.message(), "has mismatched number of slice sizes (2) and number of start indices (1)"))
+      << status;
+}
+
 TEST(CheckedOpsTest, OthersStayAsTheyAre) {
   tensorflow::NodeDef node;
   node.set_op("XlaDynamicUpdateSlice");
