@@ -239,7 +239,7 @@ def test_variables_of_cores_hold_any_type(dtype, shape, handle_ops):
     assert len(handle_ops) == 1
 
 
-def test_a_variable_of_a_core_goes_with_its_last_handle(handle_ops):
+def test_a_handle_keeps_the_value_of_a_variable_of_a_core(handle_ops):
     with tf.device(core(1)):
         variable = tf.Variable(tf.zeros([2**20]))
     kept = weakref.ref(variable)
@@ -247,7 +247,6 @@ def test_a_variable_of_a_core_goes_with_its_last_handle(handle_ops):
     del variable
     gc.collect()
     assert kept() is None
-    # What holds a handle holds the value.
     value = tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.float32)
     assert value.shape == [2**20]
     assert len(handle_ops) == 1

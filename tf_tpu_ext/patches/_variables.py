@@ -30,9 +30,8 @@ def install_variable_handles(changes: Changes) -> None:
             name: str | None = None,
         ) -> Any:
             if shared_name != context.anonymous_name() or not on_core_of_this_process():
-                return stock(
-                    dtype, shape, container, shared_name, debug_name, list(allowed_devices), name
-                )
+                devices = allowed_devices or []
+                return stock(dtype, shape, container, shared_name, debug_name, devices, name)
             attributes = (
                 "dtype",
                 execute.make_type(dtype, "dtype"),
