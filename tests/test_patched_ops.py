@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from process_memory import resident_bytes
 from tensorflow.python.eager import execute
 from tensorflow.python.tpu.ops import tpu_ops
 
@@ -250,6 +251,18 @@ def test_a_handle_keeps_the_value_of_a_variable_of_a_core(handle_ops):
     value = tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.float32)
     assert value.shape == [2**20]
     assert len(handle_ops) == 1
+
+
+def test_variables_of_cores_are_freed(handle_ops):
+    size = 2**26
+    with tf.device(core(0)):
+        value = tf.ones([size], tf.int8)
+        before = resident_bytes()
+        for _ in range(20):
+            tf.Variable(value).assign_add(value)
+    gc.collect()
+    assert resident_bytes() - before < 5 * size
+    assert len(handle_ops) == 20
 
 
 def test_other_variables_keep_the_stock_op(handle_ops):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
-import pathlib
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -12,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from process_memory import resident_bytes
 
 import tf_tpu_ext
 
@@ -232,11 +231,6 @@ def test_a_failed_step_changes_nothing(strategy: tf.distribute.TPUStrategy, upda
     step()
     for copy in copies(weights):
         np.testing.assert_array_equal(copy, np.full(50_000, 2 * replicas, np.float32))
-
-
-def resident_bytes() -> int:
-    pages = int(pathlib.Path("/proc/self/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def test_a_mirrored_variable_has_one_buffer(
