@@ -3,12 +3,14 @@
 #include "absl/log/log.h"
 #include "absl/strings/str_cat.h"
 #include "cc/abi/xla/cpu_client.h"
+#include "cc/abi/xla/library_sums.h"
 #include "cc/abi/xla/mend_module.h"
 #include "cc/abi/xla/serialized_code.h"
 #include "cc/abi/xla/ynn_builders.h"
 #include "cc/base/fault_points.h"
 #include "cc/base/machine.h"
 #include "cc/compiler/hlo/cut_chains.h"
+#include "cc/compiler/hlo/cut_sums.h"
 #include "cc/compiler/hlo/module.h"
 #include "tsl/platform/protobuf.h"
 #include "xla/hlo/builder/xla_computation.h"
@@ -76,6 +78,7 @@ absl::StatusOr<std::shared_ptr<xla::Executable>> XlaCompiler::Compile(
     std::unique_ptr<xla::HloModule> module, const xla::CompileOptions& options) {
   // XLA's partitioner would gather what is cut on every core.
   if (options.executable_build_options.num_partitions() == 1) {
+    if (LibraryComputesSums()) TF_RETURN_IF_ERROR(CutSums(module.get()));
     TF_RETURN_IF_ERROR(CutChains(kMaxChain, module.get()));
   }
   xla::XlaComputation computation = ToComputation(*module);

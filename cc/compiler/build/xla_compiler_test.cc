@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 #include <thread>
@@ -12,8 +14,10 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/barrier.h"
+#include "cc/abi/xla/library_sums.h"
 #include "cc/base/machine.h"
 #include "cc/compiler/build/compilation_cache.h"
 #include "cc/compiler/build/program_testing.h"
@@ -201,6 +205,49 @@ TEST_F(XlaCompilerTest, LongChainsComputeTheSame) {
   const std::vector<float> result = ValuesOf((*results)[0]);
   // There is one more addition than subtractions.
   for (int i = 0; i < 8; ++i) EXPECT_EQ(result[i], x[i] + y[i]) << i;
+}
+
+// A cut leaves this sum of squares to the library, if there is one.
+TEST_F(XlaCompilerTest, SumsProductsOverSeveralDimensions) {
+  constexpr char kSquares[] = R"(
+HloModule squares
+add {
+  x = f32[] parameter(0)
+  y = f32[] parameter(1)
+  ROOT sum = f32[] add(x, y)
+}
+ENTRY entry {
+  x = f32[1048576] parameter(0)
+  images = f32[64,64,256] reshape(x)
+  squares = f32[64,64,256] multiply(images, images)
+  zero = f32[] constant(0)
+  sums = f32[256] reduce(squares, zero), dimensions={0,1}, to_apply=add
+  ROOT all = (f32[256]) tuple(sums)
+})";
+  absl::StatusOr<XlaCompiler> compiler = XlaCompiler::Create("program");
+  ASSERT_TRUE(compiler.ok());
+  const auto executable = compiler->Compile(ParseModule(kSquares), Options());
+  ASSERT_TRUE(executable.ok()) << executable.status();
+  EXPECT_EQ(absl::StrContains((*executable)->module().ToString(), "ynn_fusion"),
+            LibraryComputesSums());
+  std::vector<float> x = Numbers(1 << 20, 1);
+  x[3] = std::numeric_limits<float>::quiet_NaN();
+  x[4] = -std::numeric_limits<float>::infinity();
+  std::vector<xla::Literal> arguments;
+  arguments.push_back(Vector(x));
+  const auto results = RunCode(**executable, arguments);
+  ASSERT_TRUE(results.ok()) << results.status();
+  const std::vector<float> sums = ValuesOf((*results)[0]);
+  EXPECT_TRUE(std::isnan(sums[3]));
+  EXPECT_EQ(sums[4], std::numeric_limits<float>::infinity());
+  for (int column = 5; column < 256; ++column) {
+    double expected = 0;
+    for (int row = 0; row < 4096; ++row) {
+      const double number = x[row * 256 + column];
+      expected += number * number;
+    }
+    EXPECT_NEAR(sums[column], expected, 1e-5 * expected) << column;
+  }
 }
 
 // XLA in TensorFlow 2.21 passes a large sum that starts with a constant to YNNPACK. Each run that

@@ -55,42 +55,6 @@ bool EndsKernel(const HloInstruction& instruction) {
   }
 }
 
-bool HasDynamicShapes(const xla::HloModule& module) {
-  return absl::c_any_of(module.computations(), [](const HloComputation* computation) {
-    return absl::c_any_of(computation->instructions(), [](const HloInstruction* instruction) {
-      return instruction->shape().is_dynamic();
-    });
-  });
-}
-
-// The entry computation and everything it calls, including loops and branches. Bodies of reductions
-// and sorts are part of kernels: only computations that run op by op can be cut.
-std::vector<HloComputation*> ComputationsOfOps(xla::HloModule* module) {
-  std::vector<HloComputation*> found = {module->entry_computation()};
-  absl::flat_hash_set<HloComputation*> seen(found.begin(), found.end());
-  for (size_t i = 0; i < found.size(); ++i) {
-    for (const HloInstruction* instruction : found[i]->instructions()) {
-      const HloOpcode opcode = instruction->opcode();
-      if (opcode != HloOpcode::kCall && opcode != HloOpcode::kWhile &&
-          opcode != HloOpcode::kConditional) {
-        continue;
-      }
-      for (HloComputation* callee : instruction->called_computations()) {
-        if (seen.insert(callee).second) found.push_back(callee);
-      }
-    }
-  }
-  return found;
-}
-
-HloInstruction* AddCutOf(HloInstruction* instruction) {
-  auto cut = HloInstruction::CreateCustomCall(instruction->shape(), {instruction}, kChainCutTarget,
-                                              /*opaque=*/"", xla::API_VERSION_TYPED_FFI);
-  cut->set_metadata(instruction->metadata());
-  cut->set_output_to_operand_aliasing({{{}, {0, {}}}});
-  return instruction->parent()->AddInstruction(std::move(cut), "chain-cut");
-}
-
 absl::Status Cut(int max_length, HloComputation* computation) {
   struct Value {
     int length = 0;                 // of the longest chain that ends here
@@ -117,6 +81,40 @@ absl::Status Cut(int max_length, HloComputation* computation) {
 }
 
 }  // namespace
+
+bool HasDynamicShapes(const xla::HloModule& module) {
+  return absl::c_any_of(module.computations(), [](const HloComputation* computation) {
+    return absl::c_any_of(computation->instructions(), [](const HloInstruction* instruction) {
+      return instruction->shape().is_dynamic();
+    });
+  });
+}
+
+std::vector<HloComputation*> ComputationsOfOps(xla::HloModule* module) {
+  std::vector<HloComputation*> found = {module->entry_computation()};
+  absl::flat_hash_set<HloComputation*> seen(found.begin(), found.end());
+  for (size_t i = 0; i < found.size(); ++i) {
+    for (const HloInstruction* instruction : found[i]->instructions()) {
+      const HloOpcode opcode = instruction->opcode();
+      if (opcode != HloOpcode::kCall && opcode != HloOpcode::kWhile &&
+          opcode != HloOpcode::kConditional) {
+        continue;
+      }
+      for (HloComputation* callee : instruction->called_computations()) {
+        if (seen.insert(callee).second) found.push_back(callee);
+      }
+    }
+  }
+  return found;
+}
+
+HloInstruction* AddCutOf(HloInstruction* instruction) {
+  auto cut = HloInstruction::CreateCustomCall(instruction->shape(), {instruction}, kChainCutTarget,
+                                              /*opaque=*/"", xla::API_VERSION_TYPED_FFI);
+  cut->set_metadata(instruction->metadata());
+  cut->set_output_to_operand_aliasing({{{}, {0, {}}}});
+  return instruction->parent()->AddInstruction(std::move(cut), "chain-cut");
+}
 
 absl::Status CutChains(int max_length, xla::HloModule* module) {
   if (HasDynamicShapes(*module)) return absl::OkStatus();

@@ -4,6 +4,7 @@
 #include "cc/compiler/hlo/collective_patterns.cc"
 #include "cc/compiler/hlo/computation_cost.cc"
 #include "cc/compiler/hlo/cut_chains.cc"
+#include "cc/compiler/hlo/cut_sums.cc"
 #include "cc/compiler/hlo/dynamic_values.cc"
 #include "cc/compiler/hlo/insert_probes.cc"
 #include "cc/compiler/hlo/matmul_precision.cc"

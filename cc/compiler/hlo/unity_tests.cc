@@ -4,6 +4,7 @@
 #include "cc/compiler/hlo/collective_patterns_test.cc"
 #include "cc/compiler/hlo/computation_cost_test.cc"
 #include "cc/compiler/hlo/cut_chains_test.cc"
+#include "cc/compiler/hlo/cut_sums_test.cc"
 #include "cc/compiler/hlo/insert_probes_test.cc"
 #include "cc/compiler/hlo/matmul_precision_test.cc"
 #include "cc/compiler/hlo/module_test.cc"
