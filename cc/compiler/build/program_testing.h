@@ -169,7 +169,7 @@ inline absl::StatusOr<std::vector<xla::Literal>> RunCode(
 // Numbers that differ by position and seed. Sums and products of a few of them are exact.
 inline std::vector<float> Numbers(int count, int seed) {
   std::vector<float> numbers;
-  for (int i = 0; i < count; ++i) numbers.push_back((seed * 31 + i * 7 + i * i) % 23 - 11);
+  for (int64_t i = 0; i < count; ++i) numbers.push_back((seed * 31 + i * 7 + i * i) % 23 - 11);
   return numbers;
 }
 
