@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from replicas import per_replica
 
 import tf_tpu_ext
 
@@ -62,9 +63,7 @@ def test_training_equals_numpy(strategy: tf.distribute.TPUStrategy) -> None:
         return strategy.run(replica, args=(x,))
 
     batches = [images(replica) for replica in range(replicas)]
-    distributed = strategy.experimental_distribute_values_from_function(
-        lambda context: tf.constant(batches[context.replica_id_in_sync_group])
-    )
+    distributed = per_replica(strategy, batches)
     expected = np.linspace(0.5, 1.5, 48)
     squares = np.mean([(x.astype(np.float64) ** 2).sum(AXES) / x.size for x in batches], axis=0)
     for _ in range(3):
