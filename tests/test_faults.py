@@ -65,6 +65,10 @@ def test_a_step_fails_wherever_it_can(strategy: Any, name: str) -> None:
                 message = str(error)
             _faults.disarm()
             assert not message or f"fault point {point}" in message
+            if "OutfeedDequeue" in message and program.count() == counted + 1:
+                # The program had ended well before the op of the host failed.
+                counted += 1
+                program.drop_outfeed()
             assert program.count() == counted, f"fault {after} at {point}"
             if _failed(point) == before:
                 break

@@ -232,7 +232,7 @@ def _host_calls(strategy: Any, variables: list[Variables], host: Host, fold: boo
 
 
 class _FeedingSession:
-    """Infeed, a program and outfeed in one run of a session, which counts in a variable.
+    """Infeed, a program and outfeed in one run of a session, counting in a variable of each core.
 
     The feeds of a program that failed are gone, so each step must take what it has fed itself.
     """
@@ -246,11 +246,9 @@ class _FeedingSession:
         graph = tf.Graph()
         with graph.as_default():
             self._value = v1.placeholder(tf.float32, [])
-            with tf.device(CORE):
-                self._count = v1.get_variable(
-                    "count", [], initializer=v1.zeros_initializer(), use_resource=True
-                )
-            program = v1.tpu.replicate(lambda: self._computation(), [[]] * cores)
+            self._counts = [_core_counter(core) for core in range(cores)]
+            handles = [[count.handle] for count in self._counts]
+            program = v1.tpu.replicate(lambda count: self._computation(count), handles)
             with tf.device("/device:CPU:0"):
                 fed = [
                     tpu_ops.infeed_enqueue_tuple([self._value], [[]], device_ordinal=core)
@@ -266,11 +264,13 @@ class _FeedingSession:
             self._session.run(v1.global_variables_initializer())
         self._steps = 0
 
-    def _computation(self) -> Any:
+    def _computation(self, count: Any) -> Any:
         [fed] = tpu_ops.infeed_dequeue_tuple([tf.float32], [[]])
         with tf.control_dependencies([tpu_ops.outfeed_enqueue_tuple([fed])]):
             one = v1.tpu.cross_replica_sum(fed) / v1.tpu.cross_replica_sum(fed)
-        with tf.control_dependencies([self._count.assign_add(one)]):
+        # On the replica's own core, the program itself updates the variable, even if an op that
+        # follows it fails.
+        with tf.control_dependencies([tf.raw_ops.AssignAddVariableOp(resource=count, value=one)]):
             return tf.identity(fed)
 
     def run(self, size: int = 1, manager: Any = None) -> None:
@@ -287,7 +287,16 @@ class _FeedingSession:
         self._session.run(self._initialize_system)
 
     def count(self) -> int:
-        return int(self._session.run(self._count))
+        counted = set(self._session.run(self._counts))
+        assert len(counted) == 1, f"the variables of the cores have counted {sorted(counted)}"
+        return int(counted.pop())
+
+
+def _core_counter(core: int) -> Any:
+    with tf.device(f"/device:TPU:{core}"):
+        return v1.get_variable(
+            f"count_{core}", [], initializer=v1.zeros_initializer(), use_resource=True
+        )
 
 
 class _CoreVariable:
