@@ -6,6 +6,7 @@
 #include "cc/program/host_call.cc"
 #include "cc/program/kernel_call.cc"
 #include "cc/program/lowering.cc"
+#include "cc/program/pack.cc"
 #include "cc/program/padded_argument.cc"
 #include "cc/program/probe_call.cc"
 #include "cc/program/program_key.cc"

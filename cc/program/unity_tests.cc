@@ -4,6 +4,7 @@
 #include "cc/program/compiled_program_test.cc"
 #include "cc/program/custom_calls_test.cc"
 #include "cc/program/lowering_test.cc"
+#include "cc/program/pack_test.cc"
 #include "cc/program/program_key_test.cc"
 #include "cc/program/random_bits_test.cc"
 #include "cc/program/traced_options_test.cc"

@@ -11,6 +11,7 @@
 #include "cc/base/machine.h"
 #include "cc/compiler/hlo/cut_chains.h"
 #include "cc/compiler/hlo/cut_sums.h"
+#include "cc/compiler/hlo/join_updates.h"
 #include "cc/compiler/hlo/module.h"
 #include "tsl/platform/protobuf.h"
 #include "xla/hlo/builder/xla_computation.h"
@@ -78,6 +79,7 @@ absl::StatusOr<std::shared_ptr<xla::Executable>> XlaCompiler::Compile(
     std::unique_ptr<xla::HloModule> module, const xla::CompileOptions& options) {
   // XLA's partitioner would gather what is cut on every core.
   if (options.executable_build_options.num_partitions() == 1) {
+    TF_RETURN_IF_ERROR(JoinUpdates(module.get()));
     if (LibraryComputesSums()) TF_RETURN_IF_ERROR(CutSums(module.get()));
     TF_RETURN_IF_ERROR(CutChains(kMaxChain, module.get()));
   }

@@ -7,6 +7,7 @@
 #include "cc/compiler/hlo/cut_sums.cc"
 #include "cc/compiler/hlo/dynamic_values.cc"
 #include "cc/compiler/hlo/insert_probes.cc"
+#include "cc/compiler/hlo/join_updates.cc"
 #include "cc/compiler/hlo/matmul_precision.cc"
 #include "cc/compiler/hlo/module.cc"
 #include "cc/compiler/hlo/native_random_bits.cc"

@@ -6,6 +6,7 @@
 #include "cc/compiler/hlo/cut_chains_test.cc"
 #include "cc/compiler/hlo/cut_sums_test.cc"
 #include "cc/compiler/hlo/insert_probes_test.cc"
+#include "cc/compiler/hlo/join_updates_test.cc"
 #include "cc/compiler/hlo/matmul_precision_test.cc"
 #include "cc/compiler/hlo/module_test.cc"
 #include "cc/compiler/hlo/native_random_bits_test.cc"
