@@ -32,6 +32,8 @@ SOURCES = ROOT / "tools" / "sanitizers"
 STEP_TIMEOUT_SECONDS = 900
 PYTHON_TIMEOUT_SECONDS = 3600
 PARTS = ("tests", "step", "python")
+# The package's modules beside the folder tf_tpu_ext: the command and the pytest plugin.
+MODULES = ("tf_tpu_command.py", "tf_tpu_pytest.py")
 # Together, they use every native part, with threads, errors and cancellation.
 PYTHON_TESTS = (
     "tests/tpu/test_replicate.py::TestInputs",
@@ -140,7 +142,7 @@ def run_step(package: pathlib.Path, variables: Mapping[str, str]) -> bool:
 def run_python(package: pathlib.Path, tests: list[str], variables: Mapping[str, str]) -> bool:
     """Runs tests of the Python package with the library of `package`; whether they passed."""
     # The runtimes' own threads and checks make everything slower, so time limits are longer.
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     jobs = str(ninja_build.default_jobs())
     run = subprocess.run(
         [*command, "--timeout=900", "-n", jobs, "--dist", "worksteal", *tests],
@@ -162,6 +164,8 @@ def stage_package(package: pathlib.Path) -> pathlib.Path:
     shutil.rmtree(package, ignore_errors=True)
     ignored = shutil.ignore_patterns("*.so", "__pycache__")
     shutil.copytree(ROOT / "tf_tpu_ext", copy, ignore=ignored)
+    for module in MODULES:
+        shutil.copy(ROOT / module, package)
     return copy
 
 
