@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "cc/base/custom_call.h"
+#include "tensorflow/core/framework/tensor_shape.h"
 #include "tensorflow/core/framework/types.h"
 #include "xla/ffi/api/c_api.h"
 
@@ -15,9 +16,7 @@ namespace tf_tpu_ext {
 namespace {
 
 int64_t BytesOf(const XLA_FFI_Buffer& buffer) {
-  int64_t bytes = tensorflow::DataTypeSize(ToTensorFlowType(buffer.dtype));
-  for (int64_t i = 0; i < buffer.rank; ++i) bytes *= buffer.dims[i];
-  return bytes;
+  return ShapeOf(buffer).num_elements() * tensorflow::DataTypeSize(ToTensorFlowType(buffer.dtype));
 }
 
 // Calls `copy` with each of the parts and its place in the whole.

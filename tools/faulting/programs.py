@@ -248,6 +248,7 @@ class _FeedingSession:
             self._value = v1.placeholder(tf.float32, [])
             self._counts = [_core_counter(core) for core in range(cores)]
             handles = [[count.handle] for count in self._counts]
+            # Not the method itself, because TensorFlow counts `self` among its arguments.
             program = v1.tpu.replicate(lambda count: self._computation(count), handles)
             with tf.device("/device:CPU:0"):
                 fed = [
